@@ -44,15 +44,11 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 class Network(Protocol):
     """Opens connections and listens for them."""
 
-    async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
-    ) -> Listener:
+    async def listen(self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
         """Listen on host:port (port 0: any free one).  Raises OSError if the address cannot be had."""
         ...
 
-    async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int
-    ) -> tuple[asyncio.Transport, P]:
+    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         """Connect to host:port.  Raises OSError if nobody answers there."""
         ...
 
@@ -81,15 +77,11 @@ class _SocketListener:
 class SocketNetwork:
     """TCP sockets of the running event loop."""
 
-    async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
-    ) -> Listener:
+    async def listen(self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
         return _SocketListener(await loop.create_server(protocol_factory, host, port, backlog=1024))
 
-    async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int
-    ) -> tuple[asyncio.Transport, P]:
+    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         return await asyncio.get_running_loop().create_connection(protocol_factory, host, port)
 
 
