@@ -52,7 +52,7 @@ def pip_command() -> list[str]:
 
 
 def main() -> None:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs this may well have an older one
         refuse(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}. Try: make PYTHON=python3.12 setup")
     if STAMP.exists() and STAMP.read_text() == wanted():
         return

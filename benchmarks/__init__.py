@@ -1,0 +1,1 @@
+"""One program per figure, each pointed at any bootstrap address; `python -m benchmarks` runs them against a peer."""

@@ -1,0 +1,127 @@
+"""Start a real Apache Kafka on loopback as the peer to compare with.
+
+The jars come from Maven Central into a cache folder; Java 17+ and Maven are needed.  Where they cannot be had, `jars`
+raises `NoPeer` with one sentence, and whoever asked skips.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fencepost" / f"apache-kafka-{VERSION}"
+
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>fencepost</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.4</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+class NoPeer(Exception):
+    """Apache Kafka cannot be started here; the message says why."""
+
+
+def jars() -> str:
+    """The class path of Apache Kafka, fetched on first use.  Raises NoPeer."""
+    if not (CACHE / "complete").exists():
+        for tool in ("java", "mvn"):
+            if shutil.which(tool) is None:
+                raise NoPeer(
+                    f"Apache Kafka cannot be started: {tool} is not on the PATH (Java 17+ and Maven are needed)"
+                )
+        CACHE.mkdir(parents=True, exist_ok=True)
+        (CACHE / "pom.xml").write_text(POM)
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            CACHE / "pom.xml",
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={CACHE}",
+        ]
+        if subprocess.run(command, capture_output=True).returncode != 0:
+            raise NoPeer("Apache Kafka cannot be started: Maven could not fetch its jars")
+        (CACHE / "complete").touch()
+    if shutil.which("java") is None:
+        raise NoPeer("Apache Kafka cannot be started: java is not on the PATH")
+    return f"{CACHE}/*"
+
+
+def java(*arguments: str, heap: str = "256m") -> list[str]:
+    """The command line of a Java program with Apache Kafka's jars."""
+    return ["java", f"-Xmx{heap}", "-Dorg.apache.logging.log4j.level=warn", "-cp", jars(), *arguments]
+
+
+@contextmanager
+def apache_kafka(
+    settings: Mapping[str, str] | None = None, features: Mapping[str, int] | None = None
+) -> Iterator[tuple[str, int]]:
+    """One KRaft node on free ports: (bootstrap address, process id).  Its data goes when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
+        process, bootstrap = _start(Path(folder), dict(settings or {}), dict(features or {}))
+        try:
+            yield bootstrap, process.pid
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _start(folder: Path, settings: dict[str, str], features: dict[str, int]) -> tuple[subprocess.Popen[bytes], str]:
+    clients, controller = _free_port(), _free_port()
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "0",
+        "controller.quorum.voters": f"0@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    } | settings
+    properties = folder / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+    levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
+    format_command = java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), *levels)
+    subprocess.run(format_command, check=True, capture_output=True)
+    with open(folder / "log.txt", "wb") as log:
+        command = java("kafka.Kafka", str(properties), heap="1g")
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while True:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise NoPeer(f"Apache Kafka did not start: {(folder / 'log.txt').read_text()[-500:]}")
+        try:
+            socket.create_connection(("127.0.0.1", clients), 1).close()
+            return process, f"127.0.0.1:{clients}"
+        except OSError:
+            time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
