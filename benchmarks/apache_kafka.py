@@ -52,7 +52,7 @@ def jars() -> str:
             "-q",
             "-B",
             "-f",
-            CACHE / "pom.xml",
+            str(CACHE / "pom.xml"),
             "dependency:copy-dependencies",
             f"-DoutputDirectory={CACHE}",
         ]
