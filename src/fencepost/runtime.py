@@ -12,9 +12,9 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NewType, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-Milliseconds = NewType("Milliseconds", int)
+from fencepost.protocol.types import Milliseconds
 
 
 class Clock(Protocol):

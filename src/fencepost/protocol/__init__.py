@@ -1,0 +1,1 @@
+"""Bytes to messages and back: requests and responses, record batches, stored records, error codes.  No I/O."""

@@ -1,0 +1,142 @@
+"""The header of a record batch, format 2 (facts §10.1): all that the broker ever reads of one.
+
+Big-endian.  The CRC covers everything from the attributes on, so a leader can stamp base offset and leader epoch into
+a batch without touching it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.types import Buffer
+
+HEADER_SIZE = 61
+MAGIC = 2
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+LOG_APPEND_TIME = 0x08
+DELETE_HORIZON = 0x40
+"""The base timestamp is the time from which on compaction may drop the tombstones of the batch."""
+NO_SEQUENCE = -1
+MAX_INT32 = 2**31 - 1
+CRC_START = 21
+
+_HEADER = Struct(">qiibIhiqqqhii")
+AFTER_CRC = Struct(">hiqqqhii")
+_STAMP = Struct(">q")
+_EPOCH = Struct(">i")
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes in front of the records of a batch."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + 12
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 if the batch has none."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return next_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def compression(self) -> Compression:
+        """Raises ProtocolError for a codec that nobody knows."""
+        try:
+            return Compression(self.attributes & 7)
+        except ValueError:
+            raise ProtocolError(f"unknown compression {self.attributes & 7}") from None
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+
+def next_sequence(sequence: int, count: int) -> int:
+    """The sequence `count` records on; after 2147483647 comes 0 (facts §6.2)."""
+    following = sequence + count
+    return following if following <= MAX_INT32 else following - MAX_INT32 - 1
+
+
+def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
+    """The header of the batch that starts there.  Raises ProtocolError if there is no whole header of format 2."""
+    try:
+        header = BatchHeader._make(_HEADER.unpack_from(buffer, at))
+    except StructError:
+        raise ProtocolError("a record batch is cut off inside its header") from None
+    if header.magic != MAGIC:
+        raise ProtocolError(f"record batches of format {header.magic} are not supported, only format {MAGIC}")
+    if header.batch_length < HEADER_SIZE - 12:
+        raise ProtocolError(f"a record batch of {header.batch_length} bytes is shorter than its own header")
+    return header
+
+
+def headers(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch from `at` on; a partial last batch is left out."""
+    end = len(buffer)
+    while at + HEADER_SIZE <= end:
+        header = read_header(buffer, at)
+        if at + header.size > end:
+            return
+        yield at, header
+        at += header.size
+
+
+def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
+    """Whether the bytes of the batch are the ones that its writer sent."""
+    return bool(crc32c(memoryview(buffer)[at + CRC_START : at + header.size]) == header.crc)
+
+
+def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
+    """Write what the leader decides: the base offset and its own epoch.  Neither is under the CRC."""
+    _STAMP.pack_into(buffer, at, base_offset)
+    _EPOCH.pack_into(buffer, at + 12, leader_epoch)
+
+
+def set_max_timestamp(buffer: bytearray, at: int, header: BatchHeader, timestamp: int) -> BatchHeader:
+    """Make a batch one of log-append time (message.timestamp.type), with its CRC anew."""
+    header = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=timestamp)
+    AFTER_CRC.pack_into(buffer, at + CRC_START, *header[5:])
+    header = header._replace(crc=crc32c(memoryview(buffer)[at + CRC_START : at + header.size]))
+    _HEADER.pack_into(buffer, at, *header)
+    return header

@@ -1,0 +1,133 @@
+"""The codecs of record batches.  A limit bounds what a few hostile bytes may unfold to."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+
+from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.types import Buffer
+
+LARGEST_BATCH = 256 * 1024 * 1024
+"""Bytes that one batch may unfold to, unless the caller says otherwise."""
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 * 1024
+
+
+class Compression(IntEnum):
+    """Bits 0-2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(compression: Compression, data: bytes) -> bytes:
+    """The compressed form, readable by every Kafka client."""
+    match compression:
+        case Compression.NONE:
+            return data
+        case Compression.GZIP:
+            deflate = zlib.compressobj(6, zlib.DEFLATED, 31)
+            return deflate.compress(data) + deflate.flush()
+        case Compression.SNAPPY:
+            return _xerial(data)
+        case Compression.LZ4:
+            # Java's reader refuses blocks that depend on each other.
+            packer = cramjam.lz4.Compressor(block_linked=False)
+            packer.compress(data)
+            return bytes(packer.finish())
+        case Compression.ZSTD:
+            return bytes(cramjam.zstd.compress(data, 3))
+
+
+def decompress(compression: Compression, data: Buffer, limit: int = LARGEST_BATCH) -> bytes:
+    """The data again.  Raises ProtocolError if it is damaged or would unfold to more than `limit` bytes."""
+    try:
+        match compression:
+            case Compression.NONE:
+                return bytes(data)
+            case Compression.GZIP:
+                return _gunzip(data, limit)
+            case Compression.SNAPPY:
+                return _unsnappy(bytes(data), limit)
+            case Compression.LZ4:
+                return _into(cramjam.lz4.decompress_into, bytes(data), limit)
+            case Compression.ZSTD:
+                return _into(cramjam.zstd.decompress_into, bytes(data), limit)
+    except (cramjam.DecompressionError, zlib.error, struct.error, ValueError, OSError, EOFError) as error:
+        raise ProtocolError(f"{compression.name.lower()} data is damaged: {error}") from None
+
+
+def _too_large(limit: int) -> ProtocolError:
+    return ProtocolError(f"compressed data unfolds to more than {limit} bytes")
+
+
+def _gunzip(data: Buffer, limit: int) -> bytes:
+    unpacker = zlib.decompressobj(31)
+    unpacked = unpacker.decompress(data, limit + 1)
+    if len(unpacked) > limit:
+        raise _too_large(limit)
+    if not unpacker.eof:
+        raise ProtocolError("gzip data is damaged: it ends too early")
+    return unpacked
+
+
+def _xerial(data: bytes) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for at in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK]))
+        parts += [struct.pack(">i", len(block)), block]
+    return b"".join(parts)
+
+
+def _unsnappy(data: bytes, limit: int) -> bytes:
+    """Java writes blocks in the framing of its xerial library, librdkafka one raw block."""
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, limit)
+    parts, size, at = [], 0, len(_XERIAL_HEADER)
+    while at < len(data):
+        (length,) = struct.unpack_from(">i", data, at)
+        at += 4
+        if length < 0 or length > len(data) - at:
+            raise ProtocolError("snappy data is damaged: a block ends too early")
+        block = _unsnappy_block(data[at : at + length], limit - size)
+        parts.append(block)
+        size += len(block)
+        at += length
+    return b"".join(parts)
+
+
+def _unsnappy_block(block: bytes, limit: int) -> bytes:
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    if size > limit:
+        raise _too_large(limit)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _into(decompress_into: Callable[[bytes, bytearray], int], data: bytes, limit: int) -> bytes:
+    """Unfold into a buffer of our own, larger and larger: cramjam itself knows no limit."""
+    size = min(limit, max(4096, 8 * len(data)))
+    while True:
+        unpacked = bytearray(size)
+        try:
+            return bytes(memoryview(unpacked)[: decompress_into(data, unpacked)])
+        except cramjam.DecompressionError as error:
+            if "write whole buffer" not in str(error):
+                raise
+            if size == limit:
+                raise _too_large(limit) from None
+        size = min(limit, 4 * size)

@@ -1,0 +1,191 @@
+"""Makes the decoder of one message in one version: straight-line Python, compiled on first use.
+
+The generated function walks a buffer with one position.  Runs of fixed-size fields are read by one struct, lengths are
+checked against the end before anything is taken, and an array's count against the bytes that are left.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError
+from typing import Any
+
+from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.layout import FIXED, Field, default_of, fields_of
+from fencepost.protocol.message import Message
+from fencepost.protocol.types import Buffer
+
+Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
+"""(buffer, start, end) -> (message, where it ended)."""
+
+BAD_INPUT = (StructError, IndexError, UnicodeDecodeError)
+"""What a generated decoder lets through when the bytes end too early or are no text."""
+
+
+def read_uvarint(buffer: Buffer, at: int, n: int) -> tuple[int, int]:
+    """The rest of an unsigned variable-length number of at most 32 bits; `n` is its first byte, `at` follows it."""
+    n &= 127
+    for shift in (7, 14, 21, 28):
+        byte = buffer[at]
+        at += 1
+        n |= (byte & 127) << shift
+        if byte < 128:
+            return n, at
+    raise ProtocolError("a variable-length number is longer than 5 bytes")
+
+
+def cut_off() -> ProtocolError:
+    return ProtocolError("a length or count is larger than what is left of the message, or negative")
+
+
+def unexpected_null(name: str) -> ProtocolError:
+    return ProtocolError(f"{name} is null, which it may not be")
+
+
+class _Writer:
+    """Lines of the function under construction, and the objects that they refer to."""
+
+    def __init__(self, flexible: bool, version: int) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {
+            "uvarint": read_uvarint,
+            "cut_off": cut_off,
+            "null": unexpected_null,
+            "UUID": uuid.UUID,
+        }
+        self.flexible = flexible
+        self.version = version
+        self._names = 0
+
+    def name(self, stem: str) -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def refer(self, stem: str, thing: Any) -> str:
+        name = self.name(stem)
+        self.scope[name] = thing
+        return name
+
+    def add(self, depth: int, *lines: str) -> None:
+        self.lines += [" " * depth + line for line in lines]
+
+    # Every method below leaves the position in `p`; `e` is the end of the buffer.
+
+    def uvarint(self, depth: int, target: str) -> None:
+        self.add(depth, f"{target} = b[p]; p += 1", f"if {target} > 127: {target}, p = uvarint(b, p, {target})")
+
+    def length(self, depth: int, kind: str) -> None:
+        """Read a length or count into `n`, -1 for null."""
+        if self.flexible:
+            self.uvarint(depth, "n")
+            self.add(depth, "n -= 1")
+        elif kind == "string":
+            self.add(depth, f"n, = {self.refer('s', Struct('>h').unpack_from)}(b, p); p += 2")
+        else:
+            self.add(depth, f"n, = {self.refer('s', Struct('>i').unpack_from)}(b, p); p += 4")
+
+    def null_check(self, depth: int, field: Field, target: str) -> int:
+        """Handle n < 0; returns the depth of the code for a value that is there."""
+        if field.nullable:
+            self.add(depth, f"if n == -1: {target} = None", "else:")
+            self.add(depth + 1, "if n < 0: raise cut_off()")
+            return depth + 1
+        self.add(depth, f"if n < 0: raise null({field.name!r}) if n == -1 else cut_off()")
+        return depth
+
+    def value(self, depth: int, field: Field, target: str) -> None:
+        match field.kind:
+            case "string" | "binary" | "batches":
+                self.length(depth, field.kind)
+                depth = self.null_check(depth, field, target)
+                take = {"string": "str(b[p:q], 'utf-8')", "binary": "bytes(b[p:q])", "batches": "b[p:q]"}[field.kind]
+                self.add(depth, "q = p + n", "if q > e: raise cut_off()", f"{target} = {take}; p = q")
+            case "uuid":
+                self.add(
+                    depth, "q = p + 16", "if q > e: raise cut_off()", f"{target} = UUID(bytes=bytes(b[p:q])); p = q"
+                )
+            case "array":
+                self.array(depth, field, target)
+            case "struct":
+                if field.nullable:
+                    self.add(depth, "n = b[p]; p += 1", f"if n == 255: {target} = None", "else:")
+                    depth += 1
+                self.structure(depth, field.of, target)
+            case fixed:
+                unpack = Struct(">" + FIXED[fixed])
+                self.add(depth, f"{target}, = {self.refer('s', unpack.unpack_from)}(b, p); p += {unpack.size}")
+
+    def array(self, depth: int, field: Field, target: str) -> None:
+        self.length(depth, "array")
+        depth = self.null_check(depth, field, target)
+        self.add(depth, "if n > e - p: raise cut_off()")
+        element: Field = field.of
+        if element.kind in FIXED:
+            unpack = self.refer("s", Struct)
+            size = Struct(">" + FIXED[element.kind]).size
+            self.add(depth, f"q = p + n * {size}", "if q > e: raise cut_off()")
+            self.add(depth, f"{target} = list({unpack}(f'>{{n}}{FIXED[element.kind]}').unpack_from(b, p)); p = q")
+            return
+        items, item = self.name("items"), self.name("item")
+        self.add(depth, f"{items} = []", "for _ in range(n):")
+        self.value(depth + 1, element, item)
+        self.add(depth + 1, f"{items}.append({item})")
+        self.add(depth, f"{target} = {items}")
+
+    def structure(self, depth: int, cls: type[Message], target: str) -> None:
+        made = self.name("m")
+        self.add(depth, f"{made} = {self.refer('new', cls.__new__)}({self.refer('cls', cls)})")
+        tagged, run = [], []
+        for field in fields_of(cls):
+            if not field.wire.in_version(self.version) or (field.wire.tag is not None and not self.flexible):
+                self.default(depth, field, made)
+            elif field.wire.tag is not None:
+                tagged.append(field)
+                self.default(depth, field, made)
+            elif field.kind in FIXED:
+                run.append(field)
+            else:
+                self.fixed_run(depth, run, made)
+                run = []
+                self.value(depth, field, f"{made}.{field.name}")
+        self.fixed_run(depth, run, made)
+        if self.flexible:
+            self.tags(depth, tagged, made)
+        self.add(depth, f"{target} = {made}")
+
+    def default(self, depth: int, field: Field, made: str) -> None:
+        default = default_of(field)
+        value = "[]" if isinstance(default, list) else self.refer("d", default)
+        self.add(depth, f"{made}.{field.name} = {value}")
+
+    def fixed_run(self, depth: int, run: list[Field], made: str) -> None:
+        if run:
+            unpack = Struct(">" + "".join(FIXED[field.kind] for field in run))
+            targets = ", ".join(f"{made}.{field.name}" for field in run)
+            self.add(depth, f"{targets}, = {self.refer('s', unpack.unpack_from)}(b, p); p += {unpack.size}")
+
+    def tags(self, depth: int, tagged: list[Field], made: str) -> None:
+        """Tagged fields come as count, then tag, size and bytes of each; unknown ones are stepped over."""
+        count, stop = self.name("count"), self.name("stop")
+        self.uvarint(depth, count)
+        self.add(depth, f"if {count}:", f" if {count} > e - p: raise cut_off()", f" for _ in range({count}):")
+        self.uvarint(depth + 2, "t")
+        self.uvarint(depth + 2, "n")
+        self.add(depth + 2, f"{stop} = p + n", f"if {stop} > e: raise cut_off()")
+        for number, field in enumerate(tagged):
+            self.add(depth + 2, f"{'el' if number else ''}if t == {field.wire.tag}:")
+            self.value(depth + 3, field, f"{made}.{field.name}")
+            self.add(depth + 3, f"if p != {stop}: raise cut_off()")
+        self.add(depth + 2, f"p = {stop}")
+
+
+def compile_decoder(cls: type[Message], version: int, flexible: bool) -> Decoder:
+    """The decoder of a declared class in one version."""
+    writer = _Writer(flexible, version)
+    writer.structure(1, cls, "made")
+    source = "\n".join(["def decode(b, p, e):", *writer.lines, " return made, p"])
+    exec(compile(source, f"<decoder of {cls.__name__} v{version}>", "exec"), writer.scope)
+    decoder: Decoder = writer.scope["decode"]
+    return decoder

@@ -1,0 +1,42 @@
+"""UpdateFeatures (57): change the finalized level of features.
+
+v1    kind of upgrade, validate only
+v2    no results of single features
+"""
+
+from fencepost.protocol.message import request, response, since, struct, until
+from fencepost.protocol.types import boolean, int8, int16, int32, string
+
+
+@struct
+class FeatureUpdateKey:
+    feature: string
+    max_version_level: int16
+    allow_downgrade: boolean = until(0, default=False)
+    upgrade_type: int8 = since(1, default=1)
+
+
+@request(api=57, versions="0-2", flexible="0+")
+class UpdateFeaturesRequest:
+    """Kafka's UpdateFeaturesRequest."""
+
+    timeout_ms: int32 = 60000
+    feature_updates: list[FeatureUpdateKey]
+    validate_only: boolean = since(1, default=False)
+
+
+@struct
+class UpdatableFeatureResult:
+    feature: string
+    error_code: int16
+    error_message: string | None = None
+
+
+@response(api=57, versions="0-2", flexible="0+")
+class UpdateFeaturesResponse:
+    """Kafka's UpdateFeaturesResponse."""
+
+    throttle_time_ms: int32 = 0
+    error_code: int16
+    error_message: string | None = None
+    results: list[UpdatableFeatureResult] = until(1, default=[])
