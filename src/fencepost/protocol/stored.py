@@ -41,10 +41,12 @@ class TransactionLogValue:
     # Ours.  At v0 they travel in the record's headers.
     instance_epoch: int16 = tagged(10_000, since=1, default=-1)
     """First epoch of the producer instance that holds the id (KIP-360)."""
-    last_producer_epoch: int16 = tagged(10_001, since=1, default=-1)
-    """The epoch before the last bump, which Kafka forgets at a failover."""
-    fenced_by: int8 = tagged(10_002, since=1, default=0)
-    """Who bumped the epoch last: 0 the producer itself, 1 a time-out, 2 another instance (KIP-588)."""
+    claimed_producer_id: int64 = tagged(10_001, since=1, default=-1)
+    claimed_producer_epoch: int16 = tagged(10_002, since=1, default=-1)
+    """The pair that InitProducerId answered with another producer id, so that a retry gets the same answer."""
+    timed_out_producer_id: int64 = tagged(10_003, since=1, default=-1)
+    timed_out_producer_epoch: int16 = tagged(10_004, since=1, default=-1)
+    """The pair whose transaction the server timed out, until another instance takes over (KIP-588)."""
 
 
 # __consumer_offsets
