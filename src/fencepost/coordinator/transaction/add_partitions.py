@@ -1,0 +1,90 @@
+"""Add partitions to a transaction, beginning it with the first.
+
+AddPartitionsToTxn and AddOffsetsToTxn ask for it explicitly; Produce v12 and TxnOffsetCommit v5 implicitly (KIP-890).
+
+The first check that fails decides (facts §3.3):
+
+1. something is pending                       51 CONCURRENT_TRANSACTIONS, before the pair is looked at: after a rotation
+                                              the caller may hold a pair that is not current yet (KAFKA-18660)
+2. another producer id                        49 INVALID_PRODUCER_ID_MAPPING
+3. another epoch, older or newer              90 PRODUCER_FENCED
+4. being ended                                51 CONCURRENT_TRANSACTIONS
+5. kept prepared (KIP-939)                    48 INVALID_TXN_STATE: it may only be ended
+6. open, and all partitions known             success, nothing to write
+7. a transaction.version 2 request at level 0 35 UNSUPPORTED_VERSION, and nothing changes; into a transaction that began
+                                              before the downgrade 120 TRANSACTION_ABORTABLE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.coordinator.transaction.decision import Refusal, Transition, Unchanged
+from fencepost.coordinator.transaction.state import State
+from fencepost.coordinator.transaction.transaction import (
+    NO_EPOCH,
+    NO_PAIR,
+    NO_PRODUCER_ID,
+    TransactionMetadata,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+
+
+class AddPartitions(NamedTuple):
+    """`transaction_version`: 2 for an implicit add (AddPartitionsToTxn v4 and later), else 0."""
+
+    producer_id: ProducerId
+    producer_epoch: Epoch
+    partitions: Sequence[TopicPartition]
+    transaction_version: int
+
+
+def add_partitions(
+    transaction: TransactionMetadata, request: AddPartitions, now: Milliseconds, level: int
+) -> Refusal | Unchanged | Transition:
+    """Decide whether the partitions become part of the transaction.  `level`: the cluster's transaction.version."""
+    if transaction.pending is not None:
+        return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
+    held = transaction.held
+    if request.producer_id != held.producer_id:
+        return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, _was_timed_out(transaction, request))
+    if request.producer_epoch != held.producer_epoch:
+        return Refusal(ErrorCode.PRODUCER_FENCED, _was_timed_out(transaction, request))
+    state, known = transaction.state, transaction.partitions
+    if transaction.is_prepared:
+        return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if transaction.keeps_prepared:
+        return Refusal(ErrorCode.INVALID_TXN_STATE)
+    is_open = state is State.ONGOING
+    added = [partition for partition in request.partitions if partition not in known]
+    if is_open and not added:
+        return Unchanged(held.producer_id, held.producer_epoch)
+    if request.transaction_version >= 2 and level < 1:
+        began_before = is_open and transaction.client_transaction_version >= 2
+        return Refusal(ErrorCode.TRANSACTION_ABORTABLE if began_before else ErrorCode.UNSUPPORTED_VERSION)
+    return Transition(
+        TransactionMetadata(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.producer_id,
+            NO_PRODUCER_ID,
+            NO_EPOCH,
+            transaction.timeout_ms,
+            State.ONGOING,
+            None,
+            {**known, **dict.fromkeys(added)} if is_open else dict.fromkeys(added),
+            transaction.start_timestamp if is_open else now,
+            now,
+            request.transaction_version,
+            transaction.instance_epoch,
+            NO_PAIR,
+            transaction.timed_out,
+        )
+    )
+
+
+def _was_timed_out(transaction: TransactionMetadata, request: AddPartitions) -> bool:
+    return transaction.timed_out == (request.producer_id, request.producer_epoch)

@@ -1,0 +1,43 @@
+"""When the time of each open transaction is up, without looking at every transaction at every tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from fencepost.coordinator.transaction.home import Held
+from fencepost.protocol.types import Milliseconds
+
+
+class Alarms:
+    """A heap with about one alarm per transactional id, however many transactions it has had.
+
+    A transaction that begins while its id's alarm is set for earlier leaves the alarm alone; when that rings it is set
+    again for the transaction that is open by then.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Milliseconds, int, Held]] = []
+        self._set = 0
+
+    def set(self, held: Held, deadline: Milliseconds | None) -> None:
+        """Ring after `deadline`, or earlier.  Nothing if there is none."""
+        if deadline is None or (held.alarm is not None and held.alarm <= deadline):
+            return
+        held.alarm = deadline
+        self._set += 1
+        heappush(self._heap, (deadline, self._set, held))
+
+    @property
+    def next(self) -> Milliseconds | None:
+        """The first moment at which an alarm may ring."""
+        return Milliseconds(self._heap[0][0] + 1) if self._heap else None
+
+    def ring(self, now: Milliseconds) -> Iterator[Held]:
+        """Those whose alarm was set for before `now`, each once; their alarms are off until they are set again."""
+        heap = self._heap
+        while heap and heap[0][0] < now:
+            deadline, _, held = heappop(heap)
+            if held.alarm == deadline:
+                held.alarm = None
+                yield held

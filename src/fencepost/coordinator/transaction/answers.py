@@ -1,0 +1,38 @@
+"""What the coordinator answers.  Each answer may leave the process when `lsn` is durable."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fencepost.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, ProducerId
+
+
+class Initialized(NamedTuple):
+    """InitProducerId.  `ongoing_*`: the transaction that was kept for the caller to end (v6)."""
+
+    error: ErrorCode
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: Epoch = NO_EPOCH
+    lsn: int = 0
+    ongoing_producer_id: ProducerId = NO_PRODUCER_ID
+    ongoing_producer_epoch: Epoch = NO_EPOCH
+
+
+class Added(NamedTuple):
+    """AddPartitionsToTxn, AddOffsetsToTxn, implicit add.  `timed_out`: the pair is one that the server timed out."""
+
+    error: ErrorCode
+    lsn: int = 0
+    timed_out: bool = False
+
+
+class Ended(NamedTuple):
+    """EndTxn, with the pair for the next transaction.  `timed_out`: the pair is one that the server timed out."""
+
+    error: ErrorCode
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: Epoch = NO_EPOCH
+    lsn: int = 0
+    timed_out: bool = False

@@ -1,0 +1,393 @@
+"""The transaction coordinator: who may write under a transactional id, and how its transactions end.
+
+A thin shell around pure decisions.  For every request it looks the id up, asks the decision, appends what it says to
+the journal, holds it in memory, and where a transaction was decided writes its markers and the COMPLETE record: all in
+one step of the event loop, so that nothing is ever between a decision and its record.  Memory is therefore ahead of
+the disk, and every answer names the lsn that must be durable before it may leave the process, refusals included.
+
+A leader that is not ready for its marker (it is on another node, or restarting) leaves the transaction in PREPARE_x
+with COMPLETE_x pending, and the marker is tried again by `tick`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from fencepost.coordinator.transaction import journal, listing, reconcile
+from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
+from fencepost.coordinator.transaction.alarms import Alarms
+from fencepost.coordinator.transaction.answers import Added, Ended, Initialized
+from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, Refusal, Transition
+from fencepost.coordinator.transaction.delivery import Delivery
+from fencepost.coordinator.transaction.end import End, end
+from fencepost.coordinator.transaction.expiry import is_expired
+from fencepost.coordinator.transaction.home import Held, Homes, Journals, Loading
+from fencepost.coordinator.transaction.initialize import Initialize, check, initialize
+from fencepost.coordinator.transaction.markers import Completion, Marker, Markers, marker_of
+from fencepost.coordinator.transaction.metrics import TransactionMetrics
+from fencepost.coordinator.transaction.prepare import complete
+from fencepost.coordinator.transaction.producer_ids import ProducerIds
+from fencepost.coordinator.transaction.settings import TransactionSettings
+from fencepost.coordinator.transaction.state import COMPLETION, TRANSITIONS, State
+from fencepost.coordinator.transaction.timeout import is_due, time_out
+from fencepost.coordinator.transaction.transaction import NO_TIMEOUT, Pair, TransactionMetadata
+from fencepost.coordinator.transaction.verify import verify
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.partitioning import partition_for_id
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.runtime import Clock
+
+logger = logging.getLogger(__name__)
+
+#: Batches of a journal partition that are read before other work gets a turn.
+LOAD_STEP = 64
+#: How long to wait before a time-out that could not be carried out is tried again.
+TIMEOUT_RETRY_MS = 100
+
+
+class TransactionCoordinator:
+    """The transactional ids of the journal partitions that this node leads."""
+
+    def __init__(
+        self,
+        storage: Journals,
+        producer_ids: ProducerIds,
+        markers: Markers,
+        clock: Clock,
+        settings: TransactionSettings | None = None,
+    ) -> None:
+        self._producer_ids = producer_ids
+        self._clock = clock
+        self.settings = settings or TransactionSettings()
+        self.metrics = TransactionMetrics()
+        self._homes = Homes(storage)
+        self._held = self._homes.held
+        self._alarms = Alarms()
+        self._delivery = Delivery(markers, clock, self._marked)
+        self._next_expiry = Milliseconds(clock.now() + self.settings.expiry_interval_ms)
+
+    # Requests
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        enable_2pc: bool = False,
+        keep_prepared: bool = False,
+    ) -> Initialized:
+        """Claim a transactional id; without one, get a producer id for an idempotent producer."""
+        pair = Pair(ProducerId(producer_id), Epoch(producer_epoch))
+        error = check(pair, transactional_id, timeout_ms, enable_2pc, keep_prepared, self.settings)
+        if error:
+            return Initialized(error)
+        if transactional_id is None:
+            given = self._producer_ids.next()
+            return (
+                Initialized(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                if given is None
+                else Initialized(ErrorCode.NONE, given, Epoch(0))
+            )
+        held = self._held.get(transactional_id) or self._new(transactional_id)
+        if not isinstance(held, Held):
+            return Initialized(held)
+        request = Initialize(pair, NO_TIMEOUT if enable_2pc else Milliseconds(timeout_ms), keep_prepared)
+        now, level = self._clock.now(), self.settings.transaction_version()
+        decision = initialize(held.transaction, request, now, level)
+        if decision is NEEDS_PRODUCER_ID:
+            fresh = self._producer_ids.next()
+            if fresh is None:
+                return Initialized(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, lsn=held.lsn)
+            decision = initialize(held.transaction, request, now, level, fresh)
+            assert decision is not NEEDS_PRODUCER_ID, "a fresh producer id is enough"
+        if isinstance(decision, Refusal):
+            return Initialized(decision.error, lsn=held.lsn)
+        if isinstance(decision, Transition):
+            error = self._write(held, decision.to, level)
+            if error:
+                return Initialized(error, lsn=held.lsn)
+            if decision.to.is_prepared:
+                self.metrics.fenced += 1
+                self._finish(held, now)
+            else:
+                if transactional_id not in self._held:
+                    self._homes.add(transactional_id, held)
+                self._alarms.set(held, decision.to.deadline)
+                self.metrics.initialized += 1
+            if decision.error:
+                return Initialized(decision.error, lsn=held.lsn)
+        return Initialized(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, held.lsn, *decision.ongoing)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        client_transaction_version: int,
+    ) -> Added:
+        """Make partitions part of the transaction, beginning it if none is open.
+
+        `client_transaction_version`: 2 for an implicit add (AddPartitionsToTxn v4 and later), else 0.
+        """
+        held = self._held.get(transactional_id)
+        if held is None:
+            return Added(self._absent(transactional_id))
+        request = AddPartitions(ProducerId(producer_id), Epoch(producer_epoch), partitions, client_transaction_version)
+        level = self.settings.transaction_version()
+        decision = add_partitions(held.transaction, request, self._clock.now(), level)
+        if isinstance(decision, Refusal):
+            return Added(decision.error, held.lsn, decision.timed_out)
+        if isinstance(decision, Transition):
+            error = self._write(held, decision.to, level)
+            if error:
+                return Added(error, held.lsn)
+            self._alarms.set(held, decision.to.deadline)
+        return Added(ErrorCode.NONE, held.lsn)
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Which of the partitions are part of the open transaction.  Never 0 for one that is not."""
+        held = self._held.get(transactional_id)
+        if held is None:
+            return dict.fromkeys(partitions, self._absent(transactional_id))
+        return verify(held.transaction, ProducerId(producer_id), Epoch(producer_epoch), partitions)
+
+    def end(self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, version: int) -> Ended:
+        """Commit or abort.  `version` is the API version of the request."""
+        held = self._held.get(transactional_id)
+        if held is None:
+            return Ended(self._absent(transactional_id))
+        request = End(ProducerId(producer_id), Epoch(producer_epoch), commit, version)
+        now, level = self._clock.now(), self.settings.transaction_version()
+        decision = end(held.transaction, request, now, level)
+        if decision is NEEDS_PRODUCER_ID:
+            fresh = self._producer_ids.next()
+            if fresh is None:
+                return Ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, lsn=held.lsn)
+            decision = end(held.transaction, request, now, level, fresh)
+            assert decision is not NEEDS_PRODUCER_ID, "a fresh producer id is enough"
+        if isinstance(decision, Refusal):
+            return Ended(decision.error, lsn=held.lsn, timed_out=decision.timed_out)
+        if isinstance(decision, Transition):
+            error = self._write(held, decision.to, level)
+            if error:
+                return Ended(error, lsn=held.lsn)
+            self._finish(held, now)
+            return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, held.lsn)
+        return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, held.lsn, decision.timed_out)
+
+    def timed_out(self, transactional_id: str, producer_id: int, producer_epoch: int) -> bool:
+        """This pair's transaction was timed out by the server, and no other instance took over since (KIP-588)."""
+        held = self._held.get(transactional_id)
+        return held is not None and held.transaction.timed_out == (producer_id, producer_epoch) != (-1, -1)
+
+    def describe(self, transactional_id: str) -> listing.Description:
+        """One transactional id as DescribeTransactions shows it."""
+        held = self._held.get(transactional_id)
+        if held is not None:
+            waiting = held.completion.waiting if held.completion is not None else None
+            return listing.describe(held.transaction, waiting, held.lsn)
+        error = self._absent(transactional_id)
+        unknown = error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return listing.Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else error)
+
+    def list(self, filters: listing.Filters | None = None) -> listing.Listing:
+        """The transactional ids of this node that pass the filters; 14 while any journal partition is being loaded."""
+        if self._homes.loading:
+            return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        found = listing.select(
+            (held.transaction for held in self._held.values()), filters or listing.Filters(), self._clock.now()
+        )
+        return found._replace(lsn=max((held.lsn for held in self._held.values()), default=0))
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The journal partition, and so the coordinator, of a transactional id."""
+        return partition_for_id(transactional_id, self.settings.partitions)
+
+    # Journal partitions
+
+    def load(self, partition_index: int) -> None:
+        """Take over a journal partition, in one step.  Raises JournalUnreadable, and then answers 14 for it."""
+        loading = self._homes.begin(partition_index)
+        if loading is not None:
+            while not loading.step(LOAD_STEP):
+                pass
+            self._publish(loading)
+
+    async def load_gradually(self, partition_index: int) -> None:
+        """Take over a journal partition while other work goes on; its ids are answered 14 until it is done.
+
+        Raises JournalUnreadable, and then goes on answering 14 for it.
+        """
+        loading = self._homes.begin(partition_index)
+        if loading is None:
+            return
+        while not loading.step(LOAD_STEP):
+            await asyncio.sleep(0)
+            if not self._homes.is_current(loading):
+                return
+        self._publish(loading)
+
+    def resign(self, partition_index: int, leader_epoch: int | None = None) -> None:
+        """Give a journal partition up, unless it was won again after `leader_epoch`."""
+        for held in self._homes.resign(partition_index, leader_epoch):
+            if held.completion is not None:
+                self._delivery.drop(held.completion)
+
+    def reconcile(
+        self, open_transactions: Mapping[TopicPartition, Sequence[Pair]]
+    ) -> Mapping[Pair, Sequence[TopicPartition]]:
+        """Abort what is open in a partition of this node but that no transactional id knows of; returns what that was.
+
+        Only for a node that leads the whole journal, when all of it is loaded; otherwise nothing is touched.
+        """
+        homes = list(self._homes)
+        if self._homes.loading or len(homes) < self.settings.partitions:
+            return {}
+        found = reconcile.unknown(open_transactions, (held.transaction for held in self._held.values()))
+        epoch = max(home.coordinator_epoch for home in homes)
+        now = self._clock.now()
+        for pair, partitions in found.items():
+            logger.warning(
+                "aborting a transaction that no transactional id knows of producer_id=%d epoch=%d partitions=%s",
+                *pair,
+                ",".join(map(str, partitions)),
+            )
+            self._delivery.start(Completion(Marker(*pair, epoch, False, 0), partitions), now)
+        return found
+
+    # What time brings
+
+    @property
+    def next_deadline(self) -> Milliseconds:
+        """When `tick` has something to do, by the wall clock."""
+        times = (self._alarms.next, self._delivery.next, self._next_expiry)
+        return min(time for time in times if time is not None)
+
+    def tick(self, now: Milliseconds) -> None:
+        """Try markers again, abort transactions whose time is up, forget ids that nobody uses."""
+        self._delivery.retry(now)
+        for held in list(self._alarms.ring(now)):
+            self._time_out(held, now)
+        if now >= self._next_expiry or now < self._next_expiry - self.settings.expiry_interval_ms:
+            self._next_expiry = Milliseconds(now + self.settings.expiry_interval_ms)
+            self._expire(now)
+
+    def retry_markers(self) -> None:
+        """Try every missing marker now: a leader that was away is back."""
+        self._delivery.retry(self._clock.now(), at_once=True)
+
+    def _time_out(self, held: Held, now: Milliseconds) -> None:
+        transaction = held.transaction
+        if self._held.get(transaction.transactional_id) is not held:
+            return
+        if not is_due(transaction, now):
+            self._alarms.set(held, transaction.deadline)
+            return
+        level = self.settings.transaction_version()
+        decision = time_out(transaction, level, now)
+        if decision is NEEDS_PRODUCER_ID:
+            fresh = self._producer_ids.next()
+            decision = NEEDS_PRODUCER_ID if fresh is None else time_out(transaction, level, now, fresh)
+        if decision is NEEDS_PRODUCER_ID or self._write(held, decision.to, level):
+            self._alarms.set(held, Milliseconds(now + TIMEOUT_RETRY_MS))
+            return
+        self.metrics.timed_out += 1
+        logger.info(
+            "aborting a transaction whose time is up transactional_id=%s producer_id=%d epoch=%d timeout_ms=%d",
+            transaction.transactional_id,
+            *transaction.held,
+            transaction.timeout_ms,
+        )
+        self._finish(held, now)
+
+    def _expire(self, now: Milliseconds) -> None:
+        for home in list(self._homes):
+            kept_ms = self.settings.id_expiration_ms
+            expired = [key for key, held in home.held.items() if is_expired(held.transaction, kept_ms, now)]
+            for keys in journal.in_batches(expired):
+                if isinstance(home.append(journal.tombstones(keys, now)), ErrorCode):
+                    break
+                for key in keys:
+                    self._homes.forget(key)
+                self.metrics.expired += len(keys)
+
+    # Steps
+
+    def _absent(self, transactional_id: str) -> ErrorCode:
+        """What is answered for an id that is not held here."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        home = self._homes.lookup(self.partition_for(transactional_id))
+        return home if isinstance(home, ErrorCode) else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    def _new(self, transactional_id: str) -> Held | ErrorCode:
+        """An id that is used for the first time.  It is remembered when its first record is written."""
+        home = self._homes.lookup(self.partition_for(transactional_id))
+        if isinstance(home, ErrorCode):
+            return home
+        producer_id = self._producer_ids.next()
+        if producer_id is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return Held(TransactionMetadata(transactional_id, producer_id), home)
+
+    def _write(self, held: Held, to: TransactionMetadata, level: int) -> ErrorCode:
+        """Append the next state and hold it, or change nothing."""
+        assert (held.transaction.state, to.state) in TRANSITIONS, "a transaction moves only as its table says"
+        outcome = held.home.append(journal.encode(to, level))
+        if isinstance(outcome, ErrorCode):
+            logger.warning(
+                "the state of a transaction could not be written transactional_id=%s producer_id=%d epoch=%d error=%s",
+                to.transactional_id,
+                to.producer_id,
+                to.producer_epoch,
+                outcome.name,
+            )
+            return outcome
+        held.lsn = outcome
+        held.transaction = to
+        return ErrorCode.NONE
+
+    def _finish(self, held: Held, now: Milliseconds) -> None:
+        """Write the markers of a transaction that is decided, and COMPLETE once all are written."""
+        prepared = held.transaction
+        if prepared.state is State.PREPARE_COMMIT:
+            self.metrics.committed += 1
+        else:
+            self.metrics.aborted += 1
+        completion = Completion(marker_of(prepared, held.home.coordinator_epoch), prepared.partitions, held)
+        held.completion = completion
+        if self._delivery.start(completion, now) and not self._marked(completion, now):
+            self._delivery.keep(completion, now)
+
+    def _marked(self, completion: Completion, now: Milliseconds) -> bool:
+        """Every marker is written: append COMPLETE.  False if that must be tried again."""
+        held = completion.owner
+        if held is None:
+            return True
+        assert held.completion is completion, "a transaction is completed by its own markers only"
+        if self._write(held, complete(held.transaction, now), self.settings.transaction_version()):
+            return False
+        held.completion = None
+        return True
+
+    def _publish(self, loading: Loading) -> None:
+        self._homes.publish(loading)
+        now = self._clock.now()
+        for held in list(loading.home.held.values()):
+            self.metrics.loaded += 1
+            if held.transaction.is_prepared:
+                # The decision stands; whichever markers were written are written again.
+                held.transaction = held.transaction._replace(pending=COMPLETION[held.transaction.state])
+                self._finish(held, now)
+            else:
+                self._alarms.set(held, held.transaction.deadline)

@@ -1,0 +1,54 @@
+"""What a pure decision can say.
+
+A decision is a function of (transaction, request, now); it never touches a clock, a file or a socket.  The coordinator
+appends what it says, holds it in memory, and answers.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Literal, NamedTuple
+
+from fencepost.coordinator.transaction.transaction import NO_EPOCH, NO_PAIR, NO_PRODUCER_ID, Pair, TransactionMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, ProducerId
+
+
+class Refusal(NamedTuple):
+    """Nothing changes.  `timed_out`: the caller's pair is the one that the server timed out (KIP-588)."""
+
+    error: ErrorCode
+    timed_out: bool = False
+
+
+class Unchanged(NamedTuple):
+    """Success, and nothing to write: it was done before."""
+
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: Epoch = NO_EPOCH
+    timed_out: bool = False
+    #: The open transaction that was kept for the caller to end (KIP-939).
+    ongoing: Pair = NO_PAIR
+
+
+class Transition(NamedTuple):
+    """Append `to`, hold it, then answer `error` (a fence succeeds and is answered 51) or the pair."""
+
+    to: TransactionMetadata
+    error: ErrorCode = ErrorCode.NONE
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: Epoch = NO_EPOCH
+    #: The open transaction that was kept for the caller to end (KIP-939).
+    ongoing: Pair = NO_PAIR
+
+
+class NeedsProducerId(Enum):
+    """Ask again with a fresh producer id: the epoch is exhausted."""
+
+    NEEDED = "a fresh producer id"
+
+
+NEEDS_PRODUCER_ID: Final = NeedsProducerId.NEEDED
+
+Decision = Refusal | Unchanged | Transition
+DecisionOrNeed = Decision | Literal[NeedsProducerId.NEEDED]

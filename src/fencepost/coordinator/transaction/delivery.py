@@ -1,0 +1,117 @@
+"""Gets markers to every partition that needs one, trying again until it has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from fencepost.coordinator.transaction.markers import Completion, Markers, Results
+from fencepost.protocol.types import Milliseconds
+from fencepost.runtime import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class Delivery:
+    """The completions whose markers are not all written.
+
+    `finished` is told when the last marker of a completion is written later than at the first attempt; it answers
+    false if it wants to be told again.
+    """
+
+    def __init__(self, markers: Markers, clock: Clock, finished: Callable[[Completion, Milliseconds], bool]) -> None:
+        self._markers = markers
+        self._clock = clock
+        self._finished = finished
+        self._unfinished: dict[Completion, None] = {}
+        self._tasks: dict[asyncio.Future[Results], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._unfinished)
+
+    def start(self, completion: Completion, now: Milliseconds) -> bool:
+        """Try at once.  True if every marker is written; else it goes on by itself."""
+        if not completion.waiting:
+            return True
+        self._unfinished[completion] = None
+        if self._attempt(completion, now):
+            del self._unfinished[completion]
+            return True
+        return False
+
+    def keep(self, completion: Completion, now: Milliseconds) -> None:
+        """Every marker is written, but `finished` must be told again later."""
+        completion.postpone(now)
+        self._unfinished[completion] = None
+
+    def drop(self, completion: Completion) -> None:
+        """Results that come later are for nobody."""
+        self._unfinished.pop(completion, None)
+
+    def retry(self, now: Milliseconds, *, at_once: bool = False) -> None:
+        """Try those that are due, or all that are not being answered now."""
+        for completion in list(self._unfinished):
+            if completion in self._unfinished and (completion.is_due(now) or (at_once and not completion.in_flight)):
+                self._advance(completion, now)
+
+    @property
+    def next(self) -> Milliseconds | None:
+        """When something is due."""
+        return min((completion.due for completion in self._unfinished if not completion.in_flight), default=None)
+
+    def _advance(self, completion: Completion, now: Milliseconds) -> None:
+        if not completion.waiting or self._attempt(completion, now):
+            self._conclude(completion, now)
+
+    def _conclude(self, completion: Completion, now: Milliseconds) -> None:
+        if self._finished(completion, now):
+            self._unfinished.pop(completion, None)
+        else:
+            completion.postpone(now)
+
+    def _attempt(self, completion: Completion, now: Milliseconds) -> bool:
+        """One write to all that wait.  True if none waits any more."""
+        completion.postpone(now)
+        results = self._markers.write(completion.marker, list(completion.waiting))
+        if isinstance(results, dict):
+            self._settle(completion, results)
+            return not completion.waiting
+        self._await(completion, results)
+        return False
+
+    def _await(self, completion: Completion, results: Awaitable[Results]) -> None:
+        completion.in_flight = True
+        task = asyncio.ensure_future(results)
+        self._tasks[task] = None
+
+        def answered(task: asyncio.Future[Results]) -> None:
+            self._tasks.pop(task, None)
+            completion.in_flight = False
+            error = None if task.cancelled() else task.exception()
+            if completion not in self._unfinished:
+                return
+            if task.cancelled() or error is not None:
+                logger.warning("a marker was not delivered and is tried again %s error=%r", _ids(completion), error)
+                return
+            self._settle(completion, task.result())
+            if not completion.waiting:
+                self._conclude(completion, self._clock.now())
+
+        task.add_done_callback(answered)
+
+    def _settle(self, completion: Completion, results: Results) -> None:
+        for (topic, index), error in completion.settle(results):
+            # Not given up: a transaction that stays prepared would block its id for ever (facts §13.7, 5).
+            logger.error(
+                "a partition refuses the marker of a transaction, it is tried again %s topic=%s partition=%d error=%s",
+                _ids(completion),
+                topic,
+                index,
+                error.name,
+            )
+
+
+def _ids(completion: Completion) -> str:
+    marker = completion.marker
+    return f"producer_id={marker.producer_id} epoch={marker.producer_epoch} commit={marker.commit}"

@@ -1,0 +1,185 @@
+"""Where this coordinator answers differently from Apache Kafka 4.3, on purpose, and why.
+
+Everything else is meant to be the same, code by code.  The reference documentation is generated from this table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Difference(NamedTuple):
+    """One deliberate difference.  `source` names the document or fact that asks for it."""
+
+    request: str
+    situation: str
+    kafka: str
+    ours: str
+    reason: str
+    source: str
+
+
+_REPEATABLE = "a lost answer must not cost the producer its identity, however often it asks and whoever answers"
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "InitProducerId",
+        "EMPTY or COMPLETE_*, pair of this instance more than one epoch back",
+        "90",
+        "the current pair; nothing changes",
+        "every epoch from the instance epoch on belongs to the running instance; only a new instance fences it",
+        "KIP-360 instance epoch",
+    ),
+    Difference(
+        "InitProducerId",
+        "the pair one epoch back, after a coordinator failover",
+        "90",
+        "the current pair",
+        "the instance epoch is in the journal; " + _REPEATABLE,
+        "KIP-360 instance epoch; facts §13.7 (3)",
+    ),
+    Difference(
+        "InitProducerId",
+        "ONGOING, pair of this instance with an earlier epoch",
+        "51, and the transaction is aborted",
+        "the current pair; the transaction goes on",
+        "a delayed duplicate must not kill the transaction of the producer that sent it",
+        "KIP-360 instance epoch; facts §13.7 (1)",
+    ),
+    Difference(
+        "InitProducerId",
+        "ONGOING, pair of an older instance, or an epoch above the current one",
+        "51, and the transaction is aborted; the caller is told 90 when it comes back, or let in with an epoch above",
+        "90; the transaction goes on",
+        "a zombie must not abort its successor's transaction",
+        "KIP-360 four cases; facts §13.7 (1), §14",
+    ),
+    Difference(
+        "InitProducerId",
+        "transaction.version 0 or 1, the pair whose transaction was aborted by this call or by a time-out",
+        "90",
+        "the bumped epoch",
+        "the producer may go on after a time-out; " + _REPEATABLE,
+        "KIP-360, KIP-588",
+    ),
+    Difference(
+        "InitProducerId",
+        "transaction.version 0 or 1, epoch 32766 after such an abort",
+        "-1",
+        "a fresh producer id and epoch 0",
+        "epoch 32767 is not given to clients; the id rotates as it does everywhere else",
+        "facts §14, hidden trap",
+    ),
+    Difference(
+        "InitProducerId",
+        "the current epoch is 32766, and the pair before it is repeated",
+        "-1",
+        "the current pair",
+        _REPEATABLE,
+        "facts §2.3, §13.7 (2)",
+    ),
+    Difference(
+        "InitProducerId",
+        "the old pair after the producer id rotated, a second time or after a failover; until the next transaction",
+        "90",
+        "the current pair",
+        _REPEATABLE,
+        "facts §14, hidden trap",
+    ),
+    Difference(
+        "InitProducerId",
+        "the pair with which an expired id was created anew, repeated",
+        "90",
+        "the current pair",
+        _REPEATABLE,
+        "KIP-360 failure handling, case 2",
+    ),
+    Difference(
+        "InitProducerId",
+        "keepPreparedTxn with transaction.two.phase.commit.enable",
+        "35",
+        "the transaction stays open, and the answer carries its pair beside the caller's new one",
+        "a prepared transaction must survive its producer",
+        "KIP-939",
+    ),
+    Difference(
+        "EndTxn",
+        "commit by v5, the pair whose transaction was timed out",
+        "48 (49 or 90 later)",
+        "120, with a tagged field that names the time-out",
+        "the producer aborts and goes on instead of dying",
+        "KIP-588; design, time-outs",
+    ),
+    Difference(
+        "EndTxn",
+        "abort, the pair whose transaction was timed out",
+        "90 below v5 (49 if the id rotated), 90 or 49 by v5 once the producer id or epoch moved on",
+        "0; v5 carries the current pair. 51 while the time-out's markers are being written",
+        "the transaction is aborted, which is what the caller asks for",
+        "KIP-588; design, time-outs",
+    ),
+    Difference(
+        "EndTxn v5, AddPartitionsToTxn v4 and later (implicit add)",
+        "transaction.version 0, nothing open that began at version 2",
+        "35 once, then 51 until failover",
+        "35 every time, and nothing changes",
+        "a refused request must not block the id",
+        "facts §3.6, §14, hidden trap",
+    ),
+    Difference(
+        "EndTxn v5",
+        "transaction.version was lowered to 0 while a version 2 transaction is open",
+        "35 once, then 51 until failover",
+        "the transaction ends as it began",
+        "a downgrade loses no transaction that was complete",
+        "facts §3.6; KIP-890",
+    ),
+    Difference(
+        "AddPartitionsToTxn v4 and later (implicit add)",
+        "transaction.version was lowered to 0 while a version 2 transaction is open",
+        "35 once, then 51 until failover",
+        "120: abort, and begin again in the old protocol",
+        "the seed's answer for a broker that cannot add any more",
+        "KIP-890, compatibility",
+    ),
+    Difference(
+        "markers",
+        "a partition answers 47 or 52",
+        "given up: the id stays in Prepare* until a failover",
+        "tried again with a growing delay, and logged as an error",
+        "an id must not be stuck",
+        "facts §13.7 (5)",
+    ),
+    Difference(
+        "markers",
+        "a partition is unknown to the coordinator's node",
+        "taken for deleted",
+        "waited for, unless its topic is known to be deleted",
+        "a lagging view must not leave a hanging transaction",
+        "facts §13.7 (15)",
+    ),
+    Difference(
+        "loading",
+        "a record of the journal cannot be read",
+        "what was read so far is published, or an older state of the id is kept",
+        "nothing is published; 14 until it is repaired",
+        "half a journal makes wrong answers",
+        "facts §1.8, §13.7 (6)",
+    ),
+    Difference(
+        "time-out",
+        "an open transaction's time is up",
+        "aborted within the next 10 seconds",
+        "aborted within moments",
+        "a forgotten transaction holds up every read_committed reader",
+        "facts §14",
+    ),
+    Difference(
+        "ListTransactions v2",
+        "a pattern of more than 1024 characters",
+        "tried",
+        "128 INVALID_REGULAR_EXPRESSION",
+        "one request must not hold up the broker",
+        "-",
+    ),
+)

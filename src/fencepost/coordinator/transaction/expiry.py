@@ -1,0 +1,20 @@
+"""Forget transactional ids that nobody used for transactional.id.expiration.ms (facts §1.9).
+
+A producer that comes back later gets INVALID_PRODUCER_ID_MAPPING, and by InitProducerId with its old pair a new
+producer id (KIP-360).
+"""
+
+from __future__ import annotations
+
+from fencepost.coordinator.transaction.state import IDLE
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
+from fencepost.protocol.types import Milliseconds
+
+
+def is_expired(transaction: TransactionMetadata, expiration_ms: int, now: Milliseconds) -> bool:
+    """Nothing open, nothing pending, and not touched for long enough."""
+    return (
+        transaction.state in IDLE
+        and transaction.pending is None
+        and transaction.last_update_timestamp <= now - expiration_ms
+    )

@@ -1,0 +1,158 @@
+"""The journal partitions that this node leads, and the transactional ids that live there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from fencepost.coordinator.transaction import journal
+from fencepost.coordinator.transaction.markers import Completion
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
+from fencepost.log.partition import Appended, Refused
+from fencepost.log.producer_state import Origin
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Milliseconds
+
+
+class JournalPartition(Protocol):
+    """What the coordinator needs of a partition of `__transaction_state`."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    def append(self, batch: bytes, origin: Origin) -> Appended | Refused: ...
+
+    def scan(self, from_offset: int) -> Iterator[bytes]: ...
+
+
+class Journals(Protocol):
+    """Where journal partitions are found; the node's storage."""
+
+    def partition(self, topic: str, index: int) -> JournalPartition | None: ...
+
+
+class Held:
+    """One transactional id in memory."""
+
+    __slots__ = ("alarm", "completion", "home", "lsn", "transaction")
+
+    def __init__(self, transaction: TransactionMetadata, home: Home, lsn: int = 0) -> None:
+        self.transaction = transaction
+        self.home = home
+        #: What an answer about this id depends on.
+        self.lsn = lsn
+        #: The markers that the transaction waits for.
+        self.completion: Completion | None = None
+        #: When the alarm for this id rings; None if none is set.
+        self.alarm: Milliseconds | None = None
+
+
+class Home:
+    """One journal partition and its ids."""
+
+    __slots__ = ("coordinator_epoch", "held", "index", "log")
+
+    def __init__(self, index: int, log: JournalPartition) -> None:
+        self.index = index
+        self.log = log
+        #: Markers carry it, so that an older coordinator's are refused.
+        self.coordinator_epoch = log.leader_epoch
+        self.held: dict[str, Held] = {}
+
+    def append(self, batch: bytes) -> int | ErrorCode:
+        """The lsn of the append, or what the client is told if it was refused."""
+        outcome = self.log.append(batch, Origin.COORDINATOR)
+        if isinstance(outcome, Appended):
+            return outcome.lsn
+        return journal.APPEND_ERRORS.get(outcome.error, outcome.error)
+
+
+class Loading:
+    """Reads a journal partition, a few batches at a time; requests are answered 14 until it is done.
+
+    Nothing is published before the last batch is read.  A newer election starts another one, and this one is dropped.
+    """
+
+    def __init__(self, index: int, log: JournalPartition) -> None:
+        self.index = index
+        self.home = Home(index, log)
+        self._found: dict[str, TransactionMetadata] = {}
+        self._batches = journal.read(index, log.scan(0))
+
+    def step(self, batches: int) -> bool:
+        """Read up to so many batches; true when all are read.  Raises JournalUnreadable: then it stays unloaded."""
+        for _ in range(batches):
+            entries = next(self._batches, None)
+            if entries is None:
+                self.home.held = {key: Held(found, self.home) for key, found in self._found.items()}
+                return True
+            for entry in entries:
+                # The last record wins, and the order of ids is that of their last records.
+                self._found.pop(entry.transactional_id, None)
+                if entry.transaction is not None:
+                    self._found[entry.transactional_id] = entry.transaction
+        return False
+
+
+class Homes:
+    """Every journal partition that this node leads, loaded or being loaded, and all their ids."""
+
+    def __init__(self, journals: Journals) -> None:
+        self._journals = journals
+        self._loaded: dict[int, Home] = {}
+        self.loading: dict[int, Loading] = {}
+        #: All ids of the loaded partitions.
+        self.held: dict[str, Held] = {}
+
+    def __iter__(self) -> Iterator[Home]:
+        return iter(self._loaded.values())
+
+    def lookup(self, index: int) -> Home | ErrorCode:
+        """The loaded journal partition, or what a client is told that asks for one of its ids."""
+        home = self._loaded.get(index)
+        if home is not None:
+            return home
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if index in self.loading else ErrorCode.NOT_COORDINATOR
+
+    def begin(self, index: int) -> Loading | None:
+        """Start to load a partition that this node leads now.  None if this election is known already (KAFKA-15468)."""
+        log = self._journals.partition(journal.TOPIC, index)
+        if log is None:
+            return None
+        known = self._loaded.get(index) or (self.loading[index].home if index in self.loading else None)
+        if known is not None and known.coordinator_epoch >= log.leader_epoch:
+            return None
+        loading = self.loading[index] = Loading(index, log)
+        return loading
+
+    def is_current(self, loading: Loading) -> bool:
+        """No newer election, and no resignation, came in between."""
+        return self.loading.get(loading.index) is loading
+
+    def publish(self, loading: Loading) -> None:
+        """Answer for the ids that were read."""
+        assert self.is_current(loading), "only the newest load of a partition is published"
+        del self.loading[loading.index]
+        self._loaded[loading.index] = loading.home
+        self.held.update(loading.home.held)
+
+    def resign(self, index: int, epoch: int | None) -> list[Held]:
+        """Forget a partition, unless it was won again at a later epoch (KAFKA-18137).  Returns its ids."""
+        loading = self.loading.get(index)
+        if loading is not None and (epoch is None or loading.home.coordinator_epoch <= epoch):
+            del self.loading[index]
+        home = self._loaded.get(index)
+        if home is None or (epoch is not None and home.coordinator_epoch > epoch):
+            return []
+        del self._loaded[index]
+        for transactional_id in home.held:
+            del self.held[transactional_id]
+        return list(home.held.values())
+
+    def add(self, transactional_id: str, held: Held) -> None:
+        """Remember an id whose first record is written."""
+        self.held[transactional_id] = held.home.held[transactional_id] = held
+
+    def forget(self, transactional_id: str) -> None:
+        """The id's tombstone is written."""
+        del self.held.pop(transactional_id).home.held[transactional_id]

@@ -1,0 +1,259 @@
+"""Claim a transactional id (InitProducerId): get a producer id and an epoch that nobody else holds.
+
+How the pair in the request relates to the transactional id decides (KIP-360; facts §2.3).  The four cases of KIP-360
+are the rows CURRENT, REPEATED with EARLIER, OLDER_INSTANCE and AHEAD:
+
+================  ==========================================  ========================  =========================
+claim             the pair is                                 EMPTY, COMPLETE_*         ONGOING
+================  ==========================================  ========================  =========================
+NEW_INSTANCE      none                                        bump, new instance        abort, 51
+CURRENT           the current one                             bump, same instance       abort, 51
+REPEATED          the one the current one was given for       the current pair again    the current pair again
+EARLIER           of this instance, earlier still             the current pair again    the current pair again
+OLDER_INSTANCE    below the instance epoch                    90                        90
+AHEAD             above the current epoch                     90                        90
+FOREIGN           another producer id                         90                        90
+================  ==========================================  ========================  =========================
+
+While PREPARE_* or with anything pending the answer is 51 CONCURRENT_TRANSACTIONS (FOREIGN in PREPARE_*: 90).  After
+the 51 of an abort the client repeats its request: without a pair it is bumped once more, with its pair it is REPEATED.
+
+An id that was never initialised takes any pair (KIP-360: the mapping had expired) and answers with its own id and
+epoch 0.  An exhausted epoch rotates to a fresh producer id.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from fencepost.coordinator.transaction.decision import (
+    NEEDS_PRODUCER_ID,
+    Decision,
+    NeedsProducerId,
+    Refusal,
+    Transition,
+    Unchanged,
+)
+from fencepost.coordinator.transaction.prepare import fence
+from fencepost.coordinator.transaction.settings import TransactionSettings
+from fencepost.coordinator.transaction.state import IDLE, State
+from fencepost.coordinator.transaction.transaction import (
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_PAIR,
+    NO_PARTITIONS,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Pair,
+    TransactionMetadata,
+    is_exhausted,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+
+
+class Claim(Enum):
+    """How the pair in an InitProducerId relates to the transactional id."""
+
+    NEW_INSTANCE = "no pair"
+    CURRENT = "the current pair"
+    REPEATED = "the pair that the current one was given for"
+    EARLIER = "an earlier epoch of this instance"
+    OLDER_INSTANCE = "an epoch of an older instance"
+    AHEAD = "an epoch above the current one"
+    FOREIGN = "another producer id"
+
+
+class Outcome(Enum):
+    """What an InitProducerId does; otherwise it is refused with an error code."""
+
+    BUMP = "the next epoch, or a fresh producer id if the epoch is exhausted"
+    REPEAT = "the current pair, and the transaction that it ended is forgotten"
+    TELL = "the current pair, and nothing changes"
+    FENCE = "abort the open transaction; the caller comes back"
+
+
+_FENCED = ErrorCode.PRODUCER_FENCED
+
+#: (claim, is a transaction open?) -> what happens while nothing is pending.
+OUTCOMES: dict[tuple[Claim, bool], Outcome | ErrorCode] = {
+    (Claim.NEW_INSTANCE, False): Outcome.BUMP,
+    (Claim.NEW_INSTANCE, True): Outcome.FENCE,
+    (Claim.CURRENT, False): Outcome.BUMP,
+    (Claim.CURRENT, True): Outcome.FENCE,
+    (Claim.REPEATED, False): Outcome.REPEAT,
+    (Claim.REPEATED, True): Outcome.TELL,
+    (Claim.EARLIER, False): Outcome.TELL,
+    (Claim.EARLIER, True): Outcome.TELL,
+    (Claim.OLDER_INSTANCE, False): _FENCED,
+    (Claim.OLDER_INSTANCE, True): _FENCED,
+    (Claim.AHEAD, False): _FENCED,
+    (Claim.AHEAD, True): _FENCED,
+    (Claim.FOREIGN, False): _FENCED,
+    (Claim.FOREIGN, True): _FENCED,
+}
+
+
+class Initialize(NamedTuple):
+    """An InitProducerId that passed the checks of the request itself; a pair of (-1, -1) is none."""
+
+    pair: Pair
+    timeout_ms: Milliseconds
+    keep_prepared: bool = False
+
+
+def claim_of(transaction: TransactionMetadata, pair: Pair) -> Claim:
+    """How the pair relates to an initialised transactional id."""
+    held = transaction.held
+    if pair == NO_PAIR:
+        return Claim.NEW_INSTANCE
+    if pair == held:
+        return Claim.CURRENT
+    if pair == transaction.claimed:
+        return Claim.REPEATED
+    if pair.producer_id != held.producer_id:
+        return Claim.FOREIGN
+    if pair.producer_epoch > held.producer_epoch:
+        return Claim.AHEAD
+    if pair.producer_epoch < transaction.instance_epoch:
+        return Claim.OLDER_INSTANCE
+    return Claim.REPEATED if pair.producer_epoch == held.producer_epoch - 1 else Claim.EARLIER
+
+
+def initialize(
+    transaction: TransactionMetadata,
+    request: Initialize,
+    now: Milliseconds,
+    level: int,
+    fresh: ProducerId | None = None,
+) -> Decision | Literal[NeedsProducerId.NEEDED]:
+    """Decide what an InitProducerId is answered.
+
+    `level`: the cluster's transaction.version, for the abort of an open transaction.  `fresh`: what to rotate to.
+    """
+    if transaction.pending is not None:
+        return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if transaction.producer_epoch < 0:
+        return _first(transaction, request, now)
+    held = transaction.held
+    claim = claim_of(transaction, request.pair)
+    if transaction.is_prepared:
+        known = claim is not Claim.FOREIGN or _may_have_rotated(transaction, request.pair)
+        return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS if known else ErrorCode.PRODUCER_FENCED)
+    is_open = transaction.state is State.ONGOING
+    outcome = OUTCOMES[claim, is_open]
+    if isinstance(outcome, ErrorCode):
+        return Refusal(outcome, transaction.timed_out == request.pair != NO_PAIR)
+    if held.producer_epoch > LAST_EPOCH and outcome in (Outcome.TELL, Outcome.REPEAT):
+        # The current epoch is one that no client may hold: move on instead of telling it.
+        outcome = Outcome.FENCE if is_open else Outcome.BUMP
+    if outcome is Outcome.TELL:
+        kept = is_open and request.keep_prepared
+        ongoing = Pair(transaction.producer_id, transaction.producer_epoch) if kept else NO_PAIR
+        return Unchanged(*held, ongoing=ongoing)
+    if is_open and request.keep_prepared:
+        return _keep(transaction, request, now, fresh)
+    if outcome is Outcome.FENCE:
+        fenced = fence(transaction, level, now, fresh, new_instance=claim is Claim.NEW_INSTANCE)
+        if fenced is NEEDS_PRODUCER_ID:
+            return fenced
+        return Transition(fenced, ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert transaction.state in IDLE, "only a transactional id without a transaction is handed out"
+    if outcome is Outcome.REPEAT:
+        return _claimed(transaction, request, now, held, transaction.instance_epoch)
+    given = _next_pair(held, fresh)
+    if given is None:
+        return NEEDS_PRODUCER_ID
+    rotated = given.producer_id != held.producer_id
+    starts = claim is Claim.NEW_INSTANCE or rotated
+    return _claimed(transaction, request, now, given, given.producer_epoch if starts else transaction.instance_epoch)
+
+
+def _first(transaction: TransactionMetadata, request: Initialize, now: Milliseconds) -> Transition:
+    """A new id, or one that had expired: its own producer id and epoch 0, whatever pair the caller held."""
+    return _claimed(transaction, request, now, Pair(transaction.producer_id, Epoch(0)), Epoch(0))
+
+
+def _claimed(
+    transaction: TransactionMetadata, request: Initialize, now: Milliseconds, given: Pair, instance_epoch: Epoch
+) -> Transition:
+    """Hand out a pair; the transaction that was ended before is forgotten."""
+    rotated = request.pair != NO_PAIR and request.pair.producer_id != given.producer_id
+    to = TransactionMetadata(
+        transaction.transactional_id,
+        given.producer_id,
+        given.producer_epoch,
+        transaction.producer_id,
+        NO_PRODUCER_ID,
+        NO_EPOCH,
+        request.timeout_ms,
+        State.EMPTY,
+        None,
+        NO_PARTITIONS,
+        NO_TIMESTAMP,
+        now,
+        transaction.client_transaction_version,
+        instance_epoch,
+        request.pair if rotated else NO_PAIR,
+        NO_PAIR if request.pair == NO_PAIR else transaction.timed_out,
+    )
+    return Transition(to, ErrorCode.NONE, given.producer_id, given.producer_epoch)
+
+
+def _keep(
+    transaction: TransactionMetadata, request: Initialize, now: Milliseconds, fresh: ProducerId | None
+) -> Transition | Literal[NeedsProducerId.NEEDED]:
+    """Leave a prepared transaction open, and give the caller a pair of its own to end it with (KIP-939)."""
+    given = _next_pair(transaction.held, fresh)
+    if given is None:
+        return NEEDS_PRODUCER_ID
+    starts = request.pair == NO_PAIR or given.producer_id != transaction.held.producer_id
+    to = transaction._replace(
+        next_producer_id=given.producer_id,
+        next_producer_epoch=given.producer_epoch,
+        timeout_ms=request.timeout_ms,
+        last_update_timestamp=now,
+        instance_epoch=given.producer_epoch if starts else transaction.instance_epoch,
+        timed_out=NO_PAIR if request.pair == NO_PAIR else transaction.timed_out,
+    )
+    ongoing = Pair(transaction.producer_id, transaction.producer_epoch)
+    return Transition(to, ErrorCode.NONE, given.producer_id, given.producer_epoch, ongoing)
+
+
+def _next_pair(held: Pair, fresh: ProducerId | None) -> Pair | None:
+    """The pair after this one; None if it takes a fresh producer id and there is none at hand."""
+    if not is_exhausted(held.producer_epoch):
+        return Pair(held.producer_id, Epoch(held.producer_epoch + 1))
+    return None if fresh is None else Pair(fresh, Epoch(0))
+
+
+def _may_have_rotated(transaction: TransactionMetadata, pair: Pair) -> bool:
+    return pair.producer_id == transaction.previous_producer_id and is_exhausted(pair.producer_epoch)
+
+
+def check(
+    pair: Pair,
+    transactional_id: str | None,
+    timeout_ms: int,
+    enable_2pc: bool,
+    keep_prepared: bool,
+    settings: TransactionSettings,
+) -> ErrorCode:
+    """What is wrong with the request itself; the first that applies (facts §2.2).
+
+    Without a transactional id nothing but half a pair is: the producer is merely idempotent.
+    """
+    if (pair.producer_id == NO_PRODUCER_ID) != (pair.producer_epoch == NO_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    if transactional_id is None:
+        return ErrorCode.NONE
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if enable_2pc and not settings.two_phase_commit:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if keep_prepared and not settings.two_phase_commit:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if not enable_2pc and not 0 < timeout_ms <= settings.max_timeout_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NONE

@@ -1,0 +1,115 @@
+"""Markers: the control records that tell every partition of a transaction how it ended.
+
+The decision is durable in PREPARE_x; from there the markers are written until every partition has one, however often
+that takes.  Nothing is dropped: a partition that cannot take its marker now is tried again with a growing delay, and so
+is one that refuses it (KAFKA-19999 left such ids in PREPARE forever).  Only a partition that is known to be deleted, or
+that can hold no marker, is not waited for.  Facts §5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from fencepost.coordinator.transaction.state import State
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.coordinator.transaction.home import Held
+
+
+class Marker(NamedTuple):
+    """What a partition is told.  `coordinator_epoch`: the leader epoch of the journal's partition."""
+
+    producer_id: ProducerId
+    producer_epoch: Epoch
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int
+
+
+Results = dict[TopicPartition, ErrorCode]
+
+
+class Markers(Protocol):
+    """Writes markers to the leaders of partitions."""
+
+    def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> Results | Awaitable[Results]:
+        """What became of the marker in each partition; an awaitable where a leader is not on this node.
+
+        NONE: appended.  UNKNOWN_TOPIC_ID: the topic is known to be deleted, not merely unknown here yet.
+        Writing the same marker again is harmless, and happens.
+        """
+        ...
+
+
+#: Nothing is waited for any more after these: written, deleted, or a log that can hold no marker.
+SETTLED: Final = (
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+#: A refusal, not an accident: tried again, but somebody should look.
+REFUSED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+FIRST_DELAY: Final = 20
+LONGEST_DELAY: Final = 1000
+
+
+def marker_of(prepared: TransactionMetadata, coordinator_epoch: int) -> Marker:
+    """The marker of a prepared transaction: its epoch is the one *after* PREPARE."""
+    return Marker(
+        prepared.producer_id,
+        prepared.producer_epoch,
+        coordinator_epoch,
+        prepared.state is State.PREPARE_COMMIT,
+        prepared.client_transaction_version,
+    )
+
+
+class Completion:
+    """One marker and the partitions that do not have it yet.
+
+    Each load of a journal partition makes its own; results are accepted only from the one that a transaction holds
+    now, never by transactional id (KAFKA-16352).
+    """
+
+    __slots__ = ("attempts", "due", "in_flight", "marker", "owner", "since", "waiting")
+
+    def __init__(self, marker: Marker, partitions: Iterable[TopicPartition], owner: Held | None = None) -> None:
+        self.marker = marker
+        #: Whose transaction it ends; None for one that no transactional id knows of.
+        self.owner = owner
+        self.waiting: dict[TopicPartition, None] = dict.fromkeys(partitions)
+        self.attempts = 0
+        #: A leader on another node has not answered yet.
+        self.in_flight = False
+        #: When to try again, and when that was decided; meaningless while in flight.
+        self.due = Milliseconds(0)
+        self.since = Milliseconds(0)
+
+    def settle(self, results: Results) -> list[tuple[TopicPartition, ErrorCode]]:
+        """Take the results of one attempt.  Returns the partitions that refused the marker for good reason.
+
+        A partition without a result counts as not written.
+        """
+        refused: list[tuple[TopicPartition, ErrorCode]] = []
+        for partition, error in results.items():
+            if error in SETTLED:
+                self.waiting.pop(partition, None)
+            elif error in REFUSED:
+                refused.append((partition, error))
+        return refused
+
+    def postpone(self, now: Milliseconds) -> None:
+        """Try again after a delay that doubles with every attempt."""
+        delay = min(FIRST_DELAY << min(self.attempts, 10), LONGEST_DELAY)
+        self.attempts += 1
+        self.since, self.due = now, Milliseconds(now + delay)
+
+    def is_due(self, now: Milliseconds) -> bool:
+        """A wall clock that jumped back must not delay markers."""
+        return not self.in_flight and (now >= self.due or now < self.since)

@@ -1,0 +1,31 @@
+"""Find transactions that are open in a partition but that no transactional id knows of.
+
+Such a transaction would hold the last stable offset for ever.  It can be there after a transactional id was forgotten,
+or in a directory that was written without verification.  Asked once at start, when the whole journal is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fencepost.coordinator.transaction.state import State
+from fencepost.coordinator.transaction.transaction import Pair, TransactionMetadata
+from fencepost.protocol.types import ProducerId, TopicPartition
+
+
+def unknown(
+    open_transactions: Mapping[TopicPartition, Sequence[Pair]], transactions: Iterable[TransactionMetadata]
+) -> dict[Pair, list[TopicPartition]]:
+    """The pairs that hold a transaction open where their transactional id does not know of one, and the partitions."""
+    by_producer_id: dict[ProducerId, TransactionMetadata] = {
+        transaction.producer_id: transaction
+        for transaction in transactions
+        if transaction.state is State.ONGOING or transaction.is_prepared
+    }
+    found: dict[Pair, list[TopicPartition]] = {}
+    for partition, pairs in open_transactions.items():
+        for pair in pairs:
+            transaction = by_producer_id.get(pair.producer_id)
+            if transaction is None or partition not in transaction.partitions:
+                found.setdefault(pair, []).append(partition)
+    return found

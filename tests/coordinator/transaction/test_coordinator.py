@@ -1,0 +1,511 @@
+"""The coordinator as a whole: requests in, records and markers out."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from transaction_doubles import START, A, B, C, World, pair_of
+
+from fencepost.coordinator.transaction import Filters, JournalUnreadable, Pair
+from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
+from fencepost.log.producer_state import Origin
+from fencepost.protocol.errors import ErrorCode
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_transaction_from_beginning_to_end(world: World) -> None:
+    pair = pair_of(world.init())
+    assert pair == (1000, 0)
+    assert world.state() == "Empty"
+    assert world.add(pair, A) == ErrorCode.NONE
+    assert world.add(pair, B, C) == ErrorCode.NONE
+    assert world.state() == "Ongoing"
+    world.storage.events.clear()
+    ended = world.end(pair)
+    assert pair_of(ended) == (1000, 1)
+    assert world.state() == "CompleteCommit"
+    assert world.storage.events == [
+        "journal PREPARE_COMMIT",
+        "marker a-0",
+        "marker a-1",
+        "marker b-0",
+        "journal COMPLETE_COMMIT",
+    ]
+    assert ended.lsn == world.storage.lsn
+    marker, _ = world.markers.written[0]
+    assert marker == (1000, 1, 3, True, 2)
+
+
+def test_below_version_5_the_epoch_stays() -> None:
+    world = World(level=1)
+    pair = pair_of(world.init())
+    for commit in (True, False):
+        assert world.add(pair, version=0) == ErrorCode.NONE
+        assert pair_of(world.end(pair, commit, version=3)) == pair
+    marker, _ = world.markers.written[-1]
+    assert marker == (1000, 0, 3, False, 0)
+
+
+def test_successor_aborts_its_predecessors_open_transaction(world: World) -> None:
+    old = pair_of(world.init())
+    world.add(old)
+    assert world.init().error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.state() == "CompleteAbort"
+    assert pair_of(world.init()) == (1000, 2)
+    assert world.add(old) == ErrorCode.PRODUCER_FENCED
+    assert world.end(old).error == ErrorCode.PRODUCER_FENCED
+    assert world.init(pair=old).error == ErrorCode.PRODUCER_FENCED
+
+
+def test_without_a_transactional_id_anybody_gets_a_producer_id(world: World) -> None:
+    assert pair_of(world.init(None)) == (1000, 0)
+    assert pair_of(world.init(None, pair=(7, 7), timeout_ms=-1)) == (1001, 0)
+    world.producer_ids.exhausted = True
+    assert world.init(None).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_init_producer_id_checks_the_request_first(world: World) -> None:
+    init = world.coordinator.init_producer_id
+    assert world.init(pair=(1, -1)).error == ErrorCode.INVALID_REQUEST
+    assert world.init(None, pair=(-1, 1)).error == ErrorCode.INVALID_REQUEST
+    assert world.init("").error == ErrorCode.INVALID_REQUEST
+    assert init("t", 1000, enable_2pc=True).error == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert init("t", 1000, keep_prepared=True).error == ErrorCode.UNSUPPORTED_VERSION
+    for timeout_ms in (0, -1, 900_001):
+        assert world.init(timeout_ms=timeout_ms).error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert world.init(timeout_ms=900_000).error == ErrorCode.NONE
+    world.producer_ids.exhausted = True
+    assert world.init("u") == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1, 0, -1, -1)
+    assert world.state("u") == ""
+
+
+def test_ids_that_are_not_here(world: World) -> None:
+    unloaded = World(loaded=False)
+    for asked, expected in ((world, ErrorCode.INVALID_PRODUCER_ID_MAPPING), (unloaded, ErrorCode.NOT_COORDINATOR)):
+        assert asked.add((1, 1)) == expected
+        assert asked.end((1, 1)).error == expected
+        assert asked.coordinator.verify_partitions("t", 1, 1, [A]) == {A: expected}
+        assert asked.add((1, 1), transactional_id="") == ErrorCode.INVALID_REQUEST
+        assert asked.end((1, 1), transactional_id="").error == ErrorCode.INVALID_REQUEST
+        assert asked.coordinator.verify_partitions("", 1, 1, [A]) == {A: ErrorCode.INVALID_REQUEST}
+    assert unloaded.init().error == ErrorCode.NOT_COORDINATOR
+    assert unloaded.coordinator.describe("t").error == ErrorCode.NOT_COORDINATOR
+    assert unloaded.coordinator.describe("").error == ErrorCode.INVALID_REQUEST
+    assert world.coordinator.describe("t") == ("t", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "", 0, 0, 0, 0, (), 0)
+
+
+def test_every_answer_waits_for_what_it_was_decided_upon(world: World) -> None:
+    pair = pair_of(world.init())
+    assert world.init(pair=(9, 9)).lsn == world.storage.lsn
+    assert world.coordinator.add_partitions("t", *pair, [A], 2).lsn == world.storage.lsn
+    assert world.coordinator.add_partitions("t", *pair, [A], 2).lsn == world.storage.lsn
+    assert world.coordinator.add_partitions("t", 9, 9, [A], 2).lsn == world.storage.lsn
+    assert world.coordinator.describe("t").lsn == world.storage.lsn
+    assert world.coordinator.list().lsn == world.storage.lsn
+    ended = world.end(pair)
+    again = world.end(pair)
+    assert again == ended
+    assert again.lsn == world.storage.lsn
+
+
+def test_a_refused_append_changes_nothing(world: World) -> None:
+    mapped = {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+        ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+    journal = world.journal("t")
+    for refused, told in mapped.items():
+        journal.refuse = refused
+        assert world.init().error == told
+        assert world.coordinator.describe("t").error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    journal.refuse = None
+    pair = pair_of(world.init())
+    for refused, told in mapped.items():
+        journal.refuse = refused
+        assert world.add(pair) == told
+        assert world.state() == "Empty"
+    journal.refuse = None
+    world.add(pair)
+    for refused, told in mapped.items():
+        journal.refuse = refused
+        assert world.end(pair).error == told
+        assert world.init().error == told
+        assert world.state() == "Ongoing"
+    journal.refuse = None
+    assert pair_of(world.end(pair)) == (pair[0], pair[1] + 1)
+
+
+def test_markers_that_cannot_be_written_yet_are_tried_again(world: World) -> None:
+    pair = pair_of(world.init())
+    world.add(pair, A, B, C)
+    world.markers.answers = {B: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    world.markers.silent = [C]
+    ended = world.end(pair)
+    following = pair_of(ended)
+    assert following == (1000, 1)
+    assert world.state() == "PrepareCommit"
+    assert world.coordinator.describe("t").partitions == (B, C)
+    for concurrent in (world.add(following), world.end(following).error, world.end(pair).error, world.init().error):
+        assert concurrent == ErrorCode.CONCURRENT_TRANSACTIONS
+    deadline = world.coordinator.next_deadline
+    assert deadline == world.clock.now() + 20
+    world.coordinator.tick(world.clock.advance(19))
+    assert world.markers.attempts == 1
+    world.coordinator.tick(world.clock.advance(1))
+    assert world.markers.attempts == 2
+    assert world.coordinator.next_deadline == world.clock.now() + 40
+    world.markers.answers.clear()
+    world.coordinator.tick(world.clock.advance(40))
+    assert world.coordinator.describe("t").partitions == (C,)
+    world.markers.silent = []
+    world.coordinator.tick(world.clock.advance(80))
+    assert world.state() == "CompleteCommit"
+    assert [partition for _, partition in world.markers.written] == [A, B, C]
+    assert world.add(following) == ErrorCode.NONE
+
+
+def test_a_clock_that_jumps_back_does_not_delay_markers(world: World) -> None:
+    pair = pair_of(world.init())
+    world.add(pair)
+    world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    world.end(pair)
+    world.markers.answers.clear()
+    world.coordinator.tick(world.clock.advance(-3_600_000))
+    assert world.state() == "CompleteCommit"
+
+
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
+def test_a_partition_that_can_have_no_marker_is_not_waited_for(world: World, error: ErrorCode) -> None:
+    pair = pair_of(world.init())
+    world.add(pair, A, B)
+    world.markers.answers = {B: error}
+    world.end(pair)
+    assert world.state() == "CompleteCommit"
+
+
+def test_complete_is_appended_again_after_a_refusal(world: World) -> None:
+    pair = pair_of(world.init())
+    world.add(pair)
+    world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    world.end(pair)
+    world.markers.answers.clear()
+    world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.coordinator.retry_markers()
+    assert world.state() == "PrepareCommit"
+    world.journal("t").refuse = None
+    world.coordinator.tick(world.clock.advance(1000))
+    assert world.state() == "CompleteCommit"
+    assert len(world.markers.written) == 1
+
+
+async def _let_it_run() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_markers_on_another_node() -> None:
+    async def scenario() -> None:
+        world = World()
+        pair = pair_of(world.init())
+        world.add(pair, A, B)
+        world.markers.remote = True
+        assert pair_of(world.end(pair)) == (1000, 1)
+        world.coordinator.tick(world.clock.advance(5000))
+        assert world.markers.attempts == 1, "what is on its way is not sent twice"
+        assert world.state() == "PrepareCommit"
+        world.markers.answers = {B: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        world.markers.answer()
+        await _let_it_run()
+        assert world.coordinator.describe("t").partitions == (B,)
+        world.markers.waiting.clear()
+        world.coordinator.tick(world.clock.advance(5000))
+        world.markers.waiting[0].set_exception(OSError("gone"))
+        await _let_it_run()
+        world.markers._held.clear()
+        world.markers.waiting.clear()
+        assert world.state() == "PrepareCommit"
+        world.markers.answers.clear()
+        world.coordinator.tick(world.clock.advance(5000))
+        world.markers.answer()
+        await _let_it_run()
+        assert world.state() == "CompleteCommit"
+
+    asyncio.run(scenario())
+
+
+def test_kafka_16352_results_of_an_older_load_are_for_nobody() -> None:
+    async def scenario() -> None:
+        world = World()
+        pair = pair_of(world.init())
+        world.add(pair)
+        world.markers.remote = True
+        world.end(pair)
+        index = world.coordinator.partition_for("t")
+        world.coordinator.resign(index)
+        world.storage.journals[index].leader_epoch += 1
+        world.coordinator.load(index)
+        assert world.state() == "PrepareCommit"
+        older, newer = world.markers.waiting
+        older.set_result({A: ErrorCode.NONE})
+        await _let_it_run()
+        assert world.state() == "PrepareCommit"
+        newer.set_result({A: ErrorCode.NONE})
+        await _let_it_run()
+        assert world.state() == "CompleteCommit"
+
+    asyncio.run(scenario())
+
+
+def test_time_out(world: World) -> None:
+    pair = pair_of(world.init(timeout_ms=1500))
+    world.add(pair)
+    assert world.coordinator.next_deadline == START + 1501
+    world.coordinator.tick(world.clock.advance(1500))
+    assert world.state() == "Ongoing"
+    world.coordinator.tick(world.clock.advance(1))
+    assert world.state() == "CompleteAbort"
+    assert world.coordinator.metrics.timed_out == 1
+    assert world.markers.written == [((1000, 1, 3, False, 2), A)]
+
+
+def test_an_alarm_is_for_the_transaction_that_is_open_when_it_rings(world: World) -> None:
+    pair = pair_of(world.init(timeout_ms=1000))
+    for _ in range(10):
+        world.add(pair)
+        world.clock.advance(150)
+        pair = pair_of(world.end(pair))
+    world.add(pair)
+    world.coordinator.tick(world.clock.advance(950))
+    assert world.state() == "Ongoing"
+    world.coordinator.tick(world.clock.advance(51))
+    assert world.state() == "CompleteAbort"
+
+
+def test_a_time_out_that_cannot_be_written_is_tried_again(world: World) -> None:
+    pair = pair_of(world.init(timeout_ms=1000))
+    world.add(pair)
+    world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.coordinator.tick(world.clock.advance(1001))
+    assert world.state() == "Ongoing"
+    world.journal("t").refuse = None
+    world.coordinator.tick(world.clock.advance(101))
+    assert world.state() == "CompleteAbort"
+    assert world.coordinator.describe("t").producer_epoch == 1, "bumped once (KAFKA-9666)"
+
+
+def test_the_time_out_survives_a_fail_over(world: World) -> None:
+    pair = pair_of(world.init(timeout_ms=1000))
+    world.add(pair)
+    world.clock.advance(900)
+    world.fail_over()
+    world.coordinator.tick(world.clock.advance(100))
+    assert world.state() == "Ongoing"
+    world.coordinator.tick(world.clock.advance(1))
+    assert world.state() == "CompleteAbort"
+
+
+def test_a_two_phase_commit_never_times_out() -> None:
+    world = World(two_phase_commit=True)
+    pair = pair_of(world.coordinator.init_producer_id("t", -5, enable_2pc=True))
+    world.add(pair)
+    assert world.coordinator.describe("t").timeout_ms == NO_TIMEOUT
+    for _ in range(2):
+        world.coordinator.tick(world.clock.advance(10**12))
+        assert world.state() == "Ongoing"
+        world.fail_over()
+    assert pair_of(world.end(pair)) == (1000, 1)
+
+
+def test_expired_ids_are_forgotten(world: World) -> None:
+    open_pair = pair_of(world.init("open"))
+    world.add(open_pair, transactional_id="open")
+    world.coordinator.init_producer_id("open-2pc", 1000)
+    week = world.settings.id_expiration_ms
+    world.clock.advance(week - 1000)
+    pair_of(world.init("young"))
+    world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    world.coordinator.tick(world.clock.advance(1000))
+    assert [each.transactional_id for each in world.coordinator.list().transactions] == ["open", "young"]
+    assert world.coordinator.metrics.expired == 1
+    world.fail_over()
+    assert sorted(each.transactional_id for each in world.coordinator.list().transactions) == ["open", "young"]
+    assert world.add((1001, 0), transactional_id="open-2pc") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_expiry_that_cannot_be_written_forgets_nothing(world: World) -> None:
+    pair_of(world.init())
+    world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.coordinator.tick(world.clock.advance(world.settings.id_expiration_ms))
+    assert world.state() == "Empty"
+    world.journal("t").refuse = None
+    world.coordinator.tick(world.clock.advance(world.settings.expiry_interval_ms))
+    assert world.state() == ""
+
+
+def test_kafka_13099_many_tombstones_are_split() -> None:
+    world = World(partitions=1)
+    ids = [f"{'x' * 200}-{n}" for n in range(1000)]
+    for transactional_id in ids:
+        pair_of(world.init(transactional_id))
+    journal = world.storage.journals[0]
+    before = len(journal.batches)
+    world.coordinator.tick(world.clock.advance(world.settings.id_expiration_ms))
+    tombstones = journal.batches[before:]
+    assert len(tombstones) > 10
+    assert max(map(len, tombstones)) <= 16_384
+    assert world.coordinator.list().transactions == ()
+    world.fail_over()
+    assert world.coordinator.list().transactions == ()
+
+
+def test_requests_wait_while_a_partition_is_loaded() -> None:
+    async def scenario() -> None:
+        world = World(partitions=2)
+        for n in range(400):
+            pair_of(world.init(f"t{n}"))
+        world.coordinator = world.new_coordinator(loaded=False)
+        loading = asyncio.ensure_future(world.coordinator.load_gradually(world.coordinator.partition_for("t0")))
+        await asyncio.sleep(0)
+        assert world.init("t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.add((1000, 0), transactional_id="t0") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.end((1000, 0), transactional_id="t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.coordinator.describe("t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.coordinator.list().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.coordinator.verify_partitions("t0", 1000, 0, [A]) == {A: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        await loading
+        assert world.add((1000, 0), transactional_id="t0") == ErrorCode.NONE
+        assert world.coordinator.list().error == ErrorCode.NONE
+
+    asyncio.run(scenario())
+
+
+def test_a_journal_that_cannot_be_read_is_not_half_published(world: World) -> None:
+    pair_of(world.init())
+    journal = world.journal("t")
+    journal.append(journal.batches[-1], Origin.COORDINATOR)
+    damaged = bytearray(journal.batches[-1])
+    damaged[-20] ^= 255
+    journal.batches.append(bytes(damaged))
+    world.coordinator = world.new_coordinator(loaded=False)
+    index = world.coordinator.partition_for("t")
+    with pytest.raises(JournalUnreadable, match="cannot be read at offset"):
+        world.coordinator.load(index)
+    assert world.init().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.coordinator.load(index)
+    assert world.init().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_kafka_18137_resigning_an_older_election_leaves_the_newer_load_alone(world: World) -> None:
+    pair = pair_of(world.init())
+    index = world.coordinator.partition_for("t")
+    epoch = world.storage.journals[index].leader_epoch
+    world.storage.journals[index].leader_epoch = epoch + 1
+    world.coordinator.load(index)
+    world.coordinator.resign(index, epoch)
+    assert world.add(pair) == ErrorCode.NONE
+    world.coordinator.resign(index, epoch + 1)
+    assert world.add(pair) == ErrorCode.NOT_COORDINATOR
+    world.coordinator.resign(index, epoch + 1)
+
+
+def test_kafka_15468_a_repeated_election_does_not_load_again(world: World) -> None:
+    pair = pair_of(world.init())
+    world.add(pair)
+    world.storage.journals[world.coordinator.partition_for("t")].batches.clear()
+    world.coordinator.load(world.coordinator.partition_for("t"))
+    assert world.state() == "Ongoing"
+
+
+def test_prepared_transactions_go_on_after_a_fail_over() -> None:
+    for commit in (True, False):
+        world = World()
+        pair = pair_of(world.init())
+        world.add(pair, A, B)
+        world.markers.answers = {B: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        world.end(pair, commit)
+        world.markers.answers.clear()
+        world.markers.written.clear()
+        world.fail_over()
+        assert world.state() == ("CompleteCommit" if commit else "CompleteAbort")
+        assert [(marker.commit, marker.coordinator_epoch, where) for marker, where in world.markers.written] == [
+            (commit, 4, A),
+            (commit, 4, B),
+        ]
+        assert pair_of(world.end(pair, commit)) == (1000, 1)
+
+
+def test_open_transactions_that_nobody_knows_of_are_aborted(world: World) -> None:
+    pair = pair_of(world.init())
+    world.add(pair, A)
+    reconciled = world.coordinator.reconcile({A: [Pair(*pair), Pair(5, 6)], B: [Pair(*pair)], C: [Pair(5, 6)]})
+    assert reconciled == {(5, 6): [A, C], pair: [B]}
+    assert [(marker[:2], marker.commit, where) for marker, where in world.markers.written] == [
+        ((5, 6), False, A),
+        ((5, 6), False, C),
+        (pair, False, B),
+    ]
+    assert world.state() == "Ongoing"
+
+
+def test_nothing_is_reconciled_before_everything_is_known() -> None:
+    world = World(loaded=False)
+    world.coordinator.load(0)
+    assert world.coordinator.reconcile({A: [Pair(5, 6)]}) == {}
+    assert world.markers.written == []
+
+
+def test_listing(world: World) -> None:
+    for name in ("one", "two", "three"):
+        pair_of(world.init(name))
+    world.add((1001, 0), transactional_id="two")
+    world.clock.advance(5000)
+
+    def ids(**filters: object) -> list[str]:
+        listing = world.coordinator.list(replace_filters(**filters))
+        assert listing.error == ErrorCode.NONE
+        return [each.transactional_id for each in listing.transactions]
+
+    def replace_filters(**filters: object) -> Filters:
+        return Filters()._replace(**filters)
+
+    assert ids() == ["one", "two", "three"]
+    assert ids(states=["Ongoing"]) == ["two"]
+    assert ids(states=["Empty", "Nonsense"]) == ["one", "three"]
+    assert ids(states=["Nonsense"]) == []
+    assert world.coordinator.list(Filters(states=["Nonsense"])).unknown_states == ("Nonsense",)
+    assert ids(producer_ids=[1002]) == ["three"]
+    assert ids(duration_ms=4999) == ["one", "two", "three"], "an id without a start passes"
+    assert ids(duration_ms=5000) == ["one", "three"]
+    assert ids(pattern="t.*") == ["two", "three"]
+    assert ids(pattern="w") == []
+    assert world.coordinator.list(Filters(pattern="(")).error == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert world.coordinator.list(Filters(pattern="a" * 2000)).error == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_a_never_ending_duplicate_does_not_grow_memory(world: World) -> None:
+    pair = pair_of(world.init(timeout_ms=1000))
+    for _ in range(2000):
+        world.add(pair)
+        pair = pair_of(world.end(pair))
+    assert len(world.coordinator._alarms._heap) == 1
+    assert len(world.coordinator._delivery) == 0
+
+
+def test_settings_are_plain(world: World) -> None:
+    changed = world.with_settings(lambda settings: replace(settings, max_timeout_ms=10))
+    assert changed.init(timeout_ms=11).error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
