@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from transaction_doubles import START, A, B, C, World, pair_of
 
-from fencepost.coordinator.transaction import Filters, JournalUnreadable, Pair
+from fencepost.coordinator.transaction import Filters, JournalUnreadable
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
@@ -452,7 +452,7 @@ def test_prepared_transactions_go_on_after_a_fail_over() -> None:
 def test_open_transactions_that_nobody_knows_of_are_aborted(world: World) -> None:
     pair = pair_of(world.init())
     world.add(pair, A)
-    reconciled = world.coordinator.reconcile({A: [Pair(*pair), Pair(5, 6)], B: [Pair(*pair)], C: [Pair(5, 6)]})
+    reconciled = world.coordinator.reconcile({A: [pair, (5, 6)], B: [pair], C: [(5, 6)]})
     assert reconciled == {(5, 6): [A, C], pair: [B]}
     assert [(marker[:2], marker.commit, where) for marker, where in world.markers.written] == [
         ((5, 6), False, A),
@@ -465,7 +465,7 @@ def test_open_transactions_that_nobody_knows_of_are_aborted(world: World) -> Non
 def test_nothing_is_reconciled_before_everything_is_known() -> None:
     world = World(loaded=False)
     world.coordinator.load(0)
-    assert world.coordinator.reconcile({A: [Pair(5, 6)]}) == {}
+    assert world.coordinator.reconcile({A: [(5, 6)]}) == {}
     assert world.markers.written == []
 
 
@@ -475,24 +475,21 @@ def test_listing(world: World) -> None:
     world.add((1001, 0), transactional_id="two")
     world.clock.advance(5000)
 
-    def ids(**filters: object) -> list[str]:
-        listing = world.coordinator.list(replace_filters(**filters))
+    def ids(filters: Filters) -> list[str]:
+        listing = world.coordinator.list(filters)
         assert listing.error == ErrorCode.NONE
         return [each.transactional_id for each in listing.transactions]
 
-    def replace_filters(**filters: object) -> Filters:
-        return Filters()._replace(**filters)
-
-    assert ids() == ["one", "two", "three"]
-    assert ids(states=["Ongoing"]) == ["two"]
-    assert ids(states=["Empty", "Nonsense"]) == ["one", "three"]
-    assert ids(states=["Nonsense"]) == []
+    assert ids(Filters()) == ["one", "two", "three"]
+    assert ids(Filters(states=["Ongoing"])) == ["two"]
+    assert ids(Filters(states=["Empty", "Nonsense"])) == ["one", "three"]
+    assert ids(Filters(states=["Nonsense"])) == []
     assert world.coordinator.list(Filters(states=["Nonsense"])).unknown_states == ("Nonsense",)
-    assert ids(producer_ids=[1002]) == ["three"]
-    assert ids(duration_ms=4999) == ["one", "two", "three"], "an id without a start passes"
-    assert ids(duration_ms=5000) == ["one", "three"]
-    assert ids(pattern="t.*") == ["two", "three"]
-    assert ids(pattern="w") == []
+    assert ids(Filters(producer_ids=[1002])) == ["three"]
+    assert ids(Filters(duration_ms=4999)) == ["one", "two", "three"], "an id without a start passes"
+    assert ids(Filters(duration_ms=5000)) == ["one", "three"]
+    assert ids(Filters(pattern="t.*")) == ["two", "three"]
+    assert ids(Filters(pattern="w")) == []
     assert world.coordinator.list(Filters(pattern="(")).error == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert world.coordinator.list(Filters(pattern="a" * 2000)).error == ErrorCode.INVALID_REGULAR_EXPRESSION
 

@@ -1,10 +1,9 @@
-"""A small world for the transaction coordinator: journals in memory, a clock that is set, markers that can be held back."""
+"""A small world for the transaction coordinator: journals in memory, a clock that is set, markers that wait."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from fencepost.coordinator.transaction import (
     Ended,
@@ -14,10 +13,11 @@ from fencepost.coordinator.transaction import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from fencepost.coordinator.transaction.journal import TOPIC, read
+from fencepost.coordinator.transaction.journal import TOPIC, encode, read
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin
+from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.types import Milliseconds, ProducerId, TopicPartition
@@ -57,13 +57,13 @@ class FakeJournal:
         offset = len(self.batches) - 1
         return Appended(offset, offset, -1, 0, self._world.lsn, False)
 
-    def scan(self, from_offset: int) -> Iterator[bytes]:
-        yield from self.batches[from_offset:]
+    def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, bytes]]:
+        yield from ((read_header(batch), batch) for batch in self.batches[offset:])
 
     @property
     def last(self) -> TransactionMetadata | None:
         """What the newest record says."""
-        return next(read(0, iter(self.batches[-1:])))[-1].transaction
+        return next(read(0, self.scan(len(self.batches) - 1)))[-1].transaction
 
 
 class FakeStorage:
@@ -167,8 +167,6 @@ class World:
 
         The markers of a prepared transaction stay missing until `release`.
         """
-        from fencepost.coordinator.transaction.journal import encode
-
         journal = self.journal(transaction.transactional_id)
         journal.append(encode(transaction, max(self.level, 1)), Origin.COORDINATOR)
         self.markers.answers = dict.fromkeys(transaction.partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -210,4 +208,3 @@ def pair_of(answer: Initialized | Ended) -> tuple[int, int]:
 
 
 __all__ = ["START", "A", "B", "C", "FakeClock", "FakeJournal", "FakeMarkers", "FakeProducerIds", "World", "pair_of"]
-_ = replace

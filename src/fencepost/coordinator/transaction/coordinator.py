@@ -244,7 +244,7 @@ class TransactionCoordinator:
                 self._delivery.drop(held.completion)
 
     def reconcile(
-        self, open_transactions: Mapping[TopicPartition, Sequence[Pair]]
+        self, open_transactions: Mapping[TopicPartition, Sequence[tuple[int, int]]]
     ) -> Mapping[Pair, Sequence[TopicPartition]]:
         """Abort what is open in a partition of this node but that no transactional id knows of; returns what that was.
 

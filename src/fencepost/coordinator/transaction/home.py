@@ -10,8 +10,9 @@ from fencepost.coordinator.transaction.markers import Completion
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin
+from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Buffer, Milliseconds
 
 
 class JournalPartition(Protocol):
@@ -20,9 +21,9 @@ class JournalPartition(Protocol):
     @property
     def leader_epoch(self) -> int: ...
 
-    def append(self, batch: bytes, origin: Origin) -> Appended | Refused: ...
+    def append(self, batch: bytes, origin: Origin, /) -> Appended | Refused: ...
 
-    def scan(self, from_offset: int) -> Iterator[bytes]: ...
+    def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, Buffer]]: ...
 
 
 class Journals(Protocol):

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from fencepost.coordinator.transaction.state import STORED, State
 from fencepost.coordinator.transaction.transaction import NO_PARTITIONS, Pair, TransactionMetadata
 from fencepost.protocol import codec, records
-from fencepost.protocol.batch import HEADER_SIZE, crc_matches, read_header
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.stored import TransactionLogKey, TransactionLogValue, TransactionPartitions
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId, TopicPartition
 
 TOPIC: Final = "__transaction_state"
 #: Header of a version 0 record: the version 1 encoding of what version 0 has no room for.
@@ -33,13 +33,6 @@ class JournalUnreadable(Exception):
         super().__init__(f"{TOPIC}-{partition} cannot be read at offset {offset}: {reason}")
         self.partition = partition
         self.offset = offset
-
-
-class Written(Protocol):
-    """A successful append."""
-
-    @property
-    def lsn(self) -> int: ...
 
 
 class Entry(NamedTuple):
@@ -104,13 +97,12 @@ def encode_key(transactional_id: str) -> bytes:
     return codec.encode_stored(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
-def read(partition: int, batches: Iterator[bytes]) -> Iterator[list[Entry]]:
+def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Iterator[list[Entry]]:
     """The records of a journal partition, a batch at a time.  Raises JournalUnreadable rather than leave one out.
 
     Only a key of an unknown version is skipped: it is no transactional id's.
     """
-    for batch in batches:
-        header = read_header(batch)
+    for header, batch in batches:
         try:
             if header.is_control:
                 continue

@@ -48,9 +48,9 @@ class Filters(NamedTuple):
     """Empty or -1 filters let everything pass."""
 
     states: Sequence[str] = ()
-    producer_ids: Sequence[ProducerId] = ()
+    producer_ids: Sequence[int] = ()
     #: Only transactions that started longer ago than this.
-    duration_ms: Milliseconds = Milliseconds(-1)
+    duration_ms: int = -1
     #: A regular expression for the whole transactional id.
     pattern: str = ""
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import Pair, TransactionMetadata
-from fencepost.protocol.types import ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 
 def unknown(
-    open_transactions: Mapping[TopicPartition, Sequence[Pair]], transactions: Iterable[TransactionMetadata]
+    open_transactions: Mapping[TopicPartition, Sequence[tuple[int, int]]], transactions: Iterable[TransactionMetadata]
 ) -> dict[Pair, list[TopicPartition]]:
     """The pairs that hold a transaction open where their transactional id does not know of one, and the partitions."""
     by_producer_id: dict[ProducerId, TransactionMetadata] = {
@@ -24,7 +24,8 @@ def unknown(
     }
     found: dict[Pair, list[TopicPartition]] = {}
     for partition, pairs in open_transactions.items():
-        for pair in pairs:
+        for producer_id, producer_epoch in pairs:
+            pair = Pair(ProducerId(producer_id), Epoch(producer_epoch))
             transaction = by_producer_id.get(pair.producer_id)
             if transaction is None or partition not in transaction.partitions:
                 found.setdefault(pair, []).append(partition)
