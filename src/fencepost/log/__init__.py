@@ -1,0 +1,1 @@
+"""Partitions on disk in Apache Kafka's file formats, and the commit log that makes what they are given durable."""

@@ -1,0 +1,82 @@
+"""The small text files that Apache Kafka keeps beside the segments, and the version of the whole directory."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from pathlib import Path
+
+from fencepost.log.disk import Disk
+
+_VERSION_FILE = "fencepost.version"
+
+
+def _read(disk: Disk, path: Path) -> str | None:
+    if not disk.exists(path):
+        return None
+    file = disk.open(path)
+    try:
+        return file.pread(file.size(), 0).decode(errors="replace")
+    finally:
+        file.close()
+
+
+def _write(disk: Disk, path: Path, text: str) -> None:
+    """Replace a file as a whole."""
+    fresh = path.with_name(path.name + ".tmp")
+    file = disk.open(fresh)
+    file.truncate(0)
+    file.pwrite(text.encode(), 0)
+    disk.sync_now([file])
+    file.close()
+    disk.rename(fresh, path)
+
+
+def check_version(disk: Disk, root: Path, ours: int, refusal: type[Exception]) -> None:
+    """Refuse a directory that a newer Fencepost has written; mark a new one as ours."""
+    found = _read(disk, root / _VERSION_FILE)
+    if not found:
+        _write(disk, root / _VERSION_FILE, f"{ours}\n")
+    elif not found.strip().isdigit() or int(found) > ours:
+        raise refusal(
+            f"the data directory {root} has format {found.strip()!r}, this Fencepost knows up to {ours}: "
+            "use the newer Fencepost that wrote it, or another --data"
+        )
+
+
+def kafka_uuid(identifier: uuid.UUID) -> str:
+    """A uuid in the form that Apache Kafka writes."""
+    return base64.urlsafe_b64encode(identifier.bytes).decode().rstrip("=")
+
+
+def write_partition_metadata(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
+    """`partition.metadata`: the topic id.  It can be made again from the metadata store, so it is not synced."""
+    file = disk.open(directory / "partition.metadata")
+    file.truncate(0)
+    file.pwrite(f"version: 0\ntopic_id: {kafka_uuid(topic_id)}".encode(), 0)
+    file.close()
+
+
+def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:
+    """The topic id in `partition.metadata`; None if it cannot be told."""
+    for line in (_read(disk, directory / "partition.metadata") or "").splitlines():
+        name, _, value = line.partition(": ")
+        if name == "topic_id" and len(value) == 22:
+            return uuid.UUID(bytes=base64.urlsafe_b64decode(value + "=="))
+    return None
+
+
+def write_leader_epochs(disk: Disk, directory: Path, epochs: list[tuple[int, int]]) -> None:
+    """`leader-epoch-checkpoint`: each leader epoch with its first offset."""
+    lines = ["0", str(len(epochs)), *(f"{epoch} {offset}" for epoch, offset in epochs)]
+    _write(disk, directory / "leader-epoch-checkpoint", "\n".join(lines) + "\n")
+
+
+def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[int, int]]:
+    lines = (_read(disk, directory / "leader-epoch-checkpoint") or "").split("\n")[2:]
+    epochs = []
+    for line in lines:
+        epoch, _, offset = line.partition(" ")
+        if epoch.isdigit() and offset.isdigit():
+            epochs.append((int(epoch), int(offset)))
+    return epochs

@@ -1,0 +1,242 @@
+"""The node's commit log: one sync makes every append before it durable, whatever the number of partitions.
+
+An append goes to its segment file (which the kernel may write back whenever it likes) and, in the same order as every
+other append of the node, to this log: a small one with its bytes, a large one as an extent whose segment file is
+synced before the entry is.  After a crash the entries are applied again and every segment is cut to the size that the
+log knows.  So what survives is always a prefix of what was appended, over all partitions together: a marker never
+without its PREPARE, a PREPARE never without the data before it.
+
+One file per generation.  A checkpoint starts a new generation, whose first entries name every segment that is written
+to with its size; when everything of the older generation is synced elsewhere, its file is removed, and that removal is
+what completes the checkpoint.
+
+Entry: int32 length of the payload, uint32 CRC-32C of generation and payload, payload.  Payload: int8 kind, then
+    FILE    int32 file, int64 size, int64 next offset, path         the segment is known under this number from here on
+    BYTES   int32 file, int64 position, bytes
+    EXTENT  int32 file, int64 position, int64 length, uint32 CRC-32C of the bytes
+    REMOVE  int32 file                                              retention or deletion took the segment
+    START   int64 offset, directory                                 the first offset of a partition moved
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct
+
+from crc32c import crc32c
+
+from fencepost.log.disk import Disk, File
+from fencepost.protocol.types import Buffer
+
+
+class Kind(IntEnum):
+    """The first byte of an entry."""
+
+    FILE = 1
+    BYTES = 2
+    EXTENT = 3
+    REMOVE = 4
+    START = 5
+
+
+MAGIC = b"fencepost commit log 1\n"
+EXTENT_THRESHOLD = 64 * 1024
+"""Appends of at least this many bytes are synced in their own file instead of being written twice."""
+_ALLOCATION = 4 * 1024 * 1024
+
+GENERATION = Struct(">q")
+FRAME = Struct(">iI")
+FILE_ENTRY = Struct(">biqq")
+BYTES_ENTRY = Struct(">biq")
+EXTENT_ENTRY = Struct(">biqqI")
+REMOVE_ENTRY = Struct(">bi")
+START_ENTRY = Struct(">bq")
+HEADER_SIZE = len(MAGIC) + GENERATION.size
+
+
+class StorageFailed(Exception):
+    """A sync failed, so memory is ahead of the disk.  The process must end; a restart tells what is really there."""
+
+
+class CommitLog:
+    """Writes one generation.  `appended` and `durable` are positions (lsn) in the order of all appends."""
+
+    def __init__(self, disk: Disk, directory: Path, failed: Callable[[StorageFailed], None]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._failed = failed
+        self._file: File | None = None
+        self.generation = 0
+        self.appended = 0
+        self.durable = 0
+        self.size = 0
+        """Bytes in this generation, extents counted in full."""
+        self._tail = 0
+        self._allocated = 0
+        self._seed = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._extents: dict[int, File] = {}
+        self._syncing = False
+        self._durable_callbacks: list[tuple[int, Callable[[], None]]] = []
+
+    def path(self, generation: int) -> Path:
+        return self._directory / f"{generation:020d}.log"
+
+    def generations(self) -> list[int]:
+        """The generations on disk, oldest first."""
+        return [int(name[:20]) for name in self._disk.list(self._directory) if name.endswith(".log")]
+
+    def begin(self, generation: int) -> None:
+        """Start a new generation.  What is pending goes to it, so name the files first (`name_files`)."""
+        assert not self._syncing, "a generation begins between two syncs"
+        if self._file is not None:
+            self._file.close()
+        self.generation = generation
+        self._file = self._disk.open(self.path(generation))
+        self._file.truncate(0)
+        self._file.allocate(_ALLOCATION)
+        self._allocated = _ALLOCATION
+        front = MAGIC + GENERATION.pack(generation)
+        self._file.pwrite(front, 0)
+        self._disk.sync_directory(self._directory)
+        self._tail = self.size = len(front)
+        self._seed = crc32c(GENERATION.pack(generation))
+
+    # Appending
+
+    def add_file(self, number: int, size: int, next_offset: int, path: str) -> int:
+        return self._add(FILE_ENTRY.pack(Kind.FILE, number, size, next_offset) + path.encode())
+
+    def name_files(self, files: list[tuple[int, int, int, str]]) -> None:
+        """Put FILE entries (number, size, next offset, path) in front of everything pending, for a new generation."""
+        front = [FILE_ENTRY.pack(Kind.FILE, *file[:3]) + file[3].encode() for file in files]
+        self._pending[:0] = front
+        self._pending_bytes += sum(map(len, front)) + FRAME.size * len(front)
+        self.appended += 1
+
+    def add_bytes(self, number: int, position: int, data: Buffer) -> int:
+        return self._add(b"".join((BYTES_ENTRY.pack(Kind.BYTES, number, position), data)))
+
+    def add_extent(self, number: int, position: int, data: Buffer, file: File) -> int:
+        self._extents[number] = file
+        self.size += len(data)
+        return self._add(EXTENT_ENTRY.pack(Kind.EXTENT, number, position, len(data), crc32c(data)))
+
+    def add_remove(self, number: int) -> int:
+        return self._add(REMOVE_ENTRY.pack(Kind.REMOVE, number))
+
+    def add_start(self, offset: int, directory: str) -> int:
+        return self._add(START_ENTRY.pack(Kind.START, offset) + directory.encode())
+
+    def reserve(self, count: int) -> None:
+        """Have the space for an entry of about `count` bytes, so that a full disk is met before anything is written.
+
+        Raises DiskFull.
+        """
+        needed = self._tail + self._pending_bytes + count + 256
+        if needed > self._allocated:
+            assert self._file is not None
+            allocated = needed + _ALLOCATION
+            self._file.allocate(allocated)
+            self._allocated = allocated
+
+    def _add(self, payload: bytes) -> int:
+        self._pending.append(payload)
+        added = FRAME.size + len(payload)
+        self._pending_bytes += added
+        self.size += added
+        self.appended += 1
+        return self.appended
+
+    def _take(self) -> tuple[bytes, list[File]]:
+        """Everything pending as bytes, and the files whose extents it names."""
+        seed, pack = self._seed, FRAME.pack
+        parts: list[bytes] = []
+        for payload in self._pending:
+            parts += (pack(len(payload), crc32c(payload, seed)), payload)
+        extents = list(self._extents.values())
+        self._pending, self._pending_bytes, self._extents = [], 0, {}
+        return b"".join(parts), extents
+
+    # Making durable
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything appended is durable."""
+        return not self._pending and not self._syncing
+
+    def when_durable(self, lsn: int, callback: Callable[[], None]) -> None:
+        """Call back when everything up to `lsn` is durable: now if it is."""
+        if lsn <= self.durable:
+            callback()
+        else:
+            self._durable_callbacks.append((lsn, callback))
+
+    def flush(self, taken: Callable[[], None], done: Callable[[], None]) -> bool:
+        """Write and sync everything pending.
+
+        `taken` is called at once: this sync reaches up to what has been appended by now.  `done` is called when that is
+        durable.  Returns False, and does nothing, while an earlier sync is under way or nothing is pending.
+        """
+        if self._syncing or not self._pending or self._file is None:
+            return False
+        self._syncing = True
+        lsn = self.appended
+        data, extents = self._take()
+        taken()
+        file, position = self._file, self._tail
+        self._tail += len(data)
+
+        def write(error: OSError | None) -> None:
+            if error is None:
+                try:
+                    file.pwrite(data, position)
+                except OSError as failure:
+                    error = failure
+            if error is not None:
+                synced(error)
+            else:
+                self._disk.sync([file], synced)
+
+        def synced(error: OSError | None) -> None:
+            if error is not None:
+                self._failed(StorageFailed(f"the disk did not take a sync: {error}"))
+                return
+            self._syncing = False
+            self.durable = lsn
+            done()
+            self._call_back()
+
+        if extents:
+            self._disk.sync(extents, write)
+        else:
+            write(None)
+        return True
+
+    def _call_back(self) -> None:
+        waiting = self._durable_callbacks
+        ready = 0
+        while ready < len(waiting) and waiting[ready][0] <= self.durable:
+            ready += 1
+        self._durable_callbacks = waiting[ready:]
+        for _, callback in waiting[:ready]:
+            callback()
+
+    def flush_now(self) -> None:
+        """Write and sync everything pending, and wait.  For stop and checkpoints at start."""
+        assert not self._syncing and self._file is not None
+        data, extents = self._take()
+        self._disk.sync_now(extents)
+        self._file.pwrite(data, self._tail)
+        self._tail += len(data)
+        self._disk.sync_now([self._file])
+        self.durable = self.appended
+        self._call_back()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

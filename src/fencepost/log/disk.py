@@ -1,0 +1,216 @@
+"""The one place that opens files.
+
+`Disk` is all that storage asks of a disk; the simulator has a twin that loses unsynced writes.  A sync reports to a
+callback, even where it is done at once: what may happen in between is then the same everywhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from fencepost.protocol.types import Buffer
+
+SyncDone = Callable[[OSError | None], None]
+
+
+class DiskFull(Exception):
+    """No space is left on the device; nothing of the write counts."""
+
+
+class DirectoryInUse(Exception):
+    """A live process holds the directory."""
+
+
+class File(Protocol):
+    """An open file."""
+
+    def pwrite(self, data: Buffer, at: int) -> None:
+        """Write all of data at a position.  Raises DiskFull, OSError."""
+        ...
+
+    def pread(self, count: int, at: int) -> bytes:
+        """Up to `count` bytes; fewer only at the end of the file."""
+        ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def allocate(self, size: int) -> None:
+        """Make sure that the first `size` bytes have their space, zeros where nothing was written.  Raises DiskFull."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """What storage needs of a disk."""
+
+    def open(self, path: Path) -> File:
+        """Open for reading and writing; an empty file is made where there is none."""
+        ...
+
+    def sync(self, files: Sequence[File], done: SyncDone) -> None:
+        """Make everything written to these files durable, then call `done`: at once or later, from the event loop."""
+        ...
+
+    def sync_now(self, files: Sequence[File]) -> None:
+        """The same, and wait for it.  For start and stop, where nobody else is kept waiting."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the creation, renaming and removal of files in a directory durable."""
+        ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def list(self, path: Path) -> list[str]:
+        """Names in a directory, sorted; none if it does not exist."""
+        ...
+
+    def make_directory(self, path: Path) -> None:
+        """With its parents; durable once its parent directory is synced."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; no error if there is none."""
+        ...
+
+    def remove_tree(self, path: Path) -> None: ...
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Atomically, over a file that may be there."""
+        ...
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        """Hold a lock file for as long as this process lives; returns what releases it.  Raises DirectoryInUse."""
+        ...
+
+
+class _LocalFile:
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def pwrite(self, data: Buffer, at: int) -> None:
+        try:
+            written = os.pwrite(self.fd, data, at)
+            while written < len(data):
+                written += os.pwrite(self.fd, memoryview(data)[written:], at + written)
+        except OSError as error:
+            raise _translated(error) from error
+
+    def pread(self, count: int, at: int) -> bytes:
+        return os.pread(self.fd, count, at)
+
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fd, size)
+
+    def allocate(self, size: int) -> None:
+        try:
+            os.posix_fallocate(self.fd, 0, size)
+        except OSError as error:
+            raise _translated(error) from error
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _translated(error: OSError) -> Exception:
+    return DiskFull(str(error)) if error.errno in (errno.ENOSPC, errno.EDQUOT) else error
+
+
+class LocalDisk:
+    """The machine's disk.
+
+    A small sync (the commit log alone) is done in place: it takes about as long as handing it to a thread and being
+    woken again would.  Syncs of several files go to one thread.
+    """
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+
+    def open(self, path: Path) -> File:
+        try:
+            return _LocalFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            raise _translated(error) from error
+
+    def sync(self, files: Sequence[File], done: SyncDone) -> None:
+        if len(files) == 1:
+            done(_sync_all(files))
+            return
+        import asyncio
+
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk-sync")
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(self._thread, _sync_all, files).add_done_callback(lambda f: done(f.result()))
+
+    def sync_now(self, files: Sequence[File]) -> None:
+        error = _sync_all(files)
+        if error is not None:
+            raise error
+
+    def sync_directory(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def list(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: Path) -> None:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _translated(error) from error
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.replace(old, new)
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise DirectoryInUse(str(path)) from None
+        return lambda: os.close(fd)
+
+
+def _sync_all(files: Sequence[File]) -> OSError | None:
+    try:
+        for file in files:
+            assert isinstance(file, _LocalFile)
+            os.fdatasync(file.fd)
+    except OSError as error:
+        return error
+    return None

@@ -1,0 +1,386 @@
+"""One partition: what is appended to it and read from it.
+
+Everything here is synchronous and in memory plus page cache.  An append answers with the lsn it becomes durable with;
+the high watermark follows when it is, so a reader never sees what a power loss could take back.
+"""
+
+from __future__ import annotations
+
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fencepost.log import reading
+from fencepost.log.disk import Disk, DiskFull
+from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.log.producers import ActiveProducer, Producers
+from fencepost.log.segment import Segment
+from fencepost.log.settings import LogSettings
+from fencepost.log.transaction_index import AbortedTransaction
+from fencepost.protocol.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    crc_matches,
+    read_header,
+    set_max_timestamp,
+    stamp,
+)
+from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.types import Buffer, Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A batch is in the log, durable once the storage's `durable` has reached `lsn`."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    lsn: int
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was appended or read."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+class Journal(Protocol):
+    """What a partition needs of the storage around it."""
+
+    flush_to_os: bool
+
+    def now(self) -> int: ...
+
+    def new_segment(self, partition: Partition, base_offset: int) -> Segment: ...
+
+    def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int: ...
+
+    def reserve(self, count: int) -> None: ...
+
+    def segment_removed(self, partition: Partition, segment: Segment) -> None: ...
+
+    def start_moved(self, partition: Partition) -> int: ...
+
+    @property
+    def lsn(self) -> int: ...
+
+
+class Partition:
+    """See the module.  Made by `Storage`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        disk: Disk,
+        directory: Path,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID,
+        settings: LogSettings,
+        leader_epoch: int,
+    ) -> None:
+        self._journal = journal
+        self.disk = disk
+        self.directory = directory
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.settings = settings
+        self.leader_epoch = leader_epoch
+        self.epoch_starts: list[tuple[int, int]] = []
+        """(leader epoch, first offset), ascending: the leader-epoch-checkpoint."""
+        self.producers = Producers()
+        self.segments: list[Segment] = []
+        self.bases: list[int] = []
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.checkpoint_offset = 0
+        """As of this offset indexes and a producer snapshot are on disk."""
+        self.unsynced_from = 0
+        """Segments from this base offset on have been written to since the last checkpoint."""
+        self._waiters: dict[int, Callable[[], None]] = {}
+        self._next_waiter = 0
+        self.reader = reading.Reader(self)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a read_committed reader stops (facts §6.8)."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None or unstable > self.high_watermark else unstable
+
+    def bound(self, isolation: Isolation) -> int:
+        """The offset up to which a reader of this isolation may read."""
+        return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
+
+    # Appending
+
+    def start_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, supports_epoch_bump: bool
+    ) -> VerificationGuard | Refused | None:
+        """Begin to verify a transactional write (facts §6.6): a guard; None if its transaction is open here."""
+        found = self.producers.start_verification(
+            producer_id, producer_epoch, base_sequence, supports_epoch_bump, self._journal.now()
+        )
+        if isinstance(found, ErrorCode):
+            return Refused(found, "a newer producer has written here with this producer id")
+        return found
+
+    def append(
+        self,
+        batch: Buffer,
+        origin: Origin,
+        *,
+        guard: VerificationGuard | None = None,
+        marker_transaction_version: int = 0,
+    ) -> Appended | Refused:
+        """Check one batch against the rules of facts §5.3 and §6.3-§6.5 and append it.
+
+        Never awaits: check and append are one step.
+        """
+        try:
+            header = read_header(batch)
+        except ProtocolError as error:
+            return Refused(ErrorCode.INVALID_RECORD, str(error))
+        if header.is_control:
+            return self._append_marker(batch, header, origin, marker_transaction_version)
+        refused = self._check_form(batch, header) if origin is Origin.CLIENT else None
+        if refused is not None:
+            return refused
+        if header.producer_id >= 0:
+            producers = self.producers
+            if origin is Origin.CLIENT:
+                duplicate = producers.duplicate_of(header)
+                if duplicate is not None:
+                    first, last = duplicate.first_offset, duplicate.last_offset
+                    lsn, start = self._journal.lsn, self.log_start_offset
+                    return Appended(first, last, -1, start, lsn, duplicate=True)
+            wrong = producers.check_data(header, guard, origin, self.settings.verification_enabled)
+            if wrong is not None:
+                return Refused(wrong, self._explain(wrong, header))
+        return self._write(batch, header)
+
+    def _check_form(self, batch: Buffer, header: BatchHeader) -> Refused | None:
+        """What a client's batch must be, whoever sends it (facts §6.3 c, j)."""
+        if header.size != len(batch):
+            return Refused(ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request")
+        if not crc_matches(batch, 0, header):
+            return Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch does not match")
+        if header.size > self.settings.max_message_bytes:
+            limit = self.settings.max_message_bytes
+            return Refused(
+                ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {header.size} bytes, max.message.bytes is {limit}"
+            )
+        if header.base_offset != 0 or header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
+            return Refused(ErrorCode.INVALID_RECORD, "record count and offsets of the batch do not agree")
+        if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+            return Refused(ErrorCode.INVALID_RECORD, "a batch with a producer id needs an epoch and a base sequence")
+        if header.is_transactional and header.producer_id < 0:
+            return Refused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
+        return None
+
+    def _explain(self, error: ErrorCode, header: BatchHeader) -> str:
+        who = f"producer_id={header.producer_id} epoch={header.producer_epoch} sequence={header.base_sequence}"
+        match error:
+            case ErrorCode.INVALID_PRODUCER_EPOCH:
+                known = self.producers.epoch_of(header.producer_id)
+                return f"{who}: a newer producer with epoch {known} has written to {self.topic}-{self.index}"
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                return f"{who}: the sequence does not follow the last one in {self.topic}-{self.index}"
+            case _:
+                return f"{who}: the write to {self.topic}-{self.index} is not part of an ongoing transaction"
+
+    def _append_marker(
+        self, batch: Buffer, header: BatchHeader, origin: Origin, transaction_version: int
+    ) -> Appended | Refused:
+        if origin is Origin.CLIENT:
+            return Refused(ErrorCode.INVALID_RECORD, "a client may not write control records")
+        record = read_control_record(batch, 0, header)
+        if record is None or record.coordinator_epoch is None:
+            return Refused(ErrorCode.INVALID_RECORD, "a control batch without a transaction marker")
+        if header.producer_id < 0 or header.producer_epoch < 0:
+            return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
+        error = self.producers.check_marker(header, record.coordinator_epoch, transaction_version)
+        if error is not None:
+            return Refused(error)
+        return self._write(batch, header, (record.coordinator_epoch, record.type == COMMIT))
+
+    def _write(self, batch: Buffer, header: BatchHeader, marker: tuple[int, bool] | None = None) -> Appended | Refused:
+        journal, base_offset, now = self._journal, self.log_end_offset, self._journal.now()
+        data = bytearray(batch)
+        log_append_time = -1
+        if self.settings.message_timestamp_type == "LogAppendTime" and marker is None:
+            header, log_append_time = set_max_timestamp(data, 0, header, now), now
+        stamp(data, 0, base_offset, self.leader_epoch)
+        try:
+            journal.reserve(HEADER_SIZE + len(data))
+            segment = self._active_segment(len(data), header, now)
+            position = segment.append(data, header, base_offset)
+        except DiskFull as error:
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left for {self.directory}: {error}")
+        lsn = journal.appended(self, segment, position, data)
+        if segment.created < 0:
+            segment.created = now
+        last_offset = base_offset + header.last_offset_delta
+        self.log_end_offset = last_offset + 1
+        self.applied(header, base_offset, segment, marker, now)
+        if journal.flush_to_os:
+            self.advance(self.log_end_offset)
+        return Appended(base_offset, last_offset, log_append_time, self.log_start_offset, lsn)
+
+    def applied(
+        self, header: BatchHeader, base_offset: int, segment: Segment, marker: tuple[int, bool] | None, now: int
+    ) -> None:
+        """Note in the producer state what a batch in the log means; also when the log is read again."""
+        if header.producer_id < 0:
+            return
+        if marker is None:
+            self.producers.data_appended(header, base_offset, now)
+            return
+        coordinator_epoch, committed = marker
+        completed = self.producers.marker_appended(header, base_offset, coordinator_epoch, committed, now)
+        if completed is not None and not committed:
+            segment.transactions.append(self.producers.aborted(completed))
+
+    def _active_segment(self, count: int, header: BatchHeader, now: int) -> Segment:
+        segment = self.segments[-1]
+        too_old = segment.created >= 0 and now - segment.created >= self.settings.segment_ms
+        far = self.log_end_offset + header.last_offset_delta - segment.base_offset > 0x7FFFFFFF
+        if segment.size and (segment.size + count > self.settings.segment_bytes or too_old or far):
+            return self.roll()
+        return segment
+
+    def roll(self) -> Segment:
+        """Begin a new segment at the log end."""
+        segment = self._journal.new_segment(self, self.log_end_offset)
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+        return segment
+
+    def advance(self, high_watermark: int) -> None:
+        """Everything before this offset is durable: readers may have it."""
+        if high_watermark <= self.high_watermark:
+            return
+        self.high_watermark = high_watermark
+        self.producers.high_watermark_advanced(high_watermark)
+        if self._waiters:
+            waiters, self._waiters = self._waiters, {}
+            for callback in waiters.values():
+                callback()
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything that the last checkpoint does not have."""
+        return self.log_end_offset != self.checkpoint_offset
+
+    def unsynced_segments(self) -> list[Segment]:
+        return [segment for segment in self.segments if segment.base_offset >= self.unsynced_from]
+
+    def checkpointed(self, offset: int) -> None:
+        """Everything as of `offset` is synced."""
+        self.checkpoint_offset = offset
+        self.unsynced_from = self.bases[self.segment_of(offset)]
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool = True
+    ) -> reading.Fetched | Refused:
+        """Whole batches from the one that holds `offset` on, up to what the isolation lets a reader see."""
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            return Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self.reader.read(offset, max_bytes, isolation, at_least_one)
+
+    def when_readable(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once when the high watermark next moves (every marker moves it); returns what takes this back."""
+        number = self._next_waiter
+        self._next_waiter += 1
+        self._waiters[number] = callback
+        return lambda: self._waiters.pop(number, None) and None
+
+    def readable_bytes(self, offset: int, isolation: Isolation) -> int:
+        """About how many bytes a read from `offset` would give; 0 only if it would give none."""
+        return self.reader.readable_bytes(offset, isolation)
+
+    def scan(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch from the one that holds `offset` to the log end, durable or not: for coordinators that load."""
+        for segment in list(self.segments):
+            for _, header, data in segment.walk(0):
+                if header.last_offset >= offset:
+                    yield header, data
+
+    def segment_of(self, offset: int) -> int:
+        """Number of the segment that holds an offset (the first one for an older offset)."""
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+    def aborted_transactions(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions that touch [offset, upper_bound)."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments[self.segment_of(offset) :]:
+            if segment.transactions.collect(offset, upper_bound, found):
+                break
+        return found
+
+    def active_producers(self) -> list[ActiveProducer]:
+        return self.producers.active()
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) if there is none."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log_end_offset
+        found = (-1, -1)
+        for number, (known, _) in enumerate(self.epoch_starts):
+            if known <= epoch:
+                following = self.epoch_starts[number + 1 :]
+                found = (known, following[0][1] if following else self.log_end_offset)
+        return found
+
+    # Removing
+
+    def delete_records(self, before: int) -> int | Refused:
+        """Move the start of the log to `before` (-1: the high watermark); the lsn of it.  Producers are kept."""
+        target = self.high_watermark if before == -1 else before
+        if target < 0 or target > self.high_watermark:
+            return Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if target <= self.log_start_offset:
+            return self._journal.lsn
+        self.log_start_offset = target
+        lsn = self._journal.start_moved(self)
+        self.drop_segments()
+        return lsn
+
+    def drop_segments(self) -> None:
+        """Remove the segments that end before the start of the log."""
+        while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
+            segment = self.segments.pop(0)
+            self.bases.pop(0)
+            self._journal.segment_removed(self, segment)
+
+    def retain(self, now: int) -> None:
+        """Remove whole segments that are too old or too many, but never an open transaction."""
+        settings = self.settings
+        if "delete" not in settings.cleanup_policy:
+            return
+        limit, size = self.last_stable_offset, sum(segment.size for segment in self.segments)
+        start = self.log_start_offset
+        for segment, following in zip(self.segments, self.segments[1:], strict=False):
+            newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created
+            expired = settings.retention_ms >= 0 and now - newest > settings.retention_ms
+            surplus = settings.retention_bytes >= 0 and size - segment.size >= settings.retention_bytes
+            if following.base_offset > limit or not (expired or surplus):
+                break
+            size -= segment.size
+            start = following.base_offset
+        if start > self.log_start_offset:
+            self.log_start_offset = start
+            self._journal.start_moved(self)
+            self.drop_segments()

@@ -1,0 +1,131 @@
+"""The producers of a partition on disk (facts §6.10): `<offset>.snapshot`, as of the records before that offset.
+
+Apache Kafka's format has room for one batch per producer.  The whole window of five goes to a file beside it,
+`<offset>.window`, which Kafka's tools do not look at; without it a snapshot still loads, with one batch each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from struct import Struct
+from struct import error as StructError
+
+from crc32c import crc32c
+
+from fencepost.log.disk import Disk, File
+from fencepost.log.producer_state import BatchMetadata, ProducerEntry
+
+_VERSION = 1
+_FRONT = Struct(">hIi")
+_ENTRY = Struct(">qhiqiqiq")
+_WINDOW_ENTRY = Struct(">qqh")
+_BATCH = Struct(">iqiq")
+
+
+def snapshot_path(directory: Path, offset: int) -> Path:
+    return directory / f"{offset:020d}.snapshot"
+
+
+def encode_snapshot(entries: list[ProducerEntry]) -> bytes:
+    """Apache Kafka's file: the last batch of each producer."""
+    body = bytearray((len(entries)).to_bytes(4, "big"))
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, 0, entry.last_timestamp)
+        body += _ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            -1 if entry.open_first_offset is None else entry.open_first_offset,
+        )
+    return _VERSION.to_bytes(2, "big") + crc32c(bytes(body)).to_bytes(4, "big") + bytes(body)
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry] | None:
+    """The producers; None if the file is damaged."""
+    try:
+        version, crc, count = _FRONT.unpack_from(data)
+        if version != _VERSION or crc32c(data[6:]) != crc or len(data) != _FRONT.size + count * _ENTRY.size:
+            return None
+    except StructError:
+        return None
+    entries = []
+    for at in range(_FRONT.size, len(data), _ENTRY.size):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first = _ENTRY.unpack_from(data, at)
+        entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, None if first < 0 else first)
+        if sequence >= 0:
+            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        entries.append(entry)
+    return entries
+
+
+def encode_window(entries: list[ProducerEntry]) -> bytes:
+    """All remembered batches of each producer, and when it was last heard of."""
+    body = bytearray()
+    for entry in entries:
+        body += _WINDOW_ENTRY.pack(entry.producer_id, entry.last_seen, len(entry.batches))
+        for batch in entry.batches:
+            body += _BATCH.pack(*batch)
+    return crc32c(bytes(body)).to_bytes(4, "big") + bytes(body)
+
+
+def add_window(entries: list[ProducerEntry], data: bytes) -> None:
+    """Complete loaded producers with their windows; a damaged file changes nothing."""
+    if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
+        return
+    by_id = {entry.producer_id: entry for entry in entries}
+    at = 4
+    while at < len(data):
+        producer_id, last_seen, count = _WINDOW_ENTRY.unpack_from(data, at)
+        at += _WINDOW_ENTRY.size
+        batches = [BatchMetadata(*_BATCH.unpack_from(data, at + n * _BATCH.size)) for n in range(count)]
+        at += count * _BATCH.size
+        entry = by_id.get(producer_id)
+        if entry is not None:
+            entry.last_seen = last_seen
+            entry.batches.clear()
+            entry.batches.extend(batches)
+
+
+def write_snapshot(disk: Disk, directory: Path, offset: int, entries: list[ProducerEntry]) -> list[File]:
+    """Write both files; returns them open, to be synced and closed by the caller."""
+    path, files = snapshot_path(directory, offset), []
+    for target, data in ((path, encode_snapshot(entries)), (path.with_suffix(".window"), encode_window(entries))):
+        file = disk.open(target)
+        file.truncate(0)
+        file.pwrite(data, 0)
+        files.append(file)
+    return files
+
+
+def read_snapshot(disk: Disk, directory: Path, offset: int) -> list[ProducerEntry] | None:
+    """The producers as of `offset`; None if there is no usable snapshot."""
+    path = snapshot_path(directory, offset)
+    if not disk.exists(path):
+        return None
+    entries = decode_snapshot(_read(disk, path))
+    if entries is not None and disk.exists(path.with_suffix(".window")):
+        add_window(entries, _read(disk, path.with_suffix(".window")))
+    return entries
+
+
+def snapshot_offsets(disk: Disk, directory: Path) -> list[int]:
+    """The offsets that have a snapshot, ascending."""
+    return [int(name[:20]) for name in disk.list(directory) if name.endswith(".snapshot")]
+
+
+def remove_snapshot(disk: Disk, directory: Path, offset: int) -> None:
+    path = snapshot_path(directory, offset)
+    disk.remove(path)
+    disk.remove(path.with_suffix(".window"))
+
+
+def _read(disk: Disk, path: Path) -> bytes:
+    file = disk.open(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()

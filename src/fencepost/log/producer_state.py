@@ -1,0 +1,171 @@
+"""What a partition knows of its producers, and which batches it takes from them (facts §6.1-§6.5, §6.8).
+
+The checks, in their order, for a batch with a producer id:
+
+    from a client     duplicate of one of the last five          accepted, nothing appended
+                      transactional, none open here, guard wrong  48 (an older epoch: 47)
+                      epoch older than the stored one             47
+                      sequence does not follow                    45
+                      not transactional, but one is open          48
+    from a            epoch older                                 47
+    coordinator       transactional, none open here, guard wrong  48
+    a marker          epoch (see `check_marker`)                  47
+                      coordinator epoch older                     52
+
+Pure: nothing here touches a clock or a file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from fencepost.protocol.batch import MAX_INT32, NO_SEQUENCE, BatchHeader, next_sequence
+from fencepost.protocol.errors import ErrorCode
+
+NO_EPOCH = -1
+WINDOW = 5
+"""Batches per producer that are remembered, as many as a producer may have in flight."""
+EXHAUSTED_EPOCH = 32767
+
+
+class Origin(Enum):
+    """Who appends."""
+
+    CLIENT = 1
+    COORDINATOR = 2
+    REPLAY = 3
+    """The log itself, read again: nothing is refused."""
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that a producer wrote."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        first = self.last_sequence - self.offset_delta
+        return first if first >= 0 else first + MAX_INT32 + 1
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """A producer as this partition knows it."""
+
+    producer_id: int
+    epoch: int = NO_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    open_first_offset: int | None = None
+    """Where its open transaction begins here."""
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    last_seen: int = -1
+    """When the broker last heard of it, by its own clock: record timestamps are the client's (facts §13.7, 9)."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
+        """The remembered batch that this one repeats."""
+        if header.producer_epoch != self.epoch:
+            return None
+        last = header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
+
+
+class VerificationGuard:
+    """Proof that a transaction was looked up for this write and not ended since (KIP-890 part 1; facts §6.6)."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Verification:
+    """A write that waits for its transaction to be verified, per producer id."""
+
+    guard: VerificationGuard
+    epoch: int
+    lowest_sequence: int
+    supports_epoch_bump: bool
+    timestamp: int
+
+
+def check_sequence(
+    entry: ProducerEntry | None, verification: Verification | None, header: BatchHeader
+) -> ErrorCode | None:
+    """Whether the batch may be the next of its producer (facts §6.4)."""
+    sequence = header.base_sequence
+    if verification is not None:
+        if entry is None and verification.supports_epoch_bump and sequence != 0:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if sequence > verification.lowest_sequence >= 0 and verification.epoch == header.producer_epoch:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    if entry is None or entry.epoch == NO_EPOCH:
+        return None
+    if header.producer_epoch != entry.epoch:
+        return None if sequence == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    last = entry.last_sequence
+    expected = 0 if last == NO_SEQUENCE else next_sequence(last, 1)
+    return None if sequence == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def check_data(
+    entry: ProducerEntry | None,
+    verification: Verification | None,
+    guard: VerificationGuard | None,
+    header: BatchHeader,
+    origin: Origin,
+    verification_enabled: bool,
+) -> ErrorCode | None:
+    """Whether a data batch with a producer id is taken.  Duplicates have been answered before."""
+    epoch = NO_EPOCH if entry is None else entry.epoch
+    open_here = entry is not None and entry.open_first_offset is not None and epoch == header.producer_epoch
+    if header.producer_epoch < epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if header.is_transactional and not open_here and verification_enabled:
+        known = verification.guard if verification is not None else None
+        if known is None or guard is not known:
+            return ErrorCode.INVALID_TXN_STATE
+    if origin is Origin.COORDINATOR:
+        return None
+    refused = check_sequence(entry, verification if header.is_transactional else None, header)
+    if refused is not None:
+        return refused
+    if not header.is_transactional and entry is not None and entry.open_first_offset is not None:
+        return ErrorCode.INVALID_TXN_STATE
+    return None
+
+
+def check_marker(
+    entry: ProducerEntry | None, epoch: int, coordinator_epoch: int, transaction_version: int
+) -> ErrorCode | None:
+    """Whether a transaction marker is taken (facts §5.3).
+
+    From transaction.version 2 on every transaction has an epoch of its own, and its marker a larger one: an equal epoch
+    is a marker that is repeated, fine once no transaction is open.
+    """
+    if entry is None:
+        return None
+    if transaction_version >= 2:
+        closed = entry.open_first_offset is None
+        if epoch < entry.epoch or (epoch == entry.epoch and not closed and epoch != EXHAUSTED_EPOCH):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+    elif epoch < entry.epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if coordinator_epoch < entry.coordinator_epoch:
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return None

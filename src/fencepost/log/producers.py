@@ -1,0 +1,204 @@
+"""All producers of one partition, their open transactions, and the first unstable offset (facts §6.6, §6.8)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fencepost.log.producer_state import (
+    NO_EPOCH,
+    BatchMetadata,
+    Origin,
+    ProducerEntry,
+    Verification,
+    VerificationGuard,
+    check_data,
+    check_marker,
+)
+from fencepost.log.transaction_index import AbortedTransaction
+from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.errors import ErrorCode
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker ended here."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    committed: bool
+
+
+class ActiveProducer(NamedTuple):
+    """A producer as DescribeProducers shows it."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    open_first_offset: int
+
+
+class Producers:
+    """Changed only by what has been appended, in order; `check_*` never change anything."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        self._verifications: dict[int, Verification] = {}
+        self._open: dict[int, int] = {}
+        """First offset -> producer id of open transactions, in order of the offsets."""
+        self._undurable: dict[int, int] = {}
+        """First offset -> marker offset of ended transactions whose marker readers may not see yet."""
+
+    # Verification (KIP-890)
+
+    def start_verification(
+        self, producer_id: int, epoch: int, base_sequence: int, supports_epoch_bump: bool, now: int
+    ) -> VerificationGuard | ErrorCode | None:
+        """Begin to verify a transactional write.
+
+        A guard to hand in with the append; None if its transaction is already open here; INVALID_PRODUCER_EPOCH.
+        """
+        entry = self.entries.get(producer_id)
+        if entry is not None:
+            if epoch < entry.epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if epoch == entry.epoch and entry.open_first_offset is not None:
+                return None
+        known = self._verifications.get(producer_id)
+        if known is None:
+            known = Verification(VerificationGuard(), epoch, base_sequence, supports_epoch_bump, now)
+            self._verifications[producer_id] = known
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, base_sequence
+        elif epoch == known.epoch:
+            known.lowest_sequence = min(known.lowest_sequence, base_sequence)
+        return known.guard
+
+    # Checks
+
+    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
+        entry = self.entries.get(header.producer_id)
+        return None if entry is None else entry.duplicate_of(header)
+
+    def check_data(
+        self, header: BatchHeader, guard: VerificationGuard | None, origin: Origin, verification_enabled: bool
+    ) -> ErrorCode | None:
+        entry = self.entries.get(header.producer_id)
+        verification = self._verifications.get(header.producer_id)
+        return check_data(entry, verification, guard, header, origin, verification_enabled)
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int, transaction_version: int) -> ErrorCode | None:
+        entry = self.entries.get(header.producer_id)
+        return check_marker(entry, header.producer_epoch, coordinator_epoch, transaction_version)
+
+    # What was appended
+
+    def data_appended(self, header: BatchHeader, base_offset: int, now: int) -> None:
+        """A data batch with a producer id is in the log at `base_offset`."""
+        entry = self._entry(header, now)
+        entry.last_timestamp = header.max_timestamp
+        if header.base_sequence >= 0:
+            delta = header.last_offset_delta
+            entry.batches.append(BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp))
+        if header.is_transactional:
+            if entry.open_first_offset is None:
+                entry.open_first_offset = base_offset
+                self._open[base_offset] = header.producer_id
+            self._verifications.pop(header.producer_id, None)
+
+    def marker_appended(
+        self, header: BatchHeader, offset: int, coordinator_epoch: int, committed: bool, now: int
+    ) -> CompletedTransaction | None:
+        """A marker is in the log; returns the transaction that it ended here, if one was open."""
+        entry = self._entry(header, now)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        verification = self._verifications.get(header.producer_id)
+        # A verification under the marker's own (bumped) epoch belongs to the next transaction.
+        if verification is not None and not (
+            verification.supports_epoch_bump and verification.epoch == header.producer_epoch
+        ):
+            del self._verifications[header.producer_id]
+        first = entry.open_first_offset
+        if first is None:
+            return None
+        entry.open_first_offset = None
+        del self._open[first]
+        self._undurable[first] = offset
+        return CompletedTransaction(header.producer_id, first, offset, committed)
+
+    def _entry(self, header: BatchHeader, now: int) -> ProducerEntry:
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id, header.producer_epoch)
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.last_seen = now
+        return entry
+
+    # Stability
+
+    def last_stable_offset_at(self, completed: CompletedTransaction) -> int:
+        """The last stable offset as of this completion, for the aborted-transaction index."""
+        return next(iter(self._open)) if self._open else completed.marker_offset + 1
+
+    def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
+        """The index entry of a transaction that was aborted."""
+        stable = self.last_stable_offset_at(completed)
+        return AbortedTransaction(completed.producer_id, completed.first_offset, completed.marker_offset, stable)
+
+    def high_watermark_advanced(self, high_watermark: int) -> None:
+        if self._undurable:
+            self._undurable = {f: marker for f, marker in self._undurable.items() if marker >= high_watermark}
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest transaction begins that is open, or whose end readers may not see yet."""
+        first = next(iter(self._open)) if self._open else None
+        if self._undurable:
+            earliest = min(self._undurable)
+            return earliest if first is None else min(first, earliest)
+        return first
+
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """Producer id and first offset of every open transaction, earliest first."""
+        return [(producer_id, first) for first, producer_id in self._open.items()]
+
+    def active(self) -> list[ActiveProducer]:
+        return [
+            ActiveProducer(
+                entry.producer_id,
+                entry.epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                -1 if entry.open_first_offset is None else entry.open_first_offset,
+            )
+            for entry in self.entries.values()
+        ]
+
+    # Expiry and loading
+
+    def expire(self, now: int, expiration_ms: int) -> None:
+        """Forget producers without an open transaction that have been silent for too long (facts §6.11)."""
+        for producer_id, entry in list(self.entries.items()):
+            newest = max(entry.last_timestamp, entry.last_seen)
+            if entry.open_first_offset is None and now - newest >= expiration_ms:
+                del self.entries[producer_id]
+        for producer_id, verification in list(self._verifications.items()):
+            if now - verification.timestamp >= expiration_ms:
+                del self._verifications[producer_id]
+
+    def load(self, entries: list[ProducerEntry]) -> None:
+        """Start from a snapshot."""
+        self.entries = {entry.producer_id: entry for entry in entries}
+        opened = [(e.open_first_offset, e.producer_id) for e in entries if e.open_first_offset is not None]
+        self._open = dict(sorted(opened))
+        self._undurable = {}
+        self._verifications = {}
+
+    def epoch_of(self, producer_id: int) -> int:
+        entry = self.entries.get(producer_id)
+        return NO_EPOCH if entry is None else entry.epoch

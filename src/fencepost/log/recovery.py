@@ -1,0 +1,121 @@
+"""A partition's way back: which segments count, and the producer state and indexes behind the last checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.log import checkpoint_files
+from fencepost.log.partition import Partition
+from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
+from fencepost.log.replay import KnownFile, Replay
+from fencepost.log.segment import Segment
+from fencepost.protocol.batch import BatchHeader, crc_matches
+from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.errors import ProtocolError
+
+
+def recover(partition: Partition, replay: Replay, number: Callable[[], int], by_scan: bool) -> None:
+    """Open the segments that are on disk and bring everything about them up to their end.
+
+    `by_scan`: the commit log has no bytes (--flush=os), so the files themselves are read, with checksums, from the last
+    checkpoint on, and cut where they are torn.  Otherwise the replay has cut them already, and what it does not know is
+    removed.
+    """
+    name, disk = partition.directory.name, partition.disk
+    known = {
+        int(path.rpartition("/")[2][:20]): file for path, file in replay.files.items() if path.startswith(name + "/")
+    }
+    bases = [int(entry[:20]) for entry in disk.list(partition.directory) if entry.endswith(".log")]
+    if not by_scan and known:
+        newest = max((base for base, file in known.items() if not file.removed), default=-1)
+        for base in [base for base in bases if base > newest]:
+            _open(partition, base, number).remove()
+        bases = [base for base in bases if base <= newest]
+    for base in [base for base, file in known.items() if file.removed and base in bases]:
+        _open(partition, base, number).remove()
+        bases.remove(base)
+    partition.segments = [_open(partition, base, number) for base in bases]
+    partition.bases = bases
+    partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
+    partition.epoch_starts = checkpoint_files.read_leader_epochs(disk, partition.directory)
+    if bases:
+        _catch_up(partition, _start(partition, known, by_scan), by_scan)
+    partition.log_start_offset = min(
+        max(partition.log_start_offset, bases[0] if bases else 0), partition.log_end_offset
+    )
+    partition.drop_segments()
+    partition.high_watermark = 0
+    partition.advance(partition.log_end_offset)
+    if not partition.epoch_starts or partition.epoch_starts[-1][0] < partition.leader_epoch:
+        partition.epoch_starts.append((partition.leader_epoch, partition.log_end_offset))
+        checkpoint_files.write_leader_epochs(disk, partition.directory, partition.epoch_starts)
+
+
+def _open(partition: Partition, base: int, number: Callable[[], int]) -> Segment:
+    return Segment(partition.disk, partition.directory, base, number(), partition.settings.index_interval_bytes)
+
+
+def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> tuple[int, int, int]:
+    """Where to begin to read: (number of the segment, position, offset), as far on as what is on disk allows.
+
+    Indexes and snapshot of a checkpoint are trusted if the commit log knows the checkpoint and the snapshot loads.
+    """
+    places = [
+        (number, known[segment.base_offset].checkpoint_size, known[segment.base_offset].checkpoint_offset)
+        for number, segment in enumerate(partition.segments)
+        if segment.base_offset in known
+    ]
+    places.sort(key=lambda place: place[2])
+    # The first known file is the one of the oldest checkpoint; the others began later.
+    first = places[0] if places else (0, 0, partition.bases[0])
+    disk, directory = partition.disk, partition.directory
+    for offset in snapshot_offsets(disk, directory):
+        if offset > first[2] and not (by_scan and offset in partition.bases):
+            remove_snapshot(disk, directory, offset)
+    entries = read_snapshot(disk, directory, first[2])
+    if entries is not None:
+        partition.producers.load(entries)
+        partition.checkpoint_offset = first[2]
+        return first
+    if first[2] == partition.bases[0] and first[1] == 0:
+        return first
+    for base_number in range(len(partition.bases) - 1, 0, -1):
+        base = partition.bases[base_number]
+        older = read_snapshot(disk, directory, base) if base <= first[2] else None
+        if older is not None:
+            partition.producers.load(older)
+            return base_number, 0, base
+    return 0, 0, partition.bases[0]
+
+
+def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool) -> None:
+    number, position, offset = start
+    partition.unsynced_from = partition.bases[number]
+    partition.log_end_offset = offset
+    for segment in partition.segments[number:]:
+        segment.cut_indexes(position, partition.log_end_offset)
+        end = position
+        try:
+            for at, header, data in segment.walk(position):
+                if check and (header.base_offset < partition.log_end_offset or not crc_matches(data, 0, header)):
+                    break
+                segment.note(header, header.base_offset, at)
+                partition.applied(header, header.base_offset, segment, _marker(header, data), header.max_timestamp)
+                partition.log_end_offset = header.last_offset + 1
+                end = at + header.size
+        except ProtocolError:
+            if not check:
+                raise
+        if end < segment.size:
+            segment.file.truncate(end)
+            segment.size = end
+        position = 0
+
+
+def _marker(header: BatchHeader, data: memoryview) -> tuple[int, bool] | None:
+    if not header.is_control:
+        return None
+    record = read_control_record(data, 0, header)
+    if record is None or record.coordinator_epoch is None:
+        return None
+    return record.coordinator_epoch, record.type == COMMIT

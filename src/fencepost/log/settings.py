@@ -1,0 +1,30 @@
+"""Settings of a log, with Apache Kafka's names (dots as underscores) and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What a partition needs to know.  Times in milliseconds, sizes in bytes; -1 means without limit."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1024 * 1024 + 12
+    message_timestamp_type: str = "CreateTime"
+    cleanup_policy: str = "delete"
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    producer_id_expiration_ms: int = 24 * 3600 * 1000
+    verification_enabled: bool = True
+    checkpoint_bytes: int = 64 * 1024 * 1024
+    """Ours: the commit log is checkpointed when it has grown by this much; it bounds the work of a restart."""
+
+    def with_(self, **changes: Any) -> LogSettings:
+        """A copy with some settings changed."""
+        return replace(self, **changes)
