@@ -14,6 +14,7 @@ from fencepost.coordinator.transaction import (
     TransactionSettings,
 )
 from fencepost.coordinator.transaction.journal import TOPIC, encode, read
+from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin
@@ -24,6 +25,29 @@ from fencepost.protocol.types import Milliseconds, ProducerId, TopicPartition
 
 START = Milliseconds(1_700_000_000_000)
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+#: Every state that a pending state could be, and none.
+EVERY_PENDING: tuple[State | None, ...] = (None, *State)
+STORED_STATES = tuple(State(n) for n in range(6))
+
+
+def transaction(state: State, **fields: object) -> TransactionMetadata:
+    """A transactional id "t" with producer id 10 at epoch 7, whose running instance began at epoch 4."""
+    has_partitions = state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
+    known: dict[str, object] = {
+        "transactional_id": "t",
+        "producer_id": 10,
+        "producer_epoch": 7,
+        "previous_producer_id": 10,
+        "timeout_ms": 60_000,
+        "state": state,
+        "partitions": {A: None, C: None} if has_partitions else {},
+        "start_timestamp": -1 if state is State.EMPTY else START - 5000,
+        "last_update_timestamp": START - 4000,
+        "instance_epoch": 4,
+    }
+    return TransactionMetadata(**(known | fields))  # type: ignore[arg-type]
 
 
 class FakeClock:
@@ -205,6 +229,3 @@ def pair_of(answer: Initialized | Ended) -> tuple[int, int]:
     """The pair in a successful answer."""
     assert answer.error == ErrorCode.NONE, answer
     return answer.producer_id, answer.producer_epoch
-
-
-__all__ = ["START", "A", "B", "C", "FakeClock", "FakeJournal", "FakeMarkers", "FakeProducerIds", "World", "pair_of"]

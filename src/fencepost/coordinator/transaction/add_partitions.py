@@ -87,4 +87,4 @@ def add_partitions(
 
 
 def _was_timed_out(transaction: TransactionMetadata, request: AddPartitions) -> bool:
-    return transaction.timed_out == (request.producer_id, request.producer_epoch)
+    return transaction.was_timed_out(request.producer_id, request.producer_epoch)

@@ -188,7 +188,7 @@ class TransactionCoordinator:
     def timed_out(self, transactional_id: str, producer_id: int, producer_epoch: int) -> bool:
         """This pair's transaction was timed out by the server, and no other instance took over since (KIP-588)."""
         held = self._held.get(transactional_id)
-        return held is not None and held.transaction.timed_out == (producer_id, producer_epoch) != (-1, -1)
+        return held is not None and held.transaction.was_timed_out(producer_id, producer_epoch)
 
     def describe(self, transactional_id: str) -> listing.Description:
         """One transactional id as DescribeTransactions shows it."""

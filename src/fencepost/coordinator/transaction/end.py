@@ -135,7 +135,7 @@ def _end(
 ) -> Decision | Literal[NeedsProducerId.NEEDED]:
     held = transaction.held
     if (request.producer_id, request.producer_epoch) != held:
-        if transaction.timed_out == (request.producer_id, request.producer_epoch):
+        if transaction.was_timed_out(request.producer_id, request.producer_epoch):
             return _end_timed_out(transaction, request)
         foreign = request.producer_id != held.producer_id
         return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING if foreign else ErrorCode.PRODUCER_FENCED)
@@ -156,10 +156,10 @@ def _end_bumping(
         return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
     caller = relation(transaction, request)
     if isinstance(caller, ErrorCode):
-        if transaction.timed_out == (request.producer_id, request.producer_epoch):
+        if transaction.was_timed_out(request.producer_id, request.producer_epoch):
             return _end_timed_out(transaction, request)
         return Refusal(caller)
-    if caller is Caller.REPEATING and transaction.timed_out == (request.producer_id, request.producer_epoch):
+    if caller is Caller.REPEATING and transaction.was_timed_out(request.producer_id, request.producer_epoch):
         return _end_timed_out(transaction, request)
     outcome = OUTCOMES_BUMPING[transaction.state, request.commit, caller]
     if isinstance(outcome, ErrorCode):

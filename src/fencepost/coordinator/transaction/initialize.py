@@ -144,7 +144,7 @@ def initialize(
     is_open = transaction.state is State.ONGOING
     outcome = OUTCOMES[claim, is_open]
     if isinstance(outcome, ErrorCode):
-        return Refusal(outcome, transaction.timed_out == request.pair != NO_PAIR)
+        return Refusal(outcome, transaction.was_timed_out(*request.pair))
     if held.producer_epoch > LAST_EPOCH and outcome in (Outcome.TELL, Outcome.REPEAT):
         # The current epoch is one that no client may hold: move on instead of telling it.
         outcome = Outcome.FENCE if is_open else Outcome.BUMP

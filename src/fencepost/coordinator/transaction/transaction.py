@@ -91,6 +91,10 @@ class TransactionMetadata(NamedTuple):
     def is_prepared(self) -> bool:
         return self.state in PREPARED
 
+    def was_timed_out(self, producer_id: int, producer_epoch: int) -> bool:
+        """This pair's transaction was ended by its time-out, and no other instance took over since."""
+        return producer_id >= 0 and self.timed_out == (producer_id, producer_epoch)
+
     @property
     def deadline(self) -> Milliseconds | None:
         """When the open transaction times out; None if none is open or it never does (two-phase commit)."""
