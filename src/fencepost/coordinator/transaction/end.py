@@ -154,18 +154,19 @@ def _end_bumping(
 ) -> Decision | Literal[NeedsProducerId.NEEDED]:
     if transaction.pending not in (None, State.PREPARE_EPOCH_FENCE):
         return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
-    caller = relation(transaction, request)
-    if isinstance(caller, ErrorCode):
-        if transaction.was_timed_out(request.producer_id, request.producer_epoch):
-            return _end_timed_out(transaction, request)
-        return Refusal(caller)
-    if caller is Caller.REPEATING and transaction.was_timed_out(request.producer_id, request.producer_epoch):
+    held = transaction.held
+    timed_out = transaction.was_timed_out(request.producer_id, request.producer_epoch)
+    if timed_out and (request.commit or transaction.is_prepared or held.producer_epoch <= LAST_EPOCH):
         return _end_timed_out(transaction, request)
+    caller = Caller.REPEATING if timed_out else relation(transaction, request)
+    if isinstance(caller, ErrorCode):
+        return Refusal(caller)
     outcome = OUTCOMES_BUMPING[transaction.state, request.commit, caller]
     if isinstance(outcome, ErrorCode):
         return Refusal(outcome)
-    if outcome is Outcome.DONE:
-        return Unchanged(*transaction.held)
+    if outcome is Outcome.DONE and (request.commit or held.producer_epoch <= LAST_EPOCH):
+        return Unchanged(*held)
+    # What is left of DONE is an abort at epoch 32767, which no client may be given: abort once more, and rotate.
     began_bumping = transaction.state is State.ONGOING and transaction.client_transaction_version >= 2
     if level < 1 and not began_bumping:
         # What began before a downgrade may end as it began; nothing else has version 2 rules at level 0.

@@ -1,0 +1,208 @@
+"""Bugs that other coordinators had (facts §13.1, §13.2), each under its number.
+
+Some are asserted where they belong: KAFKA-13099, 15468, 16352 and 18137 with the whole coordinator, KAFKA-14904 with
+verification, KAFKA-9666 with time-outs, KAFKA-15552 and its relatives with producer ids.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from transaction_doubles import START, A, B, World, pair_of, transaction
+
+from fencepost.coordinator.transaction.expiry import is_expired
+from fencepost.coordinator.transaction.state import State
+from fencepost.protocol.errors import ErrorCode
+
+
+def near_the_end() -> World:
+    """Producer id 500 is open at the last epoch."""
+    world = World()
+    world.put(transaction(State.ONGOING, producer_id=500, producer_epoch=32766, previous_producer_id=500))
+    return world
+
+
+def test_kafka_17754_a_delayed_end_does_not_end_the_next_transaction() -> None:
+    world = World()
+    first = pair_of(world.init())
+    world.add(first)
+    second = pair_of(world.end(first))
+    world.add(second)
+    for commit in (True, False):
+        assert world.end(first, commit).error == ErrorCode.PRODUCER_FENCED
+    assert world.state() == "Ongoing"
+
+
+def test_kafka_20310_a_fail_over_in_the_middle_of_a_rotation_does_not_lose_it() -> None:
+    world = near_the_end()
+    assert pair_of(world.end((500, 32766))) == (1000, 0)
+    world.fail_over()
+    world.fail_over()
+    world.release()
+    assert world.coordinator.describe("t")[5:7] == (1000, 0)
+    world.fail_over()
+    assert pair_of(world.end((500, 32766))) == (1000, 0)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_kafka_20090_an_id_at_epoch_32767_recovers(level: int) -> None:
+    for by_time_out in (True, False):
+        world = World(level)
+        world.put(transaction(State.ONGOING, producer_id=500, producer_epoch=32767, start_timestamp=START - 60_001))
+        world.release()
+        if by_time_out:
+            world.coordinator.tick(world.clock.now())
+        else:
+            assert world.init().error == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert world.state() == "CompleteAbort"
+        assert [marker[:2] for marker, _ in world.markers.written[:1]] == [(500, 32767)]
+        assert pair_of(world.init()) in ((1000, 0), (1000, 1))
+
+
+def test_kafka_20090_a_fence_at_32766_rotates() -> None:
+    world = near_the_end()
+    world.release()
+    assert world.init().error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.coordinator.describe("t")[5:7] == (1000, 0)
+
+
+def test_kafka_19999_a_refused_marker_is_tried_again() -> None:
+    world = World()
+    pair = pair_of(world.init())
+    world.add(pair, A, B)
+    for error in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        world.markers.answers = {B: error}
+        pair = pair_of(world.end(pair))
+        for _ in range(5):
+            world.coordinator.tick(world.clock.advance(1000))
+            assert world.state() == "PrepareCommit"
+        world.markers.answers.clear()
+        world.coordinator.tick(world.clock.advance(1000))
+        assert world.state() == "CompleteCommit"
+        world.add(pair, A, B)
+
+
+@pytest.mark.parametrize(("version", "level", "expected"), [(4, 2, 0), (5, 2, 2), (5, 1, 2), (4, 0, 0)])
+def test_kafka_19446_the_marker_carries_the_version_of_the_request(version: int, level: int, expected: int) -> None:
+    world = World(level)
+    pair = pair_of(world.init())
+    world.add(pair, version=2 if level else 0)
+    pair_of(world.end(pair, version=version))
+    [(marker, _)] = world.markers.written
+    assert marker.transaction_version == expected
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_kafka_19446_the_servers_own_abort_carries_the_level(level: int) -> None:
+    world = World(level)
+    pair = pair_of(world.init())
+    world.add(pair, version=0)
+    world.init()
+    [(marker, _)] = world.markers.written
+    assert marker[:2] + marker[3:] == (1000, 1, False, level)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_kafka_19367_an_abort_by_init_producer_id_bumps_once(level: int) -> None:
+    world = World(level)
+    pair = pair_of(world.init())
+    world.add(pair, version=0)
+    world.init(pair=pair)
+    assert world.coordinator.describe("t").producer_epoch == 1
+    world = near_the_end()
+    world.release()
+    world.init(pair=(500, 32766))
+    assert world.coordinator.describe("t").producer_epoch == 0
+
+
+def test_kafka_18660_the_new_pair_waits_for_the_end_instead_of_being_fenced() -> None:
+    world = near_the_end()
+    following = pair_of(world.end((500, 32766)))
+    assert following == (1000, 0)
+    assert world.add(following) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.end(following, commit=False).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    world.release()
+    assert world.add(following) == ErrorCode.NONE
+
+
+def test_kafka_18575_the_next_transaction_does_not_begin_before_the_last_is_complete() -> None:
+    world = World()
+    pair = pair_of(world.init())
+    world.add(pair)
+    world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    following = pair_of(world.end(pair))
+    assert world.add(following) == ErrorCode.CONCURRENT_TRANSACTIONS
+    world.release()
+    assert world.add(following) == ErrorCode.NONE
+    assert world.markers.attempts == 2
+
+
+def test_kafka_18464_an_abort_of_nothing_does_not_fence_its_producer() -> None:
+    world = World()
+    pair = pair_of(world.init())
+    following = pair_of(world.end(pair, commit=False))
+    assert following == (1000, 1)
+    assert world.add(following) == ErrorCode.NONE
+
+
+def test_kafka_18401_a_commit_of_nothing_is_refused() -> None:
+    world = World()
+    pair = pair_of(world.init())
+    assert world.end(pair).error == ErrorCode.INVALID_TXN_STATE
+    assert pair_of(world.end(pair, commit=False)) == (1000, 1)
+
+
+def test_kafka_14880_an_id_without_an_epoch_expires_like_others() -> None:
+    nothing = transaction(State.EMPTY, producer_epoch=-1, last_update_timestamp=0)
+    assert is_expired(nothing, 1000, START)
+
+
+def test_kafka_16570_fencing_from_outside_works_though_it_answers_51() -> None:
+    """An admin fences with InitProducerId without a pair; its own time-out becomes the id's."""
+    world = World()
+    pair = pair_of(world.init(timeout_ms=60_000))
+    world.add(pair)
+    assert world.init(timeout_ms=5000).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.init(timeout_ms=5000).error == ErrorCode.NONE
+    assert world.coordinator.describe("t").timeout_ms == 5000
+    assert world.add(pair) == ErrorCode.PRODUCER_FENCED
+
+
+def test_kafka_9666_refused_fences_do_not_bump_the_epoch_again_and_again() -> None:
+    world = World(level=1)
+    pair = pair_of(world.init())
+    world.add(pair, version=0)
+    world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    for _ in range(10):
+        assert world.init().error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.journal("t").refuse = None
+    world.init()
+    assert world.coordinator.describe("t").producer_epoch == 1
+
+
+def test_facts_13_7_1_a_zombie_does_not_abort_its_successors_transaction() -> None:
+    world = World()
+    zombie = pair_of(world.init())
+    successor = pair_of(world.init())
+    world.add(successor)
+    assert world.init(pair=zombie).error == ErrorCode.PRODUCER_FENCED
+    assert world.init(pair=(1000, 2)).error == ErrorCode.PRODUCER_FENCED
+    assert world.state() == "Ongoing"
+    assert pair_of(world.end(successor)) == (1000, 2)
+
+
+def test_facts_13_7_7_a_commit_cannot_slip_between_a_fence_and_its_abort() -> None:
+    world = World()
+    pair = pair_of(world.init())
+    world.add(pair)
+    world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    world.init()
+    assert world.end(pair).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    world.release()
+    assert world.end(pair).error == ErrorCode.INVALID_TXN_STATE
+    assert [marker.commit for marker, _ in world.markers.written] == [False]
