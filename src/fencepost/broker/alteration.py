@@ -1,0 +1,43 @@
+"""Changes of a topic's settings, for AlterConfigs and IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.caller import Caller
+from fencepost.broker.configuration import TOPIC_RESOURCE
+from fencepost.broker.settings import BadSetting, check_topic_settings
+from fencepost.broker.topics import TopicRefused
+from fencepost.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.broker import Broker
+
+Change = Callable[[Mapping[str, str]], dict[str, str]]
+"""From the settings that a topic has to those that it shall have.  May raise BadSetting."""
+
+
+def alter(
+    resource_type: int, name: str, change: Change, validate_only: bool, caller: Caller, broker: Broker
+) -> tuple[ErrorCode, str | None]:
+    """Change the settings of a topic, durably; error and message for the client."""
+    if resource_type != TOPIC_RESOURCE:
+        message = "only the settings of topics can be changed while the broker runs; a broker gets its own by --set"
+        return ErrorCode.INVALID_REQUEST, message
+    if not caller.may(Operation.ALTER_CONFIGS, Resource.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+    topic = broker.topics.by_name.get(name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
+    try:
+        settings = change(topic.settings)
+        check_topic_settings(settings)
+        if not validate_only:
+            broker.topics.change_settings(topic, settings)
+    except BadSetting as bad:
+        return ErrorCode.INVALID_CONFIG, str(bad)
+    except TopicRefused as refused:
+        return refused.error, str(refused)
+    return ErrorCode.NONE, None

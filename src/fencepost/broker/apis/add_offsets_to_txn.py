@@ -1,0 +1,36 @@
+"""AddOffsetsToTxn (25): register the offsets of a group with a transaction.
+
+v2    PRODUCER_FENCED may be answered
+v3    flexible
+v4    TRANSACTION_ABORTABLE may be answered
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.broker.topics import CONSUMER_OFFSETS
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from fencepost.protocol.types import TopicPartition
+
+
+@serves(AddOffsetsToTxnRequest)
+def add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, caller: Caller, broker: Broker
+) -> AddOffsetsToTxnResponse | Held:
+    if not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    broker.ensure_coordinator(CONSUMER_OFFSETS)
+    offsets = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
+    added = broker.transactions.add_partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, [offsets], 0
+    )
+    error = added.error
+    if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return Held(AddOffsetsToTxnResponse(error_code=error), added.lsn)

@@ -1,0 +1,112 @@
+"""AddPartitionsToTxn (24): register partitions with a transaction.
+
+v0-3  from producers, one transaction
+v2    PRODUCER_FENCED may be answered
+v3    flexible
+v4    from brokers, several transactions, verify_only (KIP-890 part 1)
+v5    TRANSACTION_ABORTABLE may be answered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.broker.topics import INTERNAL
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from fencepost.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from fencepost.protocol.types import TopicPartition
+
+Results = Mapping[TopicPartition, ErrorCode]
+
+
+@serves(AddPartitionsToTxnRequest)
+def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, caller: Caller, broker: Broker
+) -> AddPartitionsToTxnResponse | Held:
+    if caller.version < 4:
+        return _from_producer(request, caller, broker)
+    if not caller.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    lsn, results = 0, []
+    for transaction in request.transactions:
+        errors, needed = _of_broker(transaction, broker)
+        lsn = max(lsn, needed)
+        results.append(
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=_by_topic(transaction.topics, errors)
+            )
+        )
+    return Held(AddPartitionsToTxnResponse(results_by_transaction=results), lsn)
+
+
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _from_producer(
+    request: AddPartitionsToTxnRequest, caller: Caller, broker: Broker
+) -> AddPartitionsToTxnResponse | Held:
+    partitions = _partitions(request.topics)
+    if not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        refused: Results = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, refused))
+    unfit = {at: error for at in partitions if (error := _unfit(at, caller, broker))}
+    if unfit:
+        attempted = {at: unfit.get(at, ErrorCode.OPERATION_NOT_ATTEMPTED) for at in partitions}
+        return AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, attempted))
+    added = broker.transactions.add_partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, partitions, 0
+    )
+    error = added.error
+    if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    response = AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, dict.fromkeys(partitions, error)))
+    return Held(response, added.lsn)
+
+
+def _unfit(at: TopicPartition, caller: Caller, broker: Broker) -> ErrorCode | None:
+    """Why a producer may not have this partition in its transaction (facts §3.2)."""
+    if at.topic in INTERNAL or not caller.may(Operation.WRITE, Resource.TOPIC, at.topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if broker.storage.partition(*at) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None
+
+
+def _of_broker(transaction: AddPartitionsToTxnTransaction, broker: Broker) -> tuple[Results, int]:
+    partitions = _partitions(transaction.topics)
+    unknown = {at: broker.storage.partition(*at) is None for at in partitions}
+    if any(unknown.values()):
+        missing, left = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return {at: missing if gone else left for at, gone in unknown.items()}, 0
+    name, pid, epoch = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+    if transaction.verify_only:
+        return broker.transactions.verify_partitions(name, pid, epoch, partitions), 0
+    added = broker.transactions.add_partitions(name, pid, epoch, partitions, 2)
+    return dict.fromkeys(partitions, added.error), added.lsn
+
+
+def _by_topic(topics: Sequence[AddPartitionsToTxnTopic], errors: Results) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=errors[TopicPartition(topic.name, index)]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

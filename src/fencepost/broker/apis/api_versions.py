@@ -1,0 +1,53 @@
+"""ApiVersions (18): which APIs and versions this node serves, and the features of the cluster.
+
+v3    flexible, but for the response header; software name; features
+v4    features whose least level is 0 are told
+v5    the client says which cluster and node it means
+"""
+
+from __future__ import annotations
+
+import re
+
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.features import SUPPORTED
+from fencepost.broker.registry import SERVED, serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey, SupportedFeatureKey
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+
+
+@serves(ApiVersionsRequest)
+def api_versions(request: ApiVersionsRequest, caller: Caller, broker: Broker) -> ApiVersionsResponse:
+    if caller.version >= 3 and not (
+        _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    wrong_cluster = request.cluster_id not in (None, broker.cluster_id)
+    if wrong_cluster or request.node_id not in (-1, broker.node_id):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
+    keys = [
+        ApiVersion(api_key=key, min_version=served.advertised_first, max_version=served.last)
+        for key, served in sorted(SERVED.items())
+    ]
+    supported = [
+        SupportedFeatureKey(name=name, min_version=low, max_version=high)
+        for name, (low, high, _) in SUPPORTED.items()
+        if caller.version >= 4 or low > 0  # older clients refuse a least level of 0
+    ]
+    features = broker.features
+    finalized = [
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in features.levels.items()
+        if level > 0
+    ]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=keys,
+        supported_features=supported,
+        finalized_features_epoch=features.epoch,
+        finalized_features=finalized,
+    )

@@ -1,0 +1,44 @@
+"""CreatePartitions (37): add partitions to topics.
+
+v2    flexible
+v3    may be throttled
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.broker.topics import TopicRefused
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
+
+
+@serves(CreatePartitionsRequest)
+def create_partitions(request: CreatePartitionsRequest, caller: Caller, broker: Broker) -> CreatePartitionsResponse:
+    results = [_create(topic, request.validate_only, caller, broker) for topic in request.topics]
+    return CreatePartitionsResponse(results=results)
+
+
+def _create(
+    asked: CreatePartitionsTopic, validate_only: bool, caller: Caller, broker: Broker
+) -> CreatePartitionsTopicResult:
+    topic = broker.topics.by_name.get(asked.name)
+    error, message = ErrorCode.NONE, None
+    if not caller.may(Operation.ALTER, Resource.TOPIC, asked.name):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif topic.is_internal:
+        # Where an id lives is a hash modulo their number.
+        error, message = ErrorCode.INVALID_REQUEST, f"the number of partitions of {topic.name} cannot change"
+    else:
+        try:
+            broker.topics.check_count(topic, asked.count)
+            if not validate_only:
+                broker.topics.add_partitions(topic, asked.count)
+        except TopicRefused as refused:
+            error, message = refused.error, str(refused)
+    return CreatePartitionsTopicResult(name=asked.name, error_code=error, error_message=message)

@@ -1,0 +1,26 @@
+"""DeleteGroups (42): delete groups that have no members, and their positions.
+
+v2    flexible
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
+from fencepost.protocol.messages.delete_groups import DeletableGroupResult
+
+
+@serves(DeleteGroupsRequest)
+def delete_groups(request: DeleteGroupsRequest, caller: Caller, broker: Broker) -> Held:
+    results, lsn = [], 0
+    for group_id in request.groups_names:
+        error, needed = ErrorCode.GROUP_AUTHORIZATION_FAILED, 0
+        if caller.may(Operation.DELETE, Resource.GROUP, group_id):
+            error, needed = broker.groups.delete_group(group_id)
+        lsn = max(lsn, needed)
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+    return Held(DeleteGroupsResponse(results=results), lsn)

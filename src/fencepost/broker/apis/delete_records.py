@@ -1,0 +1,50 @@
+"""DeleteRecords (21): move the start of partitions forward; -1 means to the high watermark.
+
+v2    flexible
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.broker.topics import INTERNAL
+from fencepost.log.partition import Refused
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from fencepost.protocol.messages.delete_records import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
+
+
+@serves(DeleteRecordsRequest)
+def delete_records(request: DeleteRecordsRequest, caller: Caller, broker: Broker) -> Held:
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[
+                _delete(topic.name, asked.partition_index, asked.offset, caller, broker) for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return Held(DeleteRecordsResponse(topics=topics), broker.storage.lsn)
+
+
+def _delete(topic: str, index: int, before: int, caller: Caller, broker: Broker) -> DeleteRecordsPartitionResult:
+    partition = broker.storage.partition(topic, index)
+    error, low_watermark = ErrorCode.NONE, -1
+    if not caller.may(Operation.DELETE, Resource.TOPIC, topic):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif partition is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif topic in INTERNAL:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif "delete" not in partition.settings.cleanup_policy:
+        error = ErrorCode.POLICY_VIOLATION
+    else:
+        outcome = partition.delete_records(before)
+        if isinstance(outcome, Refused):
+            error = outcome.error
+        else:
+            low_watermark = partition.log_start_offset
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=error)

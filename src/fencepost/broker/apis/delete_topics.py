@@ -1,0 +1,45 @@
+"""DeleteTopics (20): delete topics.
+
+v4    flexible
+v5    error messages
+v6    topics may be named by id
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.broker.topics import TopicRefused
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from fencepost.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicState
+
+
+@serves(DeleteTopicsRequest)
+def delete_topics(request: DeleteTopicsRequest, caller: Caller, broker: Broker) -> Held:
+    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    return Held(DeleteTopicsResponse(responses=[_delete(topic, caller, broker) for topic in asked]), broker.storage.lsn)
+
+
+def _delete(asked: DeleteTopicState, caller: Caller, broker: Broker) -> DeletableTopicResult:
+    topics = broker.topics
+    topic = topics.by_id.get(asked.topic_id) if asked.name is None else topics.by_name.get(asked.name)
+    name = asked.name if topic is None else topic.name
+    error, message = ErrorCode.NONE, None
+    if name is not None and not caller.may(Operation.DELETE, Resource.TOPIC, name):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif not broker.settings["delete.topic.enable"]:
+        error, message = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
+    elif topic.is_internal:
+        error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own and cannot be deleted"
+    else:
+        try:
+            topics.delete(topic)
+        except TopicRefused as refused:
+            error, message = refused.error, str(refused)
+    topic_id = asked.topic_id if topic is None else topic.topic_id
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)

@@ -1,0 +1,35 @@
+"""DescribeCluster (60): cluster id and nodes.
+
+v1    brokers or controllers
+v2    fenced brokers
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
+from fencepost.protocol.messages.describe_cluster import DescribeClusterBroker
+
+_BROKERS = 1
+
+
+@serves(DescribeClusterRequest)
+def describe_cluster(request: DescribeClusterRequest, caller: Caller, broker: Broker) -> DescribeClusterResponse:
+    if caller.version >= 1 and request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="this address is a broker's, not a controller's",
+            endpoint_type=_BROKERS,
+            cluster_id="",
+            brokers=[],
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        endpoint_type=_BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port)],
+    )

@@ -1,0 +1,78 @@
+"""DescribeConfigs (32): configuration of topics and brokers.
+
+v1    synonyms
+v3    types and documentation
+v4    flexible
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.configuration import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    Entry,
+    described_broker,
+    described_topic,
+)
+from fencepost.broker.registry import serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from fencepost.protocol.messages.describe_configs import (
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+@serves(DescribeConfigsRequest)
+def describe_configs(request: DescribeConfigsRequest, caller: Caller, broker: Broker) -> DescribeConfigsResponse:
+    results = [_describe(resource, request.include_synonyms, caller, broker) for resource in request.resources]
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(asked: DescribeConfigsResource, synonyms: bool, caller: Caller, broker: Broker) -> DescribeConfigsResult:
+    error, message, entries = _entries(asked, caller, broker)
+    wanted = asked.configuration_keys
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=[_told(entry, synonyms) for entry in entries if wanted is None or entry.name in wanted],
+    )
+
+
+def _entries(
+    asked: DescribeConfigsResource, caller: Caller, broker: Broker
+) -> tuple[ErrorCode, str | None, list[Entry]]:
+    name = asked.resource_name
+    if asked.resource_type == TOPIC_RESOURCE:
+        if not caller.may(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, []
+        topic = broker.topics.by_name.get(name)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
+        return ErrorCode.NONE, None, described_topic(topic.settings, broker.settings)
+    if asked.resource_type == BROKER_RESOURCE:
+        if not caller.may(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, []
+        if name not in ("", str(broker.node_id)):
+            return ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}, not {name!r}", []
+        return ErrorCode.NONE, None, described_broker(broker.settings)
+    return ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configuration here", []
+
+
+def _told(entry: Entry, synonyms: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=False,
+        synonyms=[DescribeConfigsSynonym(name=entry.name, value=entry.value, source=entry.source)] if synonyms else [],
+        config_type=entry.kind,
+    )

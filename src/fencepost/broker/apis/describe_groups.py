@@ -1,0 +1,70 @@
+"""DescribeGroups (15): state and members of classic groups.
+
+v3    operations that the caller may do
+v4    static members
+v5    flexible
+v6    an error message; a group that is not there is an error
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.coordinator.group.group import Group, GroupState
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from fencepost.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+
+
+@serves(DescribeGroupsRequest)
+def describe_groups(request: DescribeGroupsRequest, caller: Caller, broker: Broker) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[_describe(group_id, caller, broker) for group_id in request.groups])
+
+
+def _describe(group_id: str, caller: Caller, broker: Broker) -> DescribedGroup:
+    if not caller.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+        return _without_members(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+    group = broker.groups.known(group_id)
+    if group is ErrorCode.GROUP_ID_NOT_FOUND:
+        message = f"Group {group_id} not found."
+        error = ErrorCode.GROUP_ID_NOT_FOUND if caller.version >= 6 else ErrorCode.NONE
+        return _without_members(group_id, error, GroupState.DEAD.value, message if error else None)
+    if isinstance(group, ErrorCode):
+        return _without_members(group_id, group, "")
+    return _described(group)
+
+
+def _without_members(group_id: str, error: ErrorCode, state: str, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+
+
+def _described(group: Group) -> DescribedGroup:
+    stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,44 @@
+"""DescribeProducers (61): producers that a partition knows, and their open transactions."""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from fencepost.protocol.messages.describe_producers import PartitionResponse, ProducerState, TopicResponse
+
+
+@serves(DescribeProducersRequest)
+def describe_producers(request: DescribeProducersRequest, caller: Caller, broker: Broker) -> Held:
+    topics = [
+        TopicResponse(
+            name=topic.name, partitions=[_describe(topic.name, at, caller, broker) for at in topic.partition_indexes]
+        )
+        for topic in request.topics
+    ]
+    return Held(DescribeProducersResponse(topics=topics), broker.storage.lsn)
+
+
+def _describe(topic: str, index: int, caller: Caller, broker: Broker) -> PartitionResponse:
+    partition = broker.storage.partition(topic, index)
+    error, producers = ErrorCode.NONE, []
+    if not caller.may(Operation.READ, Resource.TOPIC, topic):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif partition is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        producers = [
+            ProducerState(
+                producer_id=found.producer_id,
+                producer_epoch=found.producer_epoch,
+                last_sequence=found.last_sequence,
+                last_timestamp=found.last_timestamp,
+                coordinator_epoch=found.coordinator_epoch,
+                current_txn_start_offset=found.open_first_offset,
+            )
+            for found in partition.active_producers()
+        ]
+    return PartitionResponse(partition_index=index, error_code=error, active_producers=producers)

@@ -1,0 +1,79 @@
+"""DescribeTopicPartitions (75): partitions of topics, a page at a time (KIP-966)."""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from fencepost.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from fencepost.protocol.types import ZERO_UUID
+
+LARGEST_PAGE = 2000
+
+
+@serves(DescribeTopicPartitionsRequest)
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, caller: Caller, broker: Broker
+) -> DescribeTopicPartitionsResponse:
+    left = min(max(request.response_partition_limit, 1), LARGEST_PAGE)
+    cursor = request.cursor
+    names = sorted({topic.name for topic in request.topics} or broker.topics.by_name)
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    following = None
+    for name in names:
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        if left == 0:
+            following = Cursor(topic_name=name, partition_index=first)
+            break
+        described = _describe(name, first, left, caller, broker)
+        topics.append(described)
+        left -= len(described.partitions)
+        topic = broker.topics.by_name.get(name)
+        if topic is not None and described.partitions and first + len(described.partitions) < len(topic.partitions):
+            following = Cursor(topic_name=name, partition_index=first + len(described.partitions))
+            break
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=following)
+
+
+def _describe(
+    name: str, first: int, count: int, caller: Caller, broker: Broker
+) -> DescribeTopicPartitionsResponseTopic:
+    topic = broker.topics.by_name.get(name)
+    if not caller.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if topic is None:
+        return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    node = broker.node_id
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=partition.index,
+                leader_id=node,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=[node],
+                isr_nodes=[node],
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for partition in topic.partitions[first : first + count]
+        ],
+    )
+
+
+def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID, partitions=[])

@@ -1,0 +1,31 @@
+"""EndTxn (26): commit or abort the ongoing transaction.
+
+v2    PRODUCER_FENCED may be answered
+v3    flexible
+v4    TRANSACTION_ABORTABLE may be answered
+v5    every end bumps the epoch; the answer carries it (KIP-890 part 2)
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import EndTxnRequest, EndTxnResponse
+
+
+@serves(EndTxnRequest)
+def end_txn(request: EndTxnRequest, caller: Caller, broker: Broker) -> EndTxnResponse | Held:
+    if not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    ended = broker.transactions.end(
+        request.transactional_id, request.producer_id, request.producer_epoch, request.committed, caller.version
+    )
+    error = ended.error
+    if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return Held(
+        EndTxnResponse(error_code=error, producer_id=ended.producer_id, producer_epoch=ended.producer_epoch), ended.lsn
+    )

@@ -1,0 +1,164 @@
+"""Fetch (1): read record batches from partitions.
+
+v4    isolation level, aborted transactions, last stable offset
+v5    log start offset
+v7    sessions: every request is answered as one without a session, which clients accept (KIP-227)
+v9    the leader epoch that the reader knows
+v11   rack
+v12   flexible
+v13   topic ids
+v18   the high watermark that a follower knows
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.log.partition import Partition, Refused
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import FetchRequest, FetchResponse
+from fencepost.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchTopic,
+    PartitionData,
+)
+from fencepost.protocol.types import Isolation
+
+_TOPIC_IDS_SINCE = 13
+
+
+@serves(FetchRequest)
+def fetch(request: FetchRequest, caller: Caller, broker: Broker) -> Any:
+    plan = _Plan(request, caller, broker)
+    if plan.failed or request.max_wait_ms <= 0 or plan.readable() >= request.min_bytes:
+        return plan.read()
+    return _wait(plan, request.max_wait_ms / 1000)
+
+
+async def _wait(plan: _Plan, seconds: float) -> FetchResponse:
+    """Until there are min_bytes to read, or the time is up."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        changed: asyncio.Future[None] = loop.create_future()
+
+        def wake(changed: asyncio.Future[None] = changed) -> None:
+            if not changed.done():
+                changed.set_result(None)
+
+        cancels = [partition.when_readable(wake) for partition in plan.partitions()]
+        timer = loop.call_at(deadline, wake)
+        try:
+            await changed
+        finally:
+            timer.cancel()
+            for cancel in cancels:
+                cancel()
+        if loop.time() >= deadline or plan.readable() >= plan.min_bytes:
+            return plan.read()
+
+
+class _Plan:
+    """What a request asks for, resolved once; read as often as it takes."""
+
+    def __init__(self, request: FetchRequest, caller: Caller, broker: Broker) -> None:
+        self.isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        self.min_bytes = request.min_bytes
+        self._max_bytes = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
+        self.failed = False
+        self._topics = [(topic, self._resolve(topic, caller, broker)) for topic in request.topics]
+
+    def _resolve(
+        self, topic: FetchTopic, caller: Caller, broker: Broker
+    ) -> list[tuple[FetchPartition, Partition | ErrorCode]]:
+        name: str | None = topic.topic
+        if caller.version >= _TOPIC_IDS_SINCE:
+            known = broker.topics.by_id.get(topic.topic_id)
+            name = None if known is None else known.name
+        found = [(wanted, _partition(name, wanted, caller, broker)) for wanted in topic.partitions]
+        self.failed = self.failed or any(isinstance(place, ErrorCode) for _, place in found)
+        return found
+
+    def partitions(self) -> list[Partition]:
+        return [place for _, found in self._topics for _, place in found if isinstance(place, Partition)]
+
+    def readable(self) -> int:
+        """About how many bytes a read would give; at least min_bytes where it would give an error."""
+        total = 0
+        for _, found in self._topics:
+            for wanted, place in found:
+                if isinstance(place, Partition):
+                    if not place.log_start_offset <= wanted.fetch_offset <= place.log_end_offset:
+                        return self.min_bytes
+                    readable = place.readable_bytes(wanted.fetch_offset, self.isolation)
+                    total += min(readable, wanted.partition_max_bytes)
+        return total
+
+    def read(self) -> FetchResponse:
+        budget, responses = self._max_bytes, []
+        for topic, found in self._topics:
+            answers = []
+            for wanted, place in found:
+                answer = self._read_one(wanted, place, budget, first=budget == self._max_bytes)
+                budget -= len(answer.records or b"")
+                answers.append(answer)
+            responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
+        return FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=responses)
+
+    def _read_one(
+        self, wanted: FetchPartition, place: Partition | ErrorCode, budget: int, *, first: bool
+    ) -> PartitionData:
+        if isinstance(place, ErrorCode):
+            return _refused(wanted, place)
+        # The first batch of an answer is given however large it is, or a reader could never go on.
+        limit = min(wanted.partition_max_bytes, budget)
+        fetched = place.read(wanted.fetch_offset, max(limit, 0), self.isolation, at_least_one=first)
+        if isinstance(fetched, Refused):
+            return _refused(wanted, fetched.error)
+        aborted = None
+        if fetched.aborted is not None:
+            aborted = [AbortedTransaction(producer_id=pid, first_offset=offset) for pid, offset in fetched.aborted]
+        return PartitionData(
+            partition_index=wanted.partition,
+            error_code=ErrorCode.NONE,
+            high_watermark=fetched.high_watermark,
+            last_stable_offset=fetched.last_stable_offset,
+            log_start_offset=fetched.log_start_offset,
+            aborted_transactions=aborted,
+            records=fetched.records,
+        )
+
+
+def _partition(name: str | None, wanted: FetchPartition, caller: Caller, broker: Broker) -> Partition | ErrorCode:
+    if name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not caller.may(Operation.READ, Resource.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    partition = broker.storage.partition(name, wanted.partition)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _check_epoch(wanted.current_leader_epoch, partition)
+
+
+def _check_epoch(known: int, partition: Partition) -> Partition | ErrorCode:
+    if known == -1 or known == partition.leader_epoch:
+        return partition
+    return ErrorCode.FENCED_LEADER_EPOCH if known < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _refused(wanted: FetchPartition, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.partition,
+        error_code=error,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        aborted_transactions=None,
+        records=b"",  # never null: librdkafka does not survive it (KAFKA-18646)
+    )

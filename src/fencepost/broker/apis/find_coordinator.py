@@ -1,0 +1,60 @@
+"""FindCoordinator (10): the node that coordinates a group or a transactional id; this one.
+
+The first question for a kind of coordinator makes its internal topic.
+
+v1    key type
+v3    flexible
+v4    several keys
+v6    share groups, which are not supported
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from fencepost.protocol.messages.find_coordinator import Coordinator
+
+GROUP, TRANSACTION = 0, 1
+_TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
+_RESOURCES = {GROUP: Resource.GROUP, TRANSACTION: Resource.TRANSACTIONAL_ID}
+_REFUSED = {
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+@serves(FindCoordinatorRequest)
+def find_coordinator(request: FindCoordinatorRequest, caller: Caller, broker: Broker) -> FindCoordinatorResponse:
+    if caller.version >= 4:
+        found = [_find(key, request.key_type, caller, broker) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(request.key, request.key_type, caller, broker)
+    return FindCoordinatorResponse(
+        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+def _find(key: str, key_type: int, caller: Caller, broker: Broker) -> Coordinator:
+    if key_type not in _TOPICS:
+        return _refused(key, ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+    if not caller.may(Operation.DESCRIBE, _RESOURCES[key_type], key):
+        return _refused(key, _REFUSED[key_type], None)
+    topic = _TOPICS[key_type]
+    broker.ensure_coordinator(topic)
+    return Coordinator(
+        key=key,
+        node_id=broker.node_id,
+        host=broker.host,
+        port=broker.port,
+        error_code=ErrorCode.NONE,
+        error_message="" if caller.version >= 4 else None,
+    )
+
+
+def _refused(key: str, error: ErrorCode, message: str | None) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)

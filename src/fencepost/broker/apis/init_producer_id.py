@@ -1,0 +1,55 @@
+"""InitProducerId (22): get a producer id and epoch; with a transactional id, fence whoever had it.
+
+v2    flexible
+v3    the current producer id and epoch may be given (KIP-360)
+v4    PRODUCER_FENCED may be answered
+v5    TRANSACTION_ABORTABLE may be answered
+v6    two-phase commit (KIP-939), served only with transaction.two.phase.commit.enable
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+
+
+@serves(InitProducerIdRequest, last=5)
+def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Broker) -> InitProducerIdResponse | Held:
+    refused = _unauthorized(request, caller)
+    if refused is not None:
+        return InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1)
+    answer = broker.transactions.init_producer_id(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+        request.enable2_pc,
+        request.keep_prepared_txn,
+    )
+    error = answer.error
+    if error is ErrorCode.PRODUCER_FENCED and caller.version < 4:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    response = InitProducerIdResponse(
+        error_code=error,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+        ongoing_txn_producer_id=answer.ongoing_producer_id,
+        ongoing_txn_producer_epoch=answer.ongoing_producer_epoch,
+    )
+    return Held(response, answer.lsn)
+
+
+def _unauthorized(request: InitProducerIdRequest, caller: Caller) -> ErrorCode | None:
+    """Facts §2.2, 1-3."""
+    name = request.transactional_id
+    if name is None:
+        may = caller.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME)
+        return None if may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    operations = [Operation.WRITE, *([Operation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
+    if all(caller.may(operation, Resource.TRANSACTIONAL_ID, name) for operation in operations):
+        return None
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

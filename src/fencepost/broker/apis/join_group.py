@@ -1,0 +1,31 @@
+"""JoinGroup (11): become a member of a classic group; answered when its generation begins.
+
+v1    rebalance time-out
+v4    a new member is given its id first (KIP-394)
+v5    static members
+v6    flexible
+v7    the protocol type is answered
+v8    a reason
+v9    the leader may skip the assignment
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.coordinator.group import refuse_join
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse
+
+
+@serves(JoinGroupRequest)
+async def join_group(request: JoinGroupRequest, caller: Caller, broker: Broker) -> JoinGroupResponse:
+    version = caller.version
+    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+        return refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id)
+    answer = await broker.groups.join_group(request, caller.client_id or "", caller.host, version)
+    if version < 7 and answer.protocol_name is None:
+        answer.protocol_name = ""
+    return answer

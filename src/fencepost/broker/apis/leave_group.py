@@ -1,0 +1,37 @@
+"""LeaveGroup (13): leave a classic group.
+
+v3    several members, by member id or by instance id
+v4    flexible
+v5    a reason
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+from fencepost.protocol.messages.leave_group import MemberResponse
+
+
+@serves(LeaveGroupRequest)
+def leave_group(request: LeaveGroupRequest, caller: Caller, broker: Broker) -> LeaveGroupResponse:
+    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    groups = broker.groups
+    error = groups.check(request.group_id)
+    if error:
+        return LeaveGroupResponse(error_code=error)
+    if caller.version < 3:
+        return LeaveGroupResponse(error_code=groups.leave_group(request.group_id, request.member_id, None))
+    members = [
+        MemberResponse(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            error_code=groups.leave_group(request.group_id, member.member_id, member.group_instance_id),
+        )
+        for member in request.members
+    ]
+    return LeaveGroupResponse(error_code=ErrorCode.NONE, members=members)

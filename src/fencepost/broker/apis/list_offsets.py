@@ -1,0 +1,103 @@
+"""ListOffsets (2): find offsets by time, or the ends of a partition.
+
+v1    one offset per partition
+v2    isolation level
+v4    leader epochs
+v6    flexible
+v7    -3: the record with the largest timestamp
+v8    -4: the first offset kept locally
+v9    -5: the last offset kept remotely
+v10   a time-out
+v11   -6: the first offset not yet kept remotely
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.log.partition import Partition
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from fencepost.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopicResponse,
+)
+from fencepost.protocol.types import Isolation
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+@serves(ListOffsetsRequest)
+def list_offsets(request: ListOffsetsRequest, caller: Caller, broker: Broker) -> ListOffsetsResponse:
+    isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    topics = []
+    for topic in request.topics:
+        seen = caller.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        answers = []
+        for wanted in topic.partitions:
+            partition = broker.storage.partition(topic.name, wanted.partition_index)
+            if not seen:
+                answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif partition is None:
+                answers.append(_refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):
+                older = wanted.current_leader_epoch < partition.leader_epoch
+                answers.append(
+                    _refused(wanted, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+                )
+            elif caller.version < _SINCE.get(wanted.timestamp, 0):
+                answers.append(_refused(wanted, ErrorCode.UNSUPPORTED_VERSION))
+            else:
+                answers.append(_find(wanted, partition, isolation))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(wanted: ListOffsetsPartition, partition: Partition, isolation: Isolation) -> ListOffsetsPartitionResponse:
+    """The answer by kind of question (facts §8.3)."""
+    match wanted.timestamp:
+        case -1:
+            return _offset(wanted, partition, partition.bound(isolation))
+        case -2 | -4:
+            return _offset(wanted, partition, partition.log_start_offset)
+        case -5 | -6:
+            return _nothing(wanted)
+        case -3:
+            found = partition.reader.max_timestamp_offset(isolation)
+        case timestamp:
+            found = partition.reader.offset_for_timestamp(timestamp, isolation)
+    if found is None:
+        return _nothing(wanted)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=ErrorCode.NONE,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=max(found.leader_epoch, 0),
+    )
+
+
+def _offset(wanted: ListOffsetsPartition, partition: Partition, offset: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=ErrorCode.NONE,
+        timestamp=-1,
+        offset=offset,
+        leader_epoch=partition.leader_epoch,
+    )
+
+
+def _nothing(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, error_code=ErrorCode.NONE, timestamp=-1, offset=-1
+    )
+
+
+def _refused(wanted: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, error_code=error, timestamp=-1, offset=-1
+    )

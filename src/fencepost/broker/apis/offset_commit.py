@@ -1,0 +1,88 @@
+"""OffsetCommit (8): store positions of a group.
+
+v2    retention time
+v5    retention time is gone
+v6    leader epochs
+v7    static members
+v8    flexible
+v9    member epochs (KIP-848)
+v10   topic ids
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.coordinator.group import CommitFor, Position
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from fencepost.protocol.messages.offset_commit import (
+    OffsetCommitRequestTopic,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from fencepost.protocol.types import TopicPartition
+
+_TOPIC_IDS_SINCE = 10
+
+
+@serves(OffsetCommitRequest)
+def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) -> Held:
+    errors: dict[tuple[int, int], ErrorCode] = {}
+    positions: dict[TopicPartition, Position] = {}
+    places: dict[TopicPartition, tuple[int, int]] = {}
+    now = broker.clock.now()
+    expires = now + request.retention_time_ms if request.retention_time_ms >= 0 else -1
+    group_allowed = caller.may(Operation.READ, Resource.GROUP, request.group_id)
+    for number, topic in enumerate(request.topics):
+        name, unknown = _name(topic, caller, broker)
+        for asked in topic.partitions:
+            place = number, asked.partition_index
+            if not group_allowed:
+                errors[place] = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            elif not caller.may(Operation.READ, Resource.TOPIC, name):
+                errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif broker.storage.partition(name, asked.partition_index) is None:
+                errors[place] = unknown
+            else:
+                at = TopicPartition(name, asked.partition_index)
+                places[at] = place
+                positions[at] = Position(
+                    asked.committed_offset,
+                    asked.committed_leader_epoch,
+                    asked.committed_metadata or "",
+                    now,
+                    expires,
+                )
+    lsn = 0
+    if positions or not request.topics:
+        who = CommitFor(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        )
+        committed = broker.groups.commit_offsets(who, positions)
+        lsn = committed.lsn
+        errors |= {places[at]: error for at, error in committed.errors.items()}
+    topics = [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(
+                    partition_index=asked.partition_index, error_code=errors[number, asked.partition_index]
+                )
+                for asked in topic.partitions
+            ],
+        )
+        for number, topic in enumerate(request.topics)
+    ]
+    return Held(OffsetCommitResponse(topics=topics), lsn)
+
+
+def _name(topic: OffsetCommitRequestTopic, caller: Caller, broker: Broker) -> tuple[str, ErrorCode]:
+    """The topic's name, and what is said if there is no such topic."""
+    if caller.version < _TOPIC_IDS_SINCE:
+        return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known = broker.topics.by_id.get(topic.topic_id)
+    return ("", ErrorCode.UNKNOWN_TOPIC_ID) if known is None else (known.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

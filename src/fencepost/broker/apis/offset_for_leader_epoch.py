@@ -1,0 +1,49 @@
+"""OffsetForLeaderEpoch (23): where a leader epoch ended.
+
+v3    replica id
+v4    flexible
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from fencepost.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+@serves(OffsetForLeaderEpochRequest)
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, caller: Caller, broker: Broker
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_one(topic.topic, wanted, caller, broker) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _one(topic: str, wanted: OffsetForLeaderPartition, caller: Caller, broker: Broker) -> EpochEndOffset:
+    partition = broker.storage.partition(topic, wanted.partition)
+    error, epoch, offset = ErrorCode.NONE, -1, -1
+    if not caller.may(Operation.DESCRIBE, Resource.TOPIC, topic):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif partition is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):
+        older = wanted.current_leader_epoch < partition.leader_epoch
+        error = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+    else:
+        epoch, offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+    return EpochEndOffset(error_code=error, partition=wanted.partition, leader_epoch=epoch, end_offset=offset)

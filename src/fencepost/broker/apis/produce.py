@@ -1,0 +1,208 @@
+"""Produce (0): append record batches to partitions.
+
+v0-2  older record formats: advertised because librdkafka looks for it, but refused
+v3    transactional id, record batches of format 2
+v7    zstd
+v8    error messages
+v9    flexible
+v11   TRANSACTION_ABORTABLE may be answered (KIP-890 part 1)
+v12   partitions are added to the transaction by the leader (KIP-890 part 2)
+v13   topic ids
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import CLOSE, NO_ANSWER, Held, serves
+from fencepost.broker.verification import Mode, verify
+from fencepost.log.partition import Appended, Partition, Refused
+from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.messages import ProduceRequest, ProduceResponse
+from fencepost.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from fencepost.protocol.types import TopicPartition
+
+_ZSTD_SINCE = 7
+_IMPLICIT_ADD_SINCE = 12
+_TOPIC_IDS_SINCE = 13
+
+
+class _Write:
+    """One partition of the request on its way."""
+
+    __slots__ = ("at", "data", "guard", "header", "outcome", "partition")
+
+    def __init__(self, at: TopicPartition, data: PartitionProduceData) -> None:
+        self.at = at
+        self.data = data
+        self.partition: Partition | None = None
+        self.header: BatchHeader | None = None
+        self.guard: VerificationGuard | None = None
+        self.outcome: Appended | Refused | None = None
+
+    def refuse(self, error: ErrorCode, message: str | None = None) -> None:
+        self.outcome = Refused(error, message)
+
+
+@serves(ProduceRequest, advertised_first=0)
+def produce(request: ProduceRequest, caller: Caller, broker: Broker) -> Any:
+    topics = [
+        (
+            topic,
+            [_Write(TopicPartition(_name(topic, caller, broker), data.index), data) for data in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+    writes = [write for _, of_topic in topics for write in of_topic]
+    for write in writes:
+        _find(write, caller, broker)
+    _check_transactional(request, writes, caller)
+    lsn = _verify(request, writes, caller, broker)
+    for write in writes:
+        _check_topic(write, request)
+        if write.outcome is None:
+            assert write.partition is not None
+            write.outcome = write.partition.append(write.data.records or b"", Origin.CLIENT, guard=write.guard)
+    appended = [write.outcome.lsn for write in writes if isinstance(write.outcome, Appended)]
+    if request.acks == 0:
+        # The client hears of an error by the connection's end, since it reads no answer.
+        return NO_ANSWER if len(appended) == len(writes) else CLOSE
+    return Held(_response(topics), max(appended, default=0) if not lsn else max(lsn, *appended, 0))
+
+
+def _name(topic: TopicProduceData, caller: Caller, broker: Broker) -> str:
+    if caller.version < _TOPIC_IDS_SINCE:
+        return topic.name
+    known = broker.topics.by_id.get(topic.topic_id)
+    return "" if known is None else known.name
+
+
+def _find(write: _Write, caller: Caller, broker: Broker) -> None:
+    """The partition, and the header of what is to be appended (facts §6.3 b-d)."""
+    if write.at.topic == "" and caller.version >= _TOPIC_IDS_SINCE:
+        write.refuse(ErrorCode.UNKNOWN_TOPIC_ID)
+        return
+    if not caller.may(Operation.WRITE, Resource.TOPIC, write.at.topic):
+        write.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return
+    write.partition = broker.storage.partition(*write.at)
+    records = write.data.records
+    if write.partition is None:
+        write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    elif records is None or len(records) < HEADER_SIZE:
+        write.refuse(ErrorCode.INVALID_RECORD, f"a partition takes exactly one record batch, {write.at} got none")
+    else:
+        try:
+            write.header = header = read_header(records)
+        except ProtocolError as error:
+            write.refuse(ErrorCode.INVALID_RECORD, str(error))
+            return
+        if header.size != len(records):
+            write.refuse(ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request")
+        elif header.attributes & 7 == Compression.ZSTD and caller.version < _ZSTD_SINCE:
+            write.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def _transactional(writes: list[_Write]) -> Iterator[tuple[_Write, BatchHeader]]:
+    for write in writes:
+        if write.outcome is None and write.header is not None and write.header.is_transactional:
+            yield write, write.header
+
+
+def _check_transactional(request: ProduceRequest, writes: list[_Write], caller: Caller) -> None:
+    """What concerns the request as a whole (facts §6.3 a, e)."""
+    pairs = dict.fromkeys((header.producer_id, header.producer_epoch) for _, header in _transactional(writes))
+    if not pairs:
+        return
+    error = None
+    transactional_id = request.transactional_id
+    if transactional_id is None or not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif len(pairs) > 1:
+        error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if error is not None:
+        for write in writes:
+            write.refuse(error)
+
+
+def _verify(request: ProduceRequest, writes: list[_Write], caller: Caller, broker: Broker) -> int:
+    """Have the transaction coordinator vouch for each transactional write (KIP-890); the lsn of what it appended."""
+    waiting: dict[TopicPartition, _Write] = {}
+    implicit = caller.version >= _IMPLICIT_ADD_SINCE
+    for write, header in _transactional(writes):
+        assert write.partition is not None
+        if header.producer_id < 0:
+            continue  # refused by the log
+        found = write.partition.start_verification(
+            header.producer_id, header.producer_epoch, header.base_sequence, implicit
+        )
+        if isinstance(found, Refused):
+            write.outcome = found
+        elif found is not None:
+            write.guard = found
+            waiting[write.at] = write
+    if not waiting:
+        return 0
+    first = next(iter(waiting.values())).header
+    assert first is not None
+    assert request.transactional_id is not None
+    verified = verify(
+        broker,
+        Mode.of_produce(caller.version),
+        request.transactional_id,
+        first.producer_id,
+        first.producer_epoch,
+        list(waiting),
+    )
+    for at, error in verified.errors.items():
+        if error:
+            waiting[at].refuse(*verified.produce_error(at))
+    return verified.lsn
+
+
+def _check_topic(write: _Write, request: ProduceRequest) -> None:
+    """These come after the implicit add, as in Kafka (facts §14, §6.3 f)."""
+    if write.outcome is None:
+        if write.at.topic.startswith("__") and write.at.topic in ("__consumer_offsets", "__transaction_state"):
+            write.refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{write.at.topic} is written by the broker only")
+        elif request.acks not in (-1, 0, 1):
+            write.refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")
+
+
+def _response(topics: list[tuple[TopicProduceData, list[_Write]]]) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=[_one(write) for write in writes]
+            )
+            for topic, writes in topics
+        ]
+    )
+
+
+def _one(write: _Write) -> PartitionProduceResponse:
+    outcome = write.outcome
+    if isinstance(outcome, Appended):
+        return PartitionProduceResponse(
+            index=write.at.partition,
+            error_code=ErrorCode.NONE,
+            base_offset=outcome.base_offset,
+            log_append_time_ms=outcome.log_append_time,
+            log_start_offset=outcome.log_start_offset,
+        )
+    assert outcome is not None, "every partition of a request is answered"
+    return PartitionProduceResponse(
+        index=write.at.partition, error_code=outcome.error, base_offset=-1, error_message=outcome.message
+    )

@@ -1,0 +1,23 @@
+"""SyncGroup (14): hand in (the leader) and receive the assignment of a classic group.
+
+v3    static members
+v4    flexible
+v5    protocol type and name are checked
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.coordinator.group import refuse_sync
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import SyncGroupRequest, SyncGroupResponse
+
+
+@serves(SyncGroupRequest)
+async def sync_group(request: SyncGroupRequest, caller: Caller, broker: Broker) -> SyncGroupResponse | Held:
+    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+        return refuse_sync(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return Held(*await broker.groups.sync_group(request))

@@ -1,0 +1,138 @@
+"""TxnOffsetCommit (28): store positions of a group as part of a transaction (facts §7).
+
+v0-1  COORDINATOR_LOAD_IN_PROGRESS is told as COORDINATOR_NOT_AVAILABLE
+v2    leader epochs
+v3    flexible; member and generation (KIP-447)
+v4    TRANSACTION_ABORTABLE may be answered
+v5    the offsets partition is added to the transaction here (KIP-890 part 2)
+v6    topic ids
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import Held, serves
+from fencepost.broker.topics import CONSUMER_OFFSETS
+from fencepost.broker.verification import Mode, verify
+from fencepost.coordinator.group import CommitFor, Committed, Position
+from fencepost.coordinator.group.journal import APPEND_ERRORS
+from fencepost.log.partition import Refused
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from fencepost.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from fencepost.protocol.types import TopicPartition
+
+_TOPIC_IDS_SINCE = 6
+_IMPLICIT_ADD_SINCE = 5
+Places = dict[tuple[int, int], ErrorCode]
+
+
+@serves(TxnOffsetCommitRequest)
+def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: Broker) -> Held:
+    errors: Places = {}
+    refused = _unauthorized(request, caller)
+    positions: dict[TopicPartition, Position] = {}
+    places: dict[TopicPartition, tuple[int, int]] = {}
+    now = broker.clock.now()
+    for number, topic in enumerate(request.topics):
+        name, unknown = _name(topic, caller, broker)
+        for asked in topic.partitions:
+            place = number, asked.partition_index
+            if refused is not None:
+                errors[place] = refused
+            elif not caller.may(Operation.READ, Resource.TOPIC, name):
+                errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif broker.storage.partition(name, asked.partition_index) is None:
+                errors[place] = unknown
+            else:
+                at = TopicPartition(name, asked.partition_index)
+                places[at] = place
+                positions[at] = Position(
+                    asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now
+                )
+    lsn = 0
+    if positions:
+        committed = _commit(request, positions, caller, broker)
+        lsn = committed.lsn
+        errors |= {places[at]: _told(error, caller.version) for at, error in committed.errors.items()}
+    return Held(_response(request, errors), lsn)
+
+
+def _unauthorized(request: TxnOffsetCommitRequest, caller: Caller) -> ErrorCode | None:
+    if not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return None
+
+
+def _name(topic: TxnOffsetCommitRequestTopic, caller: Caller, broker: Broker) -> tuple[str, ErrorCode]:
+    """The topic's name, and what is said if there is no such topic."""
+    if caller.version < _TOPIC_IDS_SINCE:
+        return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known = broker.topics.by_id.get(topic.topic_id)
+    return ("", ErrorCode.UNKNOWN_TOPIC_ID) if known is None else (known.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _commit(
+    request: TxnOffsetCommitRequest, positions: Mapping[TopicPartition, Position], caller: Caller, broker: Broker
+) -> Committed:
+    """Verify, or add, the offsets partition; then write (facts §7.2, 6-10)."""
+    broker.ensure_coordinator(CONSUMER_OFFSETS)
+    error = broker.groups.check(request.group_id)
+    at = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
+    partition = broker.storage.partition(*at)
+    if error or partition is None:
+        return Committed(dict.fromkeys(positions, error or ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
+    pid, epoch, lsn = request.producer_id, request.producer_epoch, 0
+    found = partition.start_verification(pid, epoch, -1, caller.version >= _IMPLICIT_ADD_SINCE)
+    if isinstance(found, Refused):
+        error = found.error
+        if caller.version >= _IMPLICIT_ADD_SINCE and broker.transactions.timed_out(
+            request.transactional_id, pid, epoch
+        ):
+            error = ErrorCode.TRANSACTION_ABORTABLE
+        return Committed(dict.fromkeys(positions, error), broker.storage.lsn)
+    if found is not None:
+        verified = verify(broker, Mode.of_offset_commit(caller.version), request.transactional_id, pid, epoch, [at])
+        error, lsn = verified.errors[at], verified.lsn
+        if verified.timed_out and verified.mode is Mode.ADD_PARTITION:
+            error = ErrorCode.TRANSACTION_ABORTABLE
+        if error:
+            told = APPEND_ERRORS.get(error, error)
+            return Committed(dict.fromkeys(positions, told), max(lsn, broker.storage.lsn))
+    who = CommitFor(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    committed = broker.groups.commit_transactional_offsets(who, positions, pid, epoch, found)
+    return committed._replace(lsn=max(lsn, committed.lsn))
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    if version < 2 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def _response(request: TxnOffsetCommitRequest, errors: Places) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=asked.partition_index, error_code=errors[number, asked.partition_index]
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for number, topic in enumerate(request.topics)
+        ]
+    )

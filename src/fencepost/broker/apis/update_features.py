@@ -1,0 +1,67 @@
+"""UpdateFeatures (57): change the finalized level of features.
+
+v1    kind of upgrade, validate only
+v2    no results of single features
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
+from fencepost.broker.broker import Broker
+from fencepost.broker.caller import Caller
+from fencepost.broker.features import SUPPORTED, Features
+from fencepost.broker.registry import serves
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
+from fencepost.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult
+
+_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+@serves(UpdateFeaturesRequest)
+def update_features(request: UpdateFeaturesRequest, caller: Caller, broker: Broker) -> UpdateFeaturesResponse:
+    if not caller.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        return UpdateFeaturesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
+    refused = {
+        update.feature: why for update in request.feature_updates if (why := _refusal(update, caller, broker.features))
+    }
+    if refused:
+        name, (error, message) = next(iter(refused.items()))
+        return _answer(request, caller, error, f"{name}: {message}")
+    if not request.validate_only:
+        levels = {update.feature: update.max_version_level for update in request.feature_updates}
+        if not broker.features.change(levels):
+            return _answer(request, caller, ErrorCode.FEATURE_UPDATE_FAILED, "the features were changed meanwhile")
+    return _answer(request, caller, ErrorCode.NONE, None)
+
+
+def _refusal(update: FeatureUpdateKey, caller: Caller, features: Features) -> tuple[ErrorCode, str] | None:
+    known = SUPPORTED.get(update.feature)
+    if known is None:
+        return ErrorCode.INVALID_UPDATE_VERSION, f"there is no such feature; there are {', '.join(SUPPORTED)}"
+    low, high, _ = known
+    level, now = update.max_version_level, features.level(update.feature)
+    if not low <= level <= high:
+        return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is not between {low} and {high}"
+    kind = update.upgrade_type if caller.version >= 1 else _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
+    if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+        return ErrorCode.INVALID_UPDATE_VERSION, f"{kind} is no kind of upgrade"
+    if level < now and kind == _UPGRADE:
+        return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is below {now}: this needs a downgrade type"
+    if level > now and kind != _UPGRADE:
+        return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is above {now}: this is no downgrade"
+    return None
+
+
+def _answer(
+    request: UpdateFeaturesRequest, caller: Caller, error: ErrorCode, message: str | None
+) -> UpdateFeaturesResponse:
+    results = []
+    if caller.version <= 1:
+        results = [
+            UpdatableFeatureResult(feature=update.feature, error_code=error, error_message=message)
+            for update in request.feature_updates
+        ]
+        if results:
+            error, message = ErrorCode.NONE, None
+    return UpdateFeaturesResponse(error_code=error, error_message=message, results=results)

@@ -1,0 +1,254 @@
+"""One node, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Self
+
+from fencepost.broker.authorizer import AllowEverything, Authorizer
+from fencepost.broker.connection import Connection
+from fencepost.broker.features import Features
+from fencepost.broker.markers import LocalMarkers
+from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore
+from fencepost.broker.metrics import Metrics
+from fencepost.broker.settings import Settings
+from fencepost.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics
+from fencepost.coordinator.group import GroupCoordinator, GroupSettings
+from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoordinator, TransactionSettings
+from fencepost.log.commit_log import StorageFailed
+from fencepost.log.disk import Disk, LocalDisk
+from fencepost.log.storage import DirectoryUnusable, Storage
+from fencepost.protocol.types import Milliseconds, TopicPartition
+from fencepost.runtime import Listener, Runtime
+
+logger = logging.getLogger(__name__)
+
+CONTROLLER_EPOCH = 1
+_PRODUCER_IDS = "producer-ids"
+
+
+class StoredProducerIds:
+    """Blocks of producer ids from the metadata store."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    def allocate(self, count: int) -> int | None:
+        known = self._store.get(_PRODUCER_IDS)
+        first, version = (int(known.value), known.version) if known else (0, 0)
+        return first if self._store.write({_PRODUCER_IDS: (str(first + count).encode(), version)}) else None
+
+
+class Broker:
+    """A node that listens, with its data in one directory.
+
+        async with Broker(data="data", listen="127.0.0.1:0") as broker:
+            ...  # broker.bootstrap_servers
+
+    `settings` have Apache Kafka's names.  `flush="os"` leaves it to the operating system when data reaches the disk, as
+    Apache Kafka does by default; "durable" acknowledges nothing that a power loss could take back.
+    Raises DirectoryUnusable, BadSetting, OSError if it cannot start.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: Path | str,
+        listen: str = "127.0.0.1:0",
+        settings: Mapping[str, object] | None = None,
+        flush: str = "durable",
+        runtime: Runtime | None = None,
+        disk: Disk | None = None,
+        metadata: Callable[[Path], MetadataStore] = SqliteMetadataStore,
+        authorizer: Authorizer | None = None,
+        failed: Callable[[StorageFailed], None] | None = None,
+    ) -> None:
+        self.settings = Settings(settings)
+        self.runtime = runtime or Runtime.real()
+        self.clock = self.runtime.clock
+        self.authorizer = authorizer or AllowEverything()
+        self.metrics = Metrics()
+        self.node_id = self.settings.number("node.id")
+        self.largest_request = self.settings.number("socket.request.max.bytes")
+        self.host, _, port = listen.rpartition(":")
+        self.port = int(port)
+        self.connections: dict[Connection, None] = {}
+        self._path = Path(data)
+        self._open_metadata = metadata
+        self.storage = Storage(
+            disk or LocalDisk(),
+            self._path,
+            self.settings.log_settings(),
+            self.clock,
+            flush,
+            failed or self._storage_failed,
+        )
+        self._listener: Listener | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self.failed: asyncio.Future[StorageFailed] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    # Starting and stopping
+
+    async def start(self) -> Self:
+        """Recover, listen, and answer."""
+        self.failed = asyncio.get_running_loop().create_future()
+        self.storage.open()
+        try:
+            self._open()
+            self._listener = await self.runtime.network.listen(lambda: Connection(self), self.host, self.port)
+        except BaseException:
+            self.storage.abandon()
+            raise
+        self.port = self._listener.port
+        self._schedule()
+        return self
+
+    def _open(self) -> None:
+        try:
+            self.metadata = self._open_metadata(self._path / "metadata.sqlite")
+        except Exception as error:
+            raise DirectoryUnusable(f"{self._path}/metadata.sqlite cannot be used: {error}") from error
+        self.cluster_id = self._cluster_id()
+        self.features = Features.load(self.metadata)
+        self.topics = Topics(self.metadata, self.storage, self.settings, self.runtime.random)
+        self.topics.load()
+        self.storage.start()
+        number = self.settings.number
+        self.transactions = TransactionCoordinator(
+            self.storage,
+            BlockProducerIds(StoredProducerIds(self.metadata)),
+            LocalMarkers(self),
+            self.clock,
+            TransactionSettings(
+                max_timeout_ms=number("transaction.max.timeout.ms"),
+                id_expiration_ms=number("transactional.id.expiration.ms"),
+                expiry_interval_ms=number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+                partitions=number("transaction.state.log.num.partitions"),
+                two_phase_commit=bool(self.settings["transaction.two.phase.commit.enable"]),
+                transaction_version=self.features.transaction_version,
+            ),
+        )
+        self.groups = GroupCoordinator(
+            self.storage,
+            self.clock,
+            GroupSettings(
+                initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
+                min_session_timeout_ms=number("group.min.session.timeout.ms"),
+                max_session_timeout_ms=number("group.max.session.timeout.ms"),
+                max_size=number("group.max.size"),
+                partitions=number("offsets.topic.num.partitions"),
+                offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
+                metadata_max_bytes=number("offset.metadata.max.bytes"),
+            ),
+            self.runtime.random,
+        )
+        for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            if name in self.topics.by_name:
+                self.load_coordinator(name)
+        self._reconcile()
+
+    def load_coordinator(self, topic: str) -> None:
+        """Read the journal of a coordinator, and answer for what is in it."""
+        coordinator = self.transactions if topic == TRANSACTION_STATE else self.groups
+        for partition in self.topics.by_name[topic].partitions:
+            coordinator.load(partition.index)
+
+    def ensure_coordinator(self, topic: str) -> None:
+        """Make the journal of a coordinator if it is not there yet."""
+        if topic not in self.topics.by_name:
+            self.topics.ensure_internal(topic)
+            self.load_coordinator(topic)
+
+    def _reconcile(self) -> None:
+        """Abort what is open in a partition of this node and unknown to the coordinator (after a lost registration)."""
+        unfinished: dict[TopicPartition, list[tuple[int, int]]] = {}
+        for partition in self.storage.partitions():
+            producers = partition.producers
+            pairs = [(pid, producers.epoch_of(pid)) for pid, _ in producers.open_transactions()]
+            if pairs:
+                unfinished[TopicPartition(partition.topic, partition.index)] = pairs
+        if unfinished and TRANSACTION_STATE in self.topics.by_name:
+            self.transactions.reconcile(unfinished)
+
+    def _cluster_id(self) -> str:
+        known = self.metadata.get("cluster-id")
+        if known is not None:
+            return known.value.decode()
+        fresh = uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)
+        cluster_id = base64.urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
+        self.metadata.write({"cluster-id": (cluster_id.encode(), 0)})
+        return cluster_id
+
+    async def stop(self) -> None:
+        """End every connection and leave everything synced: the next start has nothing to redo."""
+        await self._stop_serving()
+        if self.storage.failure is None:
+            await self.storage.wait_durable(self.storage.lsn)
+            await self.storage.settle()
+        self.storage.close()
+        self.metadata.close()
+
+    async def _stop_serving(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._listener is not None:
+            await self._listener.close()
+        for connection in list(self.connections):
+            connection.close()
+        self.groups.close()
+
+    def crash(self) -> None:
+        """What kill -9 does, for tests: nothing more is written, connections break off."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for connection in list(self.connections):
+            connection.abort()
+        self.groups.close()
+        self.storage.abandon()
+        self.metadata.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    def _storage_failed(self, failure: StorageFailed) -> None:
+        logger.critical("the node stops: %s", failure)
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_result(failure)
+
+    # What time brings
+
+    def _schedule(self) -> None:
+        number = self.settings.number
+        every = number("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+        self._every("transactions", min(every, 10_000), self._tick_transactions)
+        self._every("offsets", number("offsets.retention.check.interval.ms"), self.groups.tick)
+        cleaning = min(number("log.retention.check.interval.ms"), number("producer.id.expiration.check.interval.ms"))
+        self._every("storage", cleaning, self.storage.tick)
+
+    def _tick_transactions(self, now: Milliseconds) -> None:
+        self.transactions.tick(now)
+
+    def _every(self, name: str, interval_ms: int, tick: Callable[[Milliseconds], None]) -> None:
+        """Call tick(now) at intervals, for as long as the node runs."""
+        loop = asyncio.get_running_loop()
+
+        def ring() -> None:
+            self._timers[name] = loop.call_later(interval_ms / 1000, ring)
+            if self.storage.failure is None:
+                tick(self.clock.now())
+
+        self._timers[name] = loop.call_later(interval_ms / 1000, ring)

@@ -1,0 +1,251 @@
+"""One connection: frames in, requests to their handlers, responses out in the order of the requests.
+
+A response waits for the responses before it, and for the lsn that it depends on.  Requests are handled as soon as they
+are read, so many of them share one sync.  Everything that became ready in one step leaves in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fencepost.broker.caller import Caller
+from fencepost.broker.registry import CLOSE, NO_ANSWER, SERVED, Held
+from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode, encode_response, read_request_header
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.messages import REQUESTS, ApiVersionsResponse
+from fencepost.protocol.messages.api_versions import ApiVersion
+
+if TYPE_CHECKING:
+    from fencepost.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+_FIRST_BUFFER: Final = 64 * 1024
+MOST_WAITING: Final = 512
+"""Responses that may wait on one connection before nothing more is read from it."""
+
+_FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
+
+
+class _Slot:
+    """The place of one response in the order of requests."""
+
+    __slots__ = ("data", "lsn")
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.lsn = 0
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._transport: asyncio.Transport | None = None
+        self.caller = Caller(broker.authorizer, "")
+        self._buffer = bytearray(_FIRST_BUFFER)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._slots: deque[_Slot] = deque()
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._output: list[bytes] = []
+        self._reading = True
+        self._writable = True
+        self._handling = False
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.caller.host = f"/{peer[0]}" if peer else "/unknown"
+        self._broker.connections[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        self._broker.connections.pop(self, None)
+        for task in list(self._tasks):
+            task.cancel()
+        self._slots.clear()
+
+    def close(self) -> None:
+        """End the connection; what was handed to the transport is still sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._throttle()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        if self._end == len(self._buffer):
+            self._make_room(len(self._buffer) * 2)
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        self._handling = True
+        try:
+            self._frames()
+        finally:
+            self._handling = False
+        self._send()
+
+    def eof_received(self) -> bool:
+        return False
+
+    # Frames
+
+    def _frames(self) -> None:
+        while self._end - self._start >= 4:
+            at = self._start
+            size = int.from_bytes(self._view[at : at + 4], "big", signed=True)
+            if not 8 <= size <= self._broker.largest_request:
+                self._refuse(f"a frame of {size} bytes announced: it must have 8 to {self._broker.largest_request}")
+                return
+            if self._end - at - 4 < size:
+                if at + 4 + size > len(self._buffer):
+                    self._make_room(4 + size)
+                return
+            self._start = at + 4 + size
+            self._request(self._view[at + 4 : at + 4 + size])
+            if self._transport is None or self._transport.is_closing():
+                return
+        if self._start == self._end:
+            self._start = self._end = 0
+
+    def _make_room(self, size: int) -> None:
+        """Move the bytes of the frame at hand to the front of a new buffer: views of the old one may be in use."""
+        rest = self._view[self._start : self._end]
+        self._buffer = bytearray(max(size, _FIRST_BUFFER, len(rest)))
+        self._view = memoryview(self._buffer)
+        self._view[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
+
+    def _refuse(self, why: str) -> None:
+        logger.warning("closing the connection from %s: %s", self.caller.host, why)
+        self._start = self._end
+        self.close()
+
+    # Requests
+
+    def _request(self, frame: memoryview) -> None:
+        try:
+            header = read_request_header(frame, _FLEXIBLE)
+            served = SERVED.get(header.api_key)
+            if served is None or not served.first <= header.api_version <= served.last:
+                self._unsupported(header)
+                return
+            request = decode(served.request, frame, header.api_version, header.body_start)
+        except ProtocolError as error:
+            self._refuse(str(error))
+            return
+        caller = self.caller
+        caller.version, caller.client_id = header.api_version, header.client_id
+        try:
+            answer = served.handler(request, caller, self._broker)
+        except Exception:
+            logger.exception("closing the connection from %s: api %d failed", caller.host, header.api_key)
+            self.close()
+            return
+        if asyncio.iscoroutine(answer):
+            slot = _Slot()
+            self._slots.append(slot)
+            task = asyncio.get_running_loop().create_task(self._wait(answer, slot, header))
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+            self._throttle()
+        else:
+            self._answer(answer, None, header)
+
+    async def _wait(self, answer: Awaitable[Any], slot: _Slot, header: RequestHeader) -> None:
+        try:
+            self._answer(await answer, slot, header)
+        except Exception:
+            logger.exception("closing the connection from %s: api %d failed", self.caller.host, header.api_key)
+            self.close()
+
+    def _answer(self, answer: Any, slot: _Slot | None, header: RequestHeader) -> None:
+        """Put an answer into its place, and send what is ready."""
+        lsn = 0
+        if type(answer) is Held:
+            answer, lsn = answer
+        if answer is CLOSE:
+            self.close()
+            return
+        data = b"" if answer is NO_ANSWER else encode_response(answer, header.api_version, header.correlation_id)
+        held = lsn > self._broker.storage.durable
+        if slot is None and not self._slots and not held:
+            if data:
+                self._output.append(data)
+            return
+        if slot is None:
+            slot = _Slot()
+            self._slots.append(slot)
+        slot.data, slot.lsn = data, lsn
+        if held:
+            self._broker.storage.when_durable(lsn, self._ready)
+            self._throttle()
+        else:
+            self._ready()
+
+    def _unsupported(self, header: RequestHeader) -> None:
+        """ApiVersions of the future gets the answer that every client can read; anything else ends the connection."""
+        if header.api_key != API_VERSIONS:
+            self._refuse(f"api {header.api_key} version {header.api_version} is not served here")
+            return
+        served = SERVED[API_VERSIONS]
+        answer = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=served.first, max_version=served.last)],
+        )
+        self._answer(answer, None, header._replace(api_version=0))
+
+    # Responses
+
+    def _ready(self) -> None:
+        """Take what is ready from the front of the order."""
+        slots, durable = self._slots, self._broker.storage.durable
+        while slots:
+            slot = slots[0]
+            if slot.data is None or slot.lsn > durable:
+                break
+            if slot.data:
+                self._output.append(slot.data)
+            slots.popleft()
+        if not self._handling:
+            self._send()
+        if not self._reading:
+            self._throttle()
+
+    def _send(self) -> None:
+        if self._output:
+            data = self._output[0] if len(self._output) == 1 else b"".join(self._output)
+            self._output = []
+            if self._transport is not None:
+                self._transport.write(data)
+
+    def _throttle(self) -> None:
+        """Read on only while the client takes its responses."""
+        may_read = self._writable and len(self._slots) < MOST_WAITING
+        if may_read != self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = may_read
+            if may_read:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()

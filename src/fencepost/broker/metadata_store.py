@@ -1,0 +1,84 @@
+"""What the node must not forget beside its logs: topics, features, producer-id blocks.
+
+A small compare-and-set interface, so that several nodes could share one store; on SQLite with synchronous=FULL.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class Versioned(NamedTuple):
+    """A value and how often its key was written."""
+
+    value: bytes
+    version: int
+
+
+class MetadataStore(Protocol):
+    """Keys and values.  Everything is durable when a call returns."""
+
+    def get(self, key: str) -> Versioned | None: ...
+
+    def list(self, prefix: str) -> dict[str, Versioned]:
+        """All keys that begin so, sorted."""
+        ...
+
+    def write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
+        """Write (or, for None, remove) several keys at once.
+
+        Each change names the version that its key must have, 0 if it must not exist.  False, and nothing written, if
+        one has another.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class SqliteMetadataStore:
+    """One SQLite file."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode=DELETE")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS metadata (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL)"
+        )
+
+    def get(self, key: str) -> Versioned | None:
+        row = self._connection.execute("SELECT value, version FROM metadata WHERE key = ?", (key,)).fetchone()
+        return None if row is None else Versioned(*row)
+
+    def list(self, prefix: str) -> dict[str, Versioned]:
+        rows = self._connection.execute(
+            "SELECT key, value, version FROM metadata WHERE substr(key, 1, ?) = ? ORDER BY key", (len(prefix), prefix)
+        )
+        return {key: Versioned(value, version) for key, value, version in rows}
+
+    def write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for key, (value, version) in changes.items():
+                found = self.get(key)
+                if (found.version if found else 0) != version:
+                    connection.execute("ROLLBACK")
+                    return False
+                if value is None:
+                    connection.execute("DELETE FROM metadata WHERE key = ?", (key,))
+                else:
+                    row = (key, value, version + 1)
+                    connection.execute("INSERT OR REPLACE INTO metadata (key, value, version) VALUES (?, ?, ?)", row)
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return True
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,201 @@
+"""Broker and topic settings, with Apache Kafka's names, defaults and ranges.
+
+One table says what there is; everything else (parsing, errors, DescribeConfigs) is read from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.log.settings import LogSettings
+
+Value = int | bool | str | float
+
+_INT = 2**31 - 1
+_LONG = 2**63 - 1
+
+
+class BadSetting(ValueError):
+    """A setting that nobody knows, or a value that it cannot have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its kind (int, bool, float, str), default, and the range or choices of its values."""
+
+    kind: type
+    default: Value
+    low: float = 0
+    high: float = _INT
+    choices: tuple[str, ...] = ()
+    topic: str | None = None
+    """Name of the topic setting that this is the default of."""
+
+    def parse(self, name: str, text: str) -> Value:
+        """The value of a text.  Raises BadSetting."""
+        if self.kind is bool:
+            if text.lower() not in ("true", "false"):
+                raise BadSetting(f"{name}={text}: it must be true or false")
+            return text.lower() == "true"
+        if self.kind is str:
+            if self.choices and not set(text.split(",")) <= set(self.choices):
+                raise BadSetting(f"{name}={text}: it must be one of {', '.join(self.choices)}")
+            return text
+        try:
+            number: int | float = self.kind(text)
+        except ValueError:
+            raise BadSetting(f"{name}={text}: it must be a number") from None
+        if not self.low <= number <= self.high:
+            raise BadSetting(f"{name}={text}: it must be between {self.low:g} and {self.high:g}")
+        return number
+
+
+def _int(default: int, low: int = 0, high: int = _INT, topic: str | None = None) -> Setting:
+    return Setting(int, default, low, high, topic=topic)
+
+
+def _bool(default: bool, topic: str | None = None) -> Setting:
+    return Setting(bool, default, topic=topic)
+
+
+_DAY: Final = 24 * 3600 * 1000
+_CLEANUP = ("delete", "compact")
+_TIMESTAMPS = ("CreateTime", "LogAppendTime")
+_CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+
+BROKER: Final[dict[str, Setting]] = {
+    "add.partitions.to.txn.retry.backoff.max.ms": _int(100),
+    "add.partitions.to.txn.retry.backoff.ms": _int(20, 1),
+    "auto.create.topics.enable": _bool(True),
+    "compression.type": Setting(str, "producer", choices=_CODECS, topic="compression.type"),
+    "default.replication.factor": _int(1, 1, 1),
+    "delete.topic.enable": _bool(True),
+    "fetch.max.bytes": _int(55 * 1024 * 1024, 1024),
+    "group.initial.rebalance.delay.ms": _int(3000),
+    "group.max.session.timeout.ms": _int(1_800_000),
+    "group.max.size": _int(_INT, 1),
+    "group.min.session.timeout.ms": _int(6000),
+    "log.cleaner.delete.retention.ms": _int(_DAY, 0, _LONG, "delete.retention.ms"),
+    "log.cleaner.min.cleanable.ratio": Setting(float, 0.5, 0, 1, topic="min.cleanable.dirty.ratio"),
+    "log.cleanup.policy": Setting(str, "delete", choices=_CLEANUP, topic="cleanup.policy"),
+    "log.index.interval.bytes": _int(4096, 0, topic="index.interval.bytes"),
+    "log.message.timestamp.type": Setting(str, "CreateTime", choices=_TIMESTAMPS, topic="message.timestamp.type"),
+    "log.retention.bytes": _int(-1, -1, _LONG, "retention.bytes"),
+    "log.retention.check.interval.ms": _int(300_000, 1, _LONG),
+    "log.retention.ms": _int(7 * _DAY, -1, _LONG, "retention.ms"),
+    "log.roll.ms": _int(7 * _DAY, 1, _LONG, "segment.ms"),
+    "log.segment.bytes": _int(1024**3, 1024 * 1024, topic="segment.bytes"),
+    "message.max.bytes": _int(1024 * 1024 + 12, 0, topic="max.message.bytes"),
+    "min.insync.replicas": _int(1, 1, topic="min.insync.replicas"),
+    "node.id": _int(0),
+    "num.partitions": _int(1, 1),
+    "offset.metadata.max.bytes": _int(4096),
+    "offsets.retention.check.interval.ms": _int(600_000, 1, _LONG),
+    "offsets.retention.minutes": _int(10_080, 1),
+    "offsets.topic.num.partitions": _int(50, 1),
+    "producer.id.expiration.check.interval.ms": _int(600_000, 1),
+    "producer.id.expiration.ms": _int(_DAY, 1),
+    "request.timeout.ms": _int(30_000, 1),
+    "socket.request.max.bytes": _int(100 * 1024 * 1024, 1024),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": _int(10_000, 1),
+    "transaction.max.timeout.ms": _int(900_000, 1),
+    "transaction.partition.verification.enable": _bool(True),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": _int(3_600_000, 1),
+    "transaction.state.log.num.partitions": _int(50, 1),
+    "transaction.two.phase.commit.enable": _bool(False),
+    "transactional.id.expiration.ms": _int(7 * _DAY, 1),
+}
+
+TOPIC: Final[dict[str, Setting]] = {setting.topic: setting for setting in BROKER.values() if setting.topic is not None}
+
+#: topic setting -> broker setting that is its default
+TOPIC_DEFAULTS: Final[dict[str, str]] = {
+    setting.topic: name for name, setting in BROKER.items() if setting.topic is not None
+}
+
+#: Topic settings that Apache Kafka has, that clients send, and that mean nothing on one node with one copy.
+IGNORED_TOPIC_SETTINGS: Final = (
+    "file.delete.delay.ms",
+    "flush.messages",
+    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "max.compaction.lag.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "min.compaction.lag.ms",
+    "preallocate",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+    "unclean.leader.election.enable",
+)
+
+
+class Settings(Mapping[str, Value]):
+    """The settings of one broker: given ones over the defaults.  Raises BadSetting."""
+
+    def __init__(self, given: Mapping[str, object] | None = None) -> None:
+        self.given: dict[str, Value] = {}
+        for name, value in (given or {}).items():
+            setting = BROKER.get(name)
+            if setting is None:
+                raise BadSetting(f"{name} is not a broker setting{_did_you_mean(name, BROKER)}")
+            self.given[name] = setting.parse(name, str(value))
+
+    def __getitem__(self, name: str) -> Value:
+        return self.given.get(name, BROKER[name].default)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(BROKER)
+
+    def __len__(self) -> int:
+        return len(BROKER)
+
+    def number(self, name: str) -> int:
+        value = self[name]
+        assert isinstance(value, int), f"{name} is a number"
+        return value
+
+    def log_settings(self, topic: Mapping[str, str] | None = None) -> LogSettings:
+        """What a partition is told: the settings of its topic over those of the broker."""
+
+        def get(name: str) -> Any:
+            if topic is not None and name in topic:
+                return TOPIC[name].parse(name, topic[name])
+            return self[TOPIC_DEFAULTS[name]]
+
+        return LogSettings(
+            segment_bytes=get("segment.bytes"),
+            segment_ms=get("segment.ms"),
+            retention_ms=get("retention.ms"),
+            retention_bytes=get("retention.bytes"),
+            index_interval_bytes=get("index.interval.bytes"),
+            max_message_bytes=get("max.message.bytes"),
+            message_timestamp_type=get("message.timestamp.type"),
+            cleanup_policy=get("cleanup.policy"),
+            delete_retention_ms=get("delete.retention.ms"),
+            min_cleanable_dirty_ratio=get("min.cleanable.dirty.ratio"),
+            producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
+            verification_enabled=bool(self["transaction.partition.verification.enable"]),
+        )
+
+
+def check_topic_settings(given: Mapping[str, str | None]) -> None:
+    """Raises BadSetting for the first setting of a topic that nobody knows or whose value it cannot have."""
+    for name, value in given.items():
+        if name in IGNORED_TOPIC_SETTINGS or value is None:
+            continue
+        if name not in TOPIC:
+            raise BadSetting(f"{name} is not a topic setting{_did_you_mean(name, TOPIC)}")
+        # A topic may have smaller segments than a broker's default may be.
+        if name == "segment.bytes" and value.isdigit() and 14 <= int(value) <= _INT:
+            continue
+        TOPIC[name].parse(name, value)
+
+
+def _did_you_mean(name: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,160 @@
+"""The topics of the cluster: their ids, partition counts and settings, durable in the metadata store."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from fencepost.broker.metadata_store import MetadataStore
+from fencepost.broker.settings import BadSetting, Settings, check_topic_settings
+from fencepost.log.partition import Partition
+from fencepost.log.storage import Storage
+from fencepost.protocol.errors import ErrorCode
+
+TRANSACTION_STATE: Final = "__transaction_state"
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+LARGEST_COUNT: Final = 10_000
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+_PREFIX = "topic/"
+
+
+class TopicRefused(Exception):
+    """A change that is not made, with its error code and a sentence."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: list[Partition]
+    settings: dict[str, str] = field(default_factory=dict)
+    """The settings given for it."""
+    version: int = 0
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL
+
+
+class Topics:
+    """All topics, in memory and in the store."""
+
+    def __init__(self, store: MetadataStore, storage: Storage, settings: Settings, chance: random.Random) -> None:
+        self._store = store
+        self._storage = storage
+        self._settings = settings
+        self._random = chance
+        self.by_name: dict[str, Topic] = {}
+        self.by_id: dict[uuid.UUID, Topic] = {}
+
+    def load(self) -> None:
+        """Open every topic that the store knows."""
+        for key, stored in self._store.list(_PREFIX).items():
+            described = json.loads(stored.value)
+            name, topic_id = key.removeprefix(_PREFIX), uuid.UUID(described["id"])
+            self._open(name, topic_id, described["partitions"], described["settings"], stored.version)
+
+    def _open(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> Topic:
+        log_settings = self._settings.log_settings(settings)
+        partitions = [self._storage.create_partition(name, topic_id, n, log_settings) for n in range(count)]
+        topic = Topic(name, topic_id, partitions, dict(settings), version)
+        self.by_name[name] = self.by_id[topic_id] = topic
+        return topic
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        return self._storage.partition(name, index)
+
+    def check_new(self, name: str, count: int, settings: Mapping[str, str]) -> None:
+        """Raises TopicRefused if such a topic cannot be made."""
+        if not _NAME.match(name) or name in (".", ".."):
+            why = "a topic name has 1 to 249 letters, digits, dots, underscores and hyphens"
+            raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name: {why}")
+        if name in self.by_name:
+            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if not 1 <= count <= LARGEST_COUNT:
+            raise TopicRefused(
+                ErrorCode.INVALID_PARTITIONS, f"{count} partitions for {name!r}: there may be 1 to {LARGEST_COUNT}"
+            )
+        try:
+            check_topic_settings(settings)
+        except BadSetting as error:
+            raise TopicRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    def create(self, name: str, count: int, settings: Mapping[str, str] | None = None) -> Topic:
+        """Make a topic, durably.  Raises TopicRefused."""
+        given = dict(settings or {})
+        self.check_new(name, count, given)
+        topic_id = uuid.UUID(int=self._random.getrandbits(128), version=4)
+        if not self._save(name, topic_id, count, given, 0):
+            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        return self._open(name, topic_id, count, given, 1)
+
+    def ensure_internal(self, name: str) -> Topic:
+        """The internal topic, made if it is not there yet."""
+        known = self.by_name.get(name)
+        if known is not None:
+            return known
+        count = "transaction.state.log.num.partitions" if name == TRANSACTION_STATE else "offsets.topic.num.partitions"
+        # compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.
+        settings = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+        if name == TRANSACTION_STATE:
+            settings["compression.type"] = "uncompressed"
+        return self.create(name, self._settings.number(count), settings)
+
+    def check_count(self, topic: Topic, count: int) -> None:
+        """Raises TopicRefused if the topic cannot grow to `count` partitions."""
+        have = len(topic.partitions)
+        if not have < count <= LARGEST_COUNT:
+            message = (
+                f"topic {topic.name!r} has {have} partitions: {count} is not between {have + 1} and {LARGEST_COUNT}"
+            )
+            raise TopicRefused(ErrorCode.INVALID_PARTITIONS, message)
+
+    def add_partitions(self, topic: Topic, count: int) -> None:
+        """Grow a topic to `count` partitions, durably.  Raises TopicRefused."""
+        self.check_count(topic, count)
+        have = len(topic.partitions)
+        self._replace(topic, count, topic.settings)
+        log_settings = self._settings.log_settings(topic.settings)
+        for index in range(have, count):
+            topic.partitions.append(self._storage.create_partition(topic.name, topic.topic_id, index, log_settings))
+
+    def change_settings(self, topic: Topic, settings: Mapping[str, str]) -> None:
+        """Replace the settings of a topic, durably.  Raises TopicRefused."""
+        try:
+            check_topic_settings(settings)
+        except BadSetting as error:
+            raise TopicRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        self._replace(topic, len(topic.partitions), settings)
+        topic.settings = dict(settings)
+        for partition in topic.partitions:
+            partition.settings = self._settings.log_settings(settings)
+
+    def delete(self, topic: Topic) -> None:
+        """Remove a topic, durably."""
+        if not self._store.write({_PREFIX + topic.name: (None, topic.version)}):
+            raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was changed meanwhile")
+        del self.by_name[topic.name], self.by_id[topic.topic_id]
+        self._storage.delete_topic(topic.name)
+
+    def _replace(self, topic: Topic, count: int, settings: Mapping[str, str]) -> None:
+        if not self._save(topic.name, topic.topic_id, count, settings, topic.version):
+            raise TopicRefused(ErrorCode.CONCURRENT_TRANSACTIONS, f"topic {topic.name!r} was changed meanwhile")
+        topic.version += 1
+
+    def _save(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> bool:
+        described = {"id": str(topic_id), "partitions": count, "settings": dict(settings)}
+        return self._store.write({_PREFIX + name: (json.dumps(described).encode(), version)})

@@ -1,0 +1,95 @@
+"""KIP-890: is the transaction of a write open? Asked of the transaction coordinator before a partition takes it.
+
+Older clients registered the partition themselves, so it is looked up; newer ones rely on the leader to add it. What the
+coordinator says is translated into codes that a client of that version understands (facts §6.7, §7.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.broker import Broker
+
+
+class Mode(Enum):
+    """What a client of some version can be told, and whether it relies on the implicit add."""
+
+    DEFAULT_ERROR = 1
+    GENERIC_ERROR = 2
+    ADD_PARTITION = 3
+
+    @classmethod
+    def of_produce(cls, version: int) -> Mode:
+        return cls.ADD_PARTITION if version >= 12 else cls.GENERIC_ERROR if version == 11 else cls.DEFAULT_ERROR
+
+    @classmethod
+    def of_offset_commit(cls, version: int) -> Mode:
+        return cls.ADD_PARTITION if version >= 5 else cls.GENERIC_ERROR if version == 4 else cls.DEFAULT_ERROR
+
+
+_COORDINATOR_AWAY: Final = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What the coordinator said of each partition, in codes of a leader."""
+
+    mode: Mode
+    errors: Mapping[TopicPartition, ErrorCode]
+    lsn: int = 0
+    timed_out: bool = False
+
+    def produce_error(self, at: TopicPartition) -> tuple[ErrorCode, str | None]:
+        """The error of a Produce; coordinator errors are ones that no producer knows there."""
+        error = self.errors[at]
+        if error in _COORDINATOR_AWAY or (
+            error is ErrorCode.CONCURRENT_TRANSACTIONS and self.mode is not Mode.ADD_PARTITION
+        ):
+            return ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction could not be verified yet: {error.name}"
+        if error is ErrorCode.INVALID_TXN_STATE:
+            return error, f"{at} is not part of an ongoing transaction of this producer"
+        return error, None
+
+
+def verify(
+    broker: Broker,
+    mode: Mode,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Sequence[TopicPartition],
+) -> Verified:
+    """Look the partitions up in the transaction, or add them to it."""
+    coordinator, lsn, timed_out = broker.transactions, 0, False
+    if mode is Mode.ADD_PARTITION:
+        added = coordinator.add_partitions(transactional_id, producer_id, producer_epoch, partitions, 2)
+        errors = dict.fromkeys(partitions, added.error)
+        lsn, timed_out = added.lsn, added.timed_out
+    elif not broker.settings["transaction.partition.verification.enable"]:
+        return Verified(mode, dict.fromkeys(partitions, ErrorCode.NONE))
+    else:
+        errors = coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
+    broker.metrics.verifications += 1
+    broker.metrics.verification_failures += sum(error is not ErrorCode.NONE for error in errors.values())
+    return Verified(mode, {at: _of_leader(error, mode) for at, error in errors.items()}, lsn, timed_out)
+
+
+def _of_leader(error: ErrorCode, mode: Mode) -> ErrorCode:
+    """Only the coordinator knows of fencing, and only newer clients of TRANSACTION_ABORTABLE."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and mode is Mode.DEFAULT_ERROR:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

@@ -1,0 +1,91 @@
+"""`fencepost serve`: run a broker until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.broker import BadSetting, Broker
+from fencepost.cli import Refused
+from fencepost.log.storage import DirectoryUnusable
+
+logger = logging.getLogger("fencepost")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9092", help="default 127.0.0.1:9092")
+    parser.add_argument("--data", metavar="DIR", required=True, help="directory for everything that is kept")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="a broker setting, by Apache Kafka's name"
+    )
+    parser.add_argument(
+        "--flush",
+        choices=("durable", "os"),
+        default="durable",
+        help="durable: acknowledged means on disk (default); os: the operating system writes when it likes",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve; 0 after a clean stop, 1 if the disk fails."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    host, port = _address(options.listen)
+    try:
+        broker = Broker(
+            data=options.data, listen=f"{host}:{port}", settings=_settings(options.set), flush=options.flush
+        )
+    except BadSetting as bad:
+        raise Refused(f"--set {bad}") from None
+    return asyncio.run(_serve(broker, options))
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise Refused(f"--listen {listen}: give a host and a port between 0 and 65535, as in 127.0.0.1:9092")
+    return host, int(port)
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    settings = {}
+    for assignment in given:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise Refused(f"--set {assignment}: give a setting and its value, as in num.partitions=3")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+async def _serve(broker: Broker, options: argparse.Namespace) -> int:
+    try:
+        await broker.start()
+    except DirectoryUnusable as unusable:
+        raise Refused(str(unusable)) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Refused(f"cannot listen on {options.listen}: {reason}; choose another --listen") from None
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[object] = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.cancel)
+    # What is here now stays for good: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    print(f"fencepost is ready on {broker.bootstrap_servers}, data in {options.data}", flush=True)
+    assert broker.failed is not None
+    waiting: list[asyncio.Future[Any]] = [told, broker.failed]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if broker.failed.done():
+        # Memory is ahead of the disk now, so nothing more may be answered.
+        broker.crash()
+        logger.critical(
+            "stopped: %s; nothing acknowledged is lost, start again when the disk is well", broker.failed.result()
+        )
+        return 1
+    await broker.stop()
+    return 0

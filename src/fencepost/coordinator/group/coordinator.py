@@ -1,0 +1,313 @@
+"""The group coordinator: classic groups and the positions of groups, transactional ones included.
+
+Decisions are in `group` and `offsets`; here they are looked up, written to the journal and answered.  Every append and
+what it means in memory are one step.  Answers name the lsn that they depend on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fencepost.coordinator.group import journal
+from fencepost.coordinator.group.group import Group, GroupState
+from fencepost.coordinator.group.home import Home, Journals
+from fencepost.coordinator.group.membership import Membership, refuse_join, refuse_sync
+from fencepost.coordinator.group.offsets import Position
+from fencepost.coordinator.group.settings import GroupSettings
+from fencepost.log.partition import Appended, Refused
+from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.protocol.batch import read_header
+from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
+from fencepost.protocol.partitioning import partition_for_id
+from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import Clock
+
+
+class CommitFor(NamedTuple):
+    """Who commits positions, as the request says."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+
+
+class Committed(NamedTuple):
+    """What happened to each partition, and the lsn that this depends on."""
+
+    errors: Mapping[TopicPartition, ErrorCode]
+    lsn: int
+
+
+class GroupCoordinator:
+    """The groups of the journal partitions that this node leads."""
+
+    def __init__(
+        self,
+        storage: Journals,
+        clock: Clock,
+        settings: GroupSettings | None = None,
+        generator: random.Random | None = None,
+    ) -> None:
+        self.settings = settings or GroupSettings()
+        self._storage = storage
+        self._clock = clock
+        self._homes: dict[int, Home] = {}
+        self._membership = Membership(self.settings, clock, generator or random.Random())
+
+    # Where groups live
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that a group lives in."""
+        return partition_for_id(group_id, self.settings.partitions)
+
+    def load(self, index: int) -> None:
+        """Read a journal partition and answer for its groups."""
+        log = self._storage.partition(journal.TOPIC, index)
+        if log is not None and index not in self._homes:
+            home = self._homes[index] = Home(index, log, self._storage)
+            self._membership.restored(home)
+
+    def check(self, group_id: str | None) -> ErrorCode:
+        """Whether requests about a group may be sent here (facts §7.2, 6)."""
+        found = self._home(group_id)
+        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
+
+    def _home(self, group_id: str | None) -> Home | ErrorCode:
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        return self._homes.get(self.partition_for(group_id)) or ErrorCode.NOT_COORDINATOR
+
+    def close(self) -> None:
+        """No timer rings any more."""
+        self._membership.close()
+
+    # Membership
+
+    async def join_group(
+        self, request: JoinGroupRequest, client_id: str, client_host: str, version: int
+    ) -> JoinGroupResponse:
+        home = self._home(request.group_id)
+        if isinstance(home, ErrorCode):
+            return refuse_join(home, request.member_id)
+        return await self._membership.join(home, request, client_id, client_host, version)
+
+    async def sync_group(self, request: SyncGroupRequest) -> tuple[SyncGroupResponse, int]:
+        home = self._home(request.group_id)
+        return (refuse_sync(home), 0) if isinstance(home, ErrorCode) else await self._membership.sync(home, request)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        home = self._home(group_id)
+        if isinstance(home, ErrorCode):
+            return home
+        return self._membership.heartbeat(home, group_id, member_id, group_instance_id, generation)
+
+    def leave_group(self, group_id: str, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        home = self._home(group_id)
+        return (
+            home
+            if isinstance(home, ErrorCode)
+            else self._membership.leave(home, group_id, member_id, group_instance_id)
+        )
+
+    # Positions
+
+    def commit_offsets(self, who: CommitFor, positions: Mapping[TopicPartition, Position]) -> Committed:
+        """OffsetCommit."""
+        home = self._home(who.group_id)
+        if isinstance(home, ErrorCode):
+            return Committed(dict.fromkeys(positions, home), 0)
+        group = home.groups.get(who.group_id)
+        if group is not None:
+            error = group.check_commit(who.member_id, who.group_instance_id, who.generation)
+        else:
+            error = ErrorCode.NONE if who.generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        if error:
+            return Committed(dict.fromkeys(positions, error), 0)
+        self._membership.committed(home, who.group_id, who.member_id)
+        errors, entries, taken = self._entries(who.group_id, positions)
+        lsn = 0
+        if entries:
+            outcome = home.append(entries)
+            if isinstance(outcome, ErrorCode):
+                return Committed(dict.fromkeys(positions, outcome), 0)
+            lsn = outcome.lsn
+            for number, at in enumerate(taken):
+                home.offsets.put(who.group_id, at, positions[at], outcome.base_offset + number)
+        return Committed(errors, lsn)
+
+    def commit_transactional_offsets(
+        self,
+        who: CommitFor,
+        positions: Mapping[TopicPartition, Position],
+        producer_id: int,
+        producer_epoch: int,
+        guard: VerificationGuard | None,
+    ) -> Committed:
+        """TxnOffsetCommit (facts §7): positions that count when the transaction commits.  `guard`: of verification."""
+        home = self._home(who.group_id)
+        if isinstance(home, ErrorCode):
+            return Committed(dict.fromkeys(positions, home), 0)
+        group = home.groups.get(who.group_id)
+        if group is not None:
+            error = group.check_transactional_commit(who.member_id, who.group_instance_id, who.generation)
+        else:
+            error = ErrorCode.NONE if who.generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        if error:
+            return Committed(dict.fromkeys(positions, error), 0)
+        errors, entries, taken = self._entries(who.group_id, positions)
+        lsn = 0
+        if entries:
+            outcome = home.append_transactional(entries, producer_id, producer_epoch, guard)
+            if isinstance(outcome, ErrorCode):
+                return Committed(dict.fromkeys(positions, outcome), 0)
+            lsn = outcome.lsn
+            for number, at in enumerate(taken):
+                record_offset = outcome.base_offset + number
+                home.offsets.put_pending(producer_id, who.group_id, at, positions[at], record_offset)
+        return Committed(errors, lsn)
+
+    def _entries(
+        self, group_id: str, positions: Mapping[TopicPartition, Position]
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[journal.Entry], list[TopicPartition]]:
+        """Records for all positions whose metadata is not too long (facts §7.2, 9)."""
+        now, limit = self._clock.now(), self.settings.metadata_max_bytes
+        taken = [at for at, position in positions.items() if len(position.metadata.encode()) <= limit]
+        errors = dict.fromkeys(positions, ErrorCode.OFFSET_METADATA_TOO_LARGE) | dict.fromkeys(taken, ErrorCode.NONE)
+        return errors, [journal.position_entry(group_id, at, positions[at], now) for at in taken], taken
+
+    def complete_transaction(self, index: int, batch: bytes, marker_transaction_version: int) -> ErrorCode:
+        """Append a transaction's marker to a journal partition, and apply it to the pending positions."""
+        partition = self._storage.partition(journal.TOPIC, index)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        outcome = partition.append(batch, Origin.COORDINATOR, marker_transaction_version=marker_transaction_version)
+        if isinstance(outcome, Refused):
+            return outcome.error
+        marker = read_control_record(batch)
+        assert marker is not None, "what is appended here is a marker"
+        home = self._homes.get(index)
+        if home is not None:
+            home.offsets.complete(read_header(batch).producer_id, marker.type == COMMIT)
+        return ErrorCode.NONE
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
+    ) -> dict[TopicPartition, Position | ErrorCode | None] | ErrorCode:
+        """The positions of these partitions (None: all); UNSTABLE_OFFSET_COMMIT where a transaction may change one."""
+        home = self._home(group_id)
+        if isinstance(home, ErrorCode):
+            return home
+        offsets = home.offsets
+        wanted = offsets.partitions(group_id, require_stable) if partitions is None else partitions
+        return {
+            at: ErrorCode.UNSTABLE_OFFSET_COMMIT
+            if require_stable and offsets.is_unstable(group_id, at)
+            else offsets.position(group_id, at)
+            for at in wanted
+        }
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode], int]:
+        """OffsetDelete: an error of the whole request, those of the partitions, and the lsn."""
+        home = self._home(group_id)
+        if isinstance(home, ErrorCode):
+            return home, {}, 0
+        group = home.groups.get(group_id)
+        if group is None and not home.offsets.knows(group_id):
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}, 0
+        if group is not None and group.members:
+            return ErrorCode.NONE, dict.fromkeys(partitions, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC), 0
+        known = [
+            at for at in partitions if home.offsets.position(group_id, at) or home.offsets.is_unstable(group_id, at)
+        ]
+        lsn = self._forget(home, group_id, known, with_group=False)
+        if isinstance(lsn, ErrorCode):
+            return lsn, {}, 0
+        return ErrorCode.NONE, dict.fromkeys(partitions, ErrorCode.NONE), lsn
+
+    # Groups
+
+    def known(self, group_id: str) -> Group | ErrorCode:
+        """A group as DescribeGroups tells it; one that has only positions is an empty group."""
+        home = self._home(group_id)
+        if isinstance(home, ErrorCode):
+            return home
+        group = home.groups.get(group_id)
+        if group is None and home.offsets.knows(group_id):
+            return Group(group_id)
+        return group or ErrorCode.GROUP_ID_NOT_FOUND
+
+    def groups(self) -> Iterator[Group]:
+        """All groups, those with positions only included."""
+        for index in sorted(self._homes):
+            home = self._homes[index]
+            yield from home.groups.values()
+            yield from (Group(group_id) for group_id in home.offsets.groups() if group_id not in home.groups)
+
+    def delete_group(self, group_id: str) -> tuple[ErrorCode, int]:
+        """DeleteGroups, one of them: its positions go too, pending ones included."""
+        home = self._home(group_id)
+        if isinstance(home, ErrorCode):
+            return home, 0
+        group = home.groups.get(group_id)
+        if group is None and not home.offsets.knows(group_id):
+            return ErrorCode.GROUP_ID_NOT_FOUND, 0
+        if group is not None and group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP, 0
+        lsn = self._forget(home, group_id, home.offsets.partitions(group_id, with_pending=True), with_group=True)
+        return (lsn, 0) if isinstance(lsn, ErrorCode) else (ErrorCode.NONE, lsn)
+
+    def _forget(
+        self, home: Home, group_id: str, partitions: Sequence[TopicPartition], *, with_group: bool
+    ) -> int | ErrorCode:
+        """Write tombstones and apply them; the lsn."""
+        now = self._clock.now()
+        entries = [journal.forget_position(group_id, at, now) for at in partitions]
+        if with_group and group_id in home.groups:
+            entries.append(journal.group_entry(group_id, None, now))
+        if not entries:
+            return home.lsn
+        outcome = home.append(entries)
+        if not isinstance(outcome, Appended):
+            return outcome
+        for at in partitions:
+            home.offsets.remove(group_id, at)
+        if with_group and group_id in home.groups:
+            self._membership.forget(home.groups.pop(group_id))
+        return outcome.lsn
+
+    # What time brings
+
+    def tick(self, now: int) -> None:
+        """Forget positions that nobody used for the retention time; never one that a transaction may change."""
+        for home in self._homes.values():
+            for group_id in dict.fromkeys([*home.groups, *home.offsets.groups()]):
+                self._expire(home, group_id, now)
+
+    def _expire(self, home: Home, group_id: str, now: int) -> None:
+        group = home.groups.get(group_id)
+        if group is not None and group.state is not GroupState.EMPTY:
+            return
+        since = group.state_timestamp if group is not None and group.protocol_type else -1
+        expired = []
+        for at in home.offsets.partitions(group_id, with_pending=False):
+            position = home.offsets.position(group_id, at)
+            assert position is not None
+            last_use = max(position.commit_timestamp, since)
+            expires = (
+                position.expire_timestamp
+                if position.expire_timestamp >= 0
+                else last_use + self.settings.offsets_retention_ms
+            )
+            if expires <= now and not home.offsets.is_unstable(group_id, at):
+                expired.append(at)
+        left = len(home.offsets.partitions(group_id, with_pending=True)) - len(expired)
+        old = group is not None and now - group.state_timestamp >= self.settings.offsets_retention_ms
+        if expired or (left == 0 and old):
+            self._forget(home, group_id, expired, with_group=left == 0)

@@ -1,0 +1,176 @@
+"""One partition of `__consumer_offsets`: the groups and positions that live there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from fencepost.coordinator.group import journal
+from fencepost.coordinator.group.group import Group, GroupState, Member
+from fencepost.coordinator.group.journal import Entry
+from fencepost.coordinator.group.offsets import Offsets, Position
+from fencepost.log.partition import Appended, Refused
+from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.codec import decode_stored, stored_version
+from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.records import Record, decode_batch
+from fencepost.protocol.stored import (
+    GroupMember,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from fencepost.protocol.types import Buffer, TopicPartition
+
+
+class JournalPartition(Protocol):
+    """What the coordinator needs of a partition of `__consumer_offsets`."""
+
+    def append(
+        self,
+        batch: bytes,
+        origin: Origin,
+        /,
+        *,
+        guard: VerificationGuard | None = None,
+        marker_transaction_version: int = 0,
+    ) -> Appended | Refused: ...
+
+    def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, Buffer]]: ...
+
+
+class Journals(Protocol):
+    """Where journal partitions are found; the node's storage."""
+
+    @property
+    def lsn(self) -> int: ...
+
+    def partition(self, topic: str, index: int) -> JournalPartition | None: ...
+
+
+class Home:
+    """See the module.  Made by reading the partition from its start."""
+
+    def __init__(self, index: int, log: JournalPartition, journals: Journals) -> None:
+        self.index = index
+        self.log = log
+        self._journals = journals
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        for header, batch in log.scan(0):
+            self._read(header, batch)
+
+    # Writing
+
+    @property
+    def lsn(self) -> int:
+        """What an answer from memory depends on."""
+        return self._journals.lsn
+
+    def append(self, entries: Sequence[Entry]) -> Appended | ErrorCode:
+        return self._append(journal.batch(entries), None)
+
+    def append_transactional(
+        self, entries: Sequence[Entry], producer_id: int, producer_epoch: int, guard: VerificationGuard | None
+    ) -> Appended | ErrorCode:
+        return self._append(journal.batch(entries, producer_id, producer_epoch), guard)
+
+    def _append(self, batch: bytes, guard: VerificationGuard | None) -> Appended | ErrorCode:
+        outcome = self.log.append(batch, Origin.COORDINATOR, guard=guard)
+        if isinstance(outcome, Appended):
+            return outcome
+        return journal.APPEND_ERRORS.get(outcome.error, outcome.error)
+
+    # Reading
+
+    def _read(self, header: BatchHeader, batch: Buffer) -> None:
+        if header.is_control:
+            marker = read_control_record(batch, 0, header)
+            if marker is not None and marker.ends_transaction:
+                self.offsets.complete(header.producer_id, marker.type == COMMIT)
+            return
+        producer_id = header.producer_id if header.is_transactional else -1
+        for record in decode_batch(batch, 0, header):
+            kind = -1 if record.key is None else stored_version(record.key)
+            if kind in (0, journal.OFFSET_KEY_VERSION):
+                self._read_position(record, producer_id)
+            elif kind == journal.GROUP_KEY_VERSION:
+                self._read_group(record)
+
+    def _read_position(self, record: Record, producer_id: int) -> None:
+        assert record.key is not None
+        key = decode_stored(OffsetCommitKey, record.key)
+        at = TopicPartition(key.topic, key.partition)
+        if record.value is None:
+            self.offsets.remove(key.group, at)
+            return
+        value = decode_stored(OffsetCommitValue, record.value)
+        position = Position(
+            value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+        )
+        if producer_id < 0:
+            self.offsets.put(key.group, at, position, record.offset)
+        else:
+            self.offsets.put_pending(producer_id, key.group, at, position, record.offset)
+
+    def _read_group(self, record: Record) -> None:
+        assert record.key is not None
+        group_id = decode_stored(GroupMetadataKey, record.key).group
+        if record.value is None:
+            self.groups.pop(group_id, None)
+        else:
+            self.groups[group_id] = restore(group_id, decode_stored(GroupMetadataValue, record.value))
+
+
+def restore(group_id: str, stored: GroupMetadataValue) -> Group:
+    """A group as it was when its generation was stored."""
+    group = Group(
+        group_id,
+        GroupState.STABLE if stored.members else GroupState.EMPTY,
+        stored.generation,
+        stored.protocol_type or None,
+        stored.protocol,
+        state_timestamp=stored.current_state_timestamp,
+    )
+    for member in stored.members:
+        group.add(
+            Member(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.session_timeout,
+                member.rebalance_timeout,
+                [(stored.protocol or "", bytes(member.subscription))],
+                bytes(member.assignment),
+            )
+        )
+    group.leader = stored.leader if stored.leader in group.members else group.leader
+    return group
+
+
+def stored_form(group: Group) -> GroupMetadataValue:
+    """What is kept of a group."""
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader,
+        current_state_timestamp=group.state_timestamp,
+        members=[
+            GroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol),
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )

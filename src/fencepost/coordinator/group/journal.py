@@ -1,0 +1,70 @@
+"""The journal of groups: records of `__consumer_offsets`, in Apache Kafka's formats (facts §7.5, §10.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fencepost.coordinator.group.offsets import Position
+from fencepost.protocol import records
+from fencepost.protocol.codec import encode_stored
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.stored import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from fencepost.protocol.types import TopicPartition
+
+TOPIC: Final = "__consumer_offsets"
+OFFSET_KEY_VERSION: Final = 1
+GROUP_KEY_VERSION: Final = 2
+
+Entry = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+"""A record as the batch encoder takes it: timestamp, key, value, headers."""
+
+#: Log error -> what the client is told (facts §7.3).  Others as they are.
+APPEND_ERRORS: Final[dict[ErrorCode, ErrorCode]] = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def position_entry(group: str, at: TopicPartition, position: Position, now: int) -> Entry:
+    """The record that commits a position."""
+    value = OffsetCommitValue(
+        offset=position.offset,
+        leader_epoch=position.leader_epoch,
+        metadata=position.metadata,
+        commit_timestamp=position.commit_timestamp,
+        expire_timestamp=position.expire_timestamp,
+    )
+    return now, position_key(group, at), encode_stored(value, 1 if position.expire_timestamp >= 0 else 3), ()
+
+
+def position_key(group: str, at: TopicPartition) -> bytes:
+    key = OffsetCommitKey(group=group, topic=at.topic, partition=at.partition)
+    return encode_stored(key, OFFSET_KEY_VERSION)
+
+
+def forget_position(group: str, at: TopicPartition, now: int) -> Entry:
+    """The record that removes a position."""
+    return now, position_key(group, at), None, ()
+
+
+def group_entry(group: str, value: GroupMetadataValue | None, now: int) -> Entry:
+    """The record that stores a generation of a group, or (None) removes the group."""
+    key = encode_stored(GroupMetadataKey(group=group), GROUP_KEY_VERSION)
+    return now, key, None if value is None else encode_stored(value, 3), ()
+
+
+def batch(entries: Sequence[Entry], producer_id: int = -1, producer_epoch: int = -1) -> bytes:
+    """One batch; with a producer id it is part of that producer's transaction."""
+    if producer_id < 0:
+        return records.encode_batch(entries)
+    return records.encode_batch(
+        entries, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, transactional=True
+    )

@@ -1,0 +1,103 @@
+"""Positions of groups: committed ones, and those that wait for the end of a transaction (facts §7.6).  No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fencepost.protocol.types import TopicPartition
+
+
+class Position(NamedTuple):
+    """A committed offset and what was committed with it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = -1
+    """When it expires, where the client said so; -1: by the retention of the broker."""
+
+
+class _Kept(NamedTuple):
+    position: Position
+    record_offset: int
+    """Where in the journal it stands: of two positions the later record wins (KAFKA-14505)."""
+
+
+class Offsets:
+    """All positions of the groups of one journal partition."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[TopicPartition, _Kept]] = {}
+        self._pending: dict[int, dict[tuple[str, TopicPartition], _Kept]] = {}
+        self._open: dict[str, dict[TopicPartition, dict[int, None]]] = {}
+        """group -> partition -> producer ids whose transaction has a position for it."""
+
+    # What the journal says
+
+    def put(self, group: str, at: TopicPartition, position: Position, record_offset: int) -> None:
+        self._committed.setdefault(group, {})[at] = _Kept(position, record_offset)
+
+    def put_pending(
+        self, producer_id: int, group: str, at: TopicPartition, position: Position, record_offset: int
+    ) -> None:
+        self._pending.setdefault(producer_id, {})[group, at] = _Kept(position, record_offset)
+        self._open.setdefault(group, {}).setdefault(at, {})[producer_id] = None
+
+    def remove(self, group: str, at: TopicPartition) -> None:
+        """A tombstone: the committed position goes, and every pending one."""
+        committed = self._committed.get(group)
+        if committed is not None:
+            committed.pop(at, None)
+            if not committed:
+                del self._committed[group]
+        for producer_id in list(self._open.get(group, {}).get(at, ())):
+            self._pending[producer_id].pop((group, at))
+            self._close(producer_id, group, at)
+
+    def complete(self, producer_id: int, committed: bool) -> None:
+        """A marker: the pending positions of this producer become committed ones, or go."""
+        for (group, at), kept in self._pending.get(producer_id, {}).items():
+            known = self._committed.get(group, {}).get(at)
+            if committed and (known is None or kept.record_offset > known.record_offset):
+                self._committed.setdefault(group, {})[at] = kept
+            self._close(producer_id, group, at)
+        self._pending.pop(producer_id, None)
+
+    def _close(self, producer_id: int, group: str, at: TopicPartition) -> None:
+        partitions = self._open[group]
+        del partitions[at][producer_id]
+        if not partitions[at]:
+            del partitions[at]
+        if not partitions:
+            del self._open[group]
+        if producer_id in self._pending and not self._pending[producer_id]:
+            del self._pending[producer_id]
+
+    # Questions
+
+    def position(self, group: str, at: TopicPartition) -> Position | None:
+        kept = self._committed.get(group, {}).get(at)
+        return None if kept is None else kept.position
+
+    def is_unstable(self, group: str, at: TopicPartition) -> bool:
+        """Whether a transaction that is open may still change this position."""
+        return at in self._open.get(group, ())
+
+    def partitions(self, group: str, with_pending: bool) -> list[TopicPartition]:
+        """The partitions that the group has positions for, sorted."""
+        found = dict.fromkeys(self._committed.get(group, ()))
+        if with_pending:
+            found |= dict.fromkeys(self._open.get(group, ()))
+        return sorted(found)
+
+    def knows(self, group: str) -> bool:
+        return group in self._committed or group in self._open
+
+    def has_pending(self, group: str) -> bool:
+        return group in self._open
+
+    def groups(self) -> Iterator[str]:
+        yield from self._committed
+        yield from (group for group in self._open if group not in self._committed)
