@@ -1,0 +1,369 @@
+"""A disk in memory that loses what was not synced.
+
+The twin of `LocalDisk`.  Two layers are kept of everything: what the kernel shows (the page cache) and what a power
+loss leaves.  A write, a truncation, or the creation, renaming or removal of a directory entry reaches the second layer
+when its file or directory is synced; until then a power loss keeps or loses each of them on its own, and of a write
+perhaps only some sectors.  Real file systems lose less: what is right here is right there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+from fencepost.log.disk import DirectoryInUse, DiskFull, File, SyncDone
+from fencepost.protocol.types import Buffer
+
+SECTOR = 512
+SLOWEST_SYNC = 0.002
+"""Seconds of virtual time."""
+
+
+class PowerCut(BaseException):
+    """The machine is off: see `SimulatedDisk.cut_power_after`.  Nothing that runs on it may catch this."""
+
+
+class _Content:
+    """The bytes of a file.  An operation is (position, bytes), or (size, None) for a truncation."""
+
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self._durable = bytearray()
+        self._operations: list[tuple[int, bytes | None]] = []
+        self._settled = 0
+
+    def do(self, at: int, data: bytes | None) -> None:
+        _change(self.cached, at, data)
+        self._operations.append((at, data))
+
+    def done(self) -> int:
+        """How many operations there have been."""
+        return self._settled + len(self._operations)
+
+    def settle(self, upto: int) -> None:
+        """The first `upto` operations are durable."""
+        count = max(upto - self._settled, 0)
+        for at, data in self._operations[:count]:
+            _change(self._durable, at, data)
+        del self._operations[:count]
+        self._settled += count
+
+    def lose(self, random: Random) -> None:
+        chance = random.choice((0.0, 0.2, 0.8, 1.0))
+        for at, data in self._operations:
+            if data is None:
+                if random.random() < chance:
+                    _change(self._durable, at, None)
+                continue
+            for start, end in _sectors(at, len(data)):
+                if random.random() < chance:
+                    _change(self._durable, at + start, data[start:end])
+        self._settled += len(self._operations)
+        self._operations = []
+        self.cached = bytearray(self._durable)
+
+
+class _Directory:
+    """The entries of a directory.  An operation sets names (a renaming sets two) to a node, or to None."""
+
+    def __init__(self) -> None:
+        self.cached: dict[str, _Node] = {}
+        self._durable: dict[str, _Node] = {}
+        self._operations: list[dict[str, _Node | None]] = []
+        self._settled = 0
+
+    def do(self, change: dict[str, _Node | None]) -> None:
+        _enter(self.cached, change)
+        self._operations.append(change)
+
+    def done(self) -> int:
+        return self._settled + len(self._operations)
+
+    def settle(self, upto: int) -> None:
+        count = max(upto - self._settled, 0)
+        for change in self._operations[:count]:
+            _enter(self._durable, change)
+        del self._operations[:count]
+        self._settled += count
+
+    def lose(self, random: Random) -> None:
+        chance = random.choice((0.0, 0.5, 1.0))
+        for change in self._operations:
+            if random.random() < chance:
+                _enter(self._durable, change)
+        self._settled += len(self._operations)
+        self._operations = []
+        self.cached = dict(self._durable)
+        for name in sorted(self.cached):
+            self.cached[name].lose(random)
+
+
+_Node = _Content | _Directory
+
+
+def _change(content: bytearray, at: int, data: bytes | None) -> None:
+    if data is None:
+        del content[at:]
+        end = at
+    else:
+        end = at + len(data)
+    if len(content) < end:
+        content.extend(bytes(end - len(content)))
+    if data is not None:
+        content[at:end] = data
+
+
+def _enter(entries: dict[str, _Node], change: dict[str, _Node | None]) -> None:
+    for name, node in change.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+def _sectors(at: int, count: int) -> Iterator[tuple[int, int]]:
+    """The parts of a write that reach the disk on their own: (start, end) within its bytes."""
+    start = 0
+    while start < count:
+        end = min((at + start) // SECTOR * SECTOR + SECTOR - at, count)
+        yield start, end
+        start = end
+
+
+class _SimulatedFile:
+    def __init__(self, disk: SimulatedDisk, node: _Node) -> None:
+        self._disk = disk
+        self._life = disk.life
+        self._closed = False
+        self.node = node
+
+    def error(self) -> OSError | None:
+        """Why this handle cannot be used."""
+        if self._closed or self._life != self._disk.life:
+            return OSError(errno.EBADF, "the file is closed")
+        return None
+
+    def _content(self) -> _Content:
+        error = self.error()
+        if error is not None:
+            raise error
+        assert isinstance(self.node, _Content)
+        return self.node
+
+    def pwrite(self, data: Buffer, at: int) -> None:
+        content = self._content()
+        self._disk.operate()
+        self._disk.take_space(at + len(data) - len(content.cached))
+        content.do(at, bytes(data))
+
+    def pread(self, count: int, at: int) -> bytes:
+        return bytes(self._content().cached[at : at + count])
+
+    def size(self) -> int:
+        return len(self._content().cached)
+
+    def truncate(self, size: int) -> None:
+        content = self._content()
+        self._disk.operate()
+        if size != len(content.cached):
+            content.do(size, None)
+
+    def allocate(self, size: int) -> None:
+        content = self._content()
+        self._disk.operate()
+        if size > len(content.cached):
+            self._disk.take_space(size - len(content.cached))
+            content.do(size, None)
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class SimulatedDisk:
+    """See the module.  The same seed and the same calls give the same losses.
+
+    `capacity`: bytes that all files together may have; None for no limit.
+    """
+
+    def __init__(self, random: Random, capacity: int | None = None) -> None:
+        self._random = random
+        self._root = _Directory()
+        self._locks: dict[Path, object] = {}
+        self._fuse: int | None = None
+        self.capacity = capacity
+        self.sync_error: OSError | None = None
+        """If set, every sync fails with it."""
+        self.life = 0
+        """How often it has been crashed: handles of an earlier life are dead."""
+
+    # Faults
+
+    def crash(self) -> None:
+        """What kill -9 does: the page cache survives; handles, locks and syncs under way do not."""
+        self.life += 1
+        self._locks.clear()
+        self._fuse = None
+
+    def power_loss(self) -> None:
+        """The same, and of what was not synced each part is kept or lost on its own."""
+        self.crash()
+        self._root.lose(self._random)
+
+    def cut_power_after(self, operations: int) -> None:
+        """Raise PowerCut at that operation that would change the disk, and from then on, until the next crash."""
+        self._fuse = operations
+
+    @property
+    def off(self) -> bool:
+        """Whether the power was cut (`cut_power_after`) and nobody called `crash` or `power_loss` since."""
+        return self._fuse is not None and self._fuse <= 0
+
+    def operate(self) -> None:
+        if self._fuse is not None:
+            self._fuse -= 1
+            if self._fuse <= 0:
+                raise PowerCut
+
+    def used(self) -> int:
+        """Bytes that all files have together."""
+        return _size(self._root)
+
+    def take_space(self, more: int) -> None:
+        if self.capacity is not None and more > 0 and self.used() + more > self.capacity:
+            raise DiskFull(errno.ENOSPC, "no space left on the simulated disk")
+
+    # Disk
+
+    def open(self, path: Path) -> File:
+        parent = self._directory(path.parent)
+        node = parent.cached.get(path.name)
+        if node is None:
+            self.operate()
+            node = _Content()
+            parent.do({path.name: node})
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+        return _SimulatedFile(self, node)
+
+    def open_directory(self, path: Path) -> File:
+        return _SimulatedFile(self, self._directory(path))
+
+    def sync(self, files: Sequence[File], done: SyncDone) -> None:
+        targets, error = self._targets(files)
+        life = self.life
+
+        def complete() -> None:
+            if life != self.life or self.off:
+                return
+            failure = error or self.sync_error or next(filter(None, (file.error() for file, _ in targets)), None)
+            if failure is None:
+                for file, upto in targets:
+                    file.node.settle(upto)
+            done(failure)
+
+        loop = asyncio.get_running_loop()
+        if self._random.random() < 0.3:
+            loop.call_soon(complete)
+        else:
+            loop.call_later(self._random.uniform(0, SLOWEST_SYNC), complete)
+
+    def sync_now(self, files: Sequence[File]) -> None:
+        self.operate()
+        targets, error = self._targets(files)
+        failure = error or self.sync_error
+        if failure is not None:
+            raise failure
+        for file, upto in targets:
+            file.node.settle(upto)
+
+    @staticmethod
+    def _targets(files: Sequence[File]) -> tuple[list[tuple[_SimulatedFile, int]], OSError | None]:
+        """Each file with how much of it is to be synced: what is written later is not."""
+        targets, error = [], None
+        for file in files:
+            assert isinstance(file, _SimulatedFile)
+            error = error or file.error()
+            targets.append((file, file.node.done()))
+        return targets, error
+
+    def sync_directory(self, path: Path) -> None:
+        self.operate()
+        directory = self._directory(path)
+        directory.settle(directory.done())
+
+    def exists(self, path: Path) -> bool:
+        return self._find(path) is not None
+
+    def list(self, path: Path) -> list[str]:
+        node = self._find(path)
+        return sorted(node.cached) if isinstance(node, _Directory) else []
+
+    def make_directory(self, path: Path) -> None:
+        directory = self._root
+        for name in path.parts:
+            node = directory.cached.get(name)
+            if node is None:
+                self.operate()
+                node = _Directory()
+                directory.do({name: node})
+            if not isinstance(node, _Directory):
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", str(path))
+            directory = node
+
+    def remove(self, path: Path) -> None:
+        parent = self._find(path.parent)
+        if isinstance(parent, _Directory) and path.name in parent.cached:
+            self.operate()
+            parent.do({path.name: None})
+
+    def remove_tree(self, path: Path) -> None:
+        node = self._find(path)
+        if isinstance(node, _Directory):
+            for name in sorted(node.cached):
+                self.remove_tree(path / name)
+        if node is not None:
+            self.remove(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        assert old.parent == new.parent, "a renaming within one directory"
+        parent = self._directory(old.parent)
+        node = parent.cached.get(old.name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(old))
+        self.operate()
+        parent.do({old.name: None, new.name: node})
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        if path in self._locks:
+            raise DirectoryInUse(str(path))
+        self.open(path).close()
+        holder = self._locks[path] = object()
+
+        def release() -> None:
+            if self._locks.get(path) is holder:
+                del self._locks[path]
+
+        return release
+
+    def _find(self, path: Path) -> _Node | None:
+        node: _Node = self._root
+        for name in path.parts:
+            if not isinstance(node, _Directory) or name not in node.cached:
+                return None
+            node = node.cached[name]
+        return node
+
+    def _directory(self, path: Path) -> _Directory:
+        node = self._find(path)
+        if not isinstance(node, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", str(path))
+        return node
+
+
+def _size(node: _Node) -> int:
+    if isinstance(node, _Content):
+        return len(node.cached)
+    return sum(map(_size, node.cached.values()))

@@ -1,0 +1,365 @@
+"""Random histories of one node with kills and power losses, and the checker of what is there afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from log_doubles import START, StoppedClock, batch, marker, topic_id
+
+from fencepost.log import commit_log, storage
+from fencepost.log.commit_log import StorageFailed
+from fencepost.log.partition import Appended, Partition
+from fencepost.log.producer_state import Origin
+from fencepost.log.settings import LogSettings
+from fencepost.log.storage import Storage
+from fencepost.protocol.batch import read_header, stamp
+from fencepost.protocol.control import read_control_record
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Isolation
+from fencepost.simulation.disk import PowerCut, SimulatedDisk
+
+ROOT = Path("/var/lib/fencepost")
+EXTENT = 900
+SETTINGS = LogSettings(segment_bytes=2500, checkpoint_bytes=6000, index_interval_bytes=200)
+
+
+class Violation(AssertionError):
+    """The storage broke its promise."""
+
+
+@dataclass
+class Written:
+    """A batch as it stands in the log; `lsn` counts within the life of the node that wrote it."""
+
+    lsn: int
+    data: bytes
+
+
+@dataclass
+class Producer:
+    """What a producer's batches in the log amount to: the specification of the producer state, from facts §6."""
+
+    epoch: int = -1
+    coordinator_epoch: int = -1
+    window: list[tuple[int, int, int]] = field(default_factory=list)
+    """The last five batches: (last sequence, last offset, offset delta)."""
+    open_at: int | None = None
+
+    @property
+    def next_sequence(self) -> int:
+        return self.window[-1][0] + 1 if self.window else 0
+
+
+@dataclass
+class History:
+    """What one partition was given."""
+
+    written: list[Written] = field(default_factory=list)
+    starts: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    """(lsn, offset) of every move of the start."""
+    high_watermark: int = 0
+
+    def producers(self) -> dict[int, Producer]:
+        return fold(self.written)[0]
+
+
+def fold(written: list[Written]) -> tuple[dict[int, Producer], list[tuple[int, int, int]]]:
+    """Producers, and aborted transactions as (producer id, first offset, marker offset)."""
+    producers: dict[int, Producer] = {}
+    aborted = []
+    for item in written:
+        header = read_header(item.data)
+        if header.producer_id < 0:
+            continue
+        producer = producers.setdefault(header.producer_id, Producer())
+        if producer.epoch != header.producer_epoch:
+            producer.epoch, producer.window = header.producer_epoch, []
+        if header.is_control:
+            record = read_control_record(item.data)
+            assert record is not None and record.coordinator_epoch is not None
+            producer.coordinator_epoch = record.coordinator_epoch
+            if producer.open_at is not None and record.type == 0:
+                aborted.append((header.producer_id, producer.open_at, header.base_offset))
+            producer.open_at = None
+        else:
+            entry = (header.last_sequence, header.last_offset, header.last_offset_delta)
+            producer.window = [*producer.window, entry][-5:]
+            if header.is_transactional and producer.open_at is None:
+                producer.open_at = header.base_offset
+    return producers, aborted
+
+
+class World:
+    """One node, its disk, and what it was given."""
+
+    def __init__(self, seed: int, disk: SimulatedDisk, partitions: int = 4) -> None:
+        self.random = Random(seed)
+        self.disk = disk
+        self.clock = StoppedClock()
+        self.names = [("orders", n) for n in range(partitions - 1)] + [("other", 0)]
+        self.histories: dict[tuple[str, int], History] = {name: History() for name in self.names}
+        self.storage = self._make()
+        self.ready = False
+        self.tagged = 0
+        self.survived = 0
+
+    def _make(self) -> Storage:
+        def failed(failure: StorageFailed) -> None:
+            raise Violation(f"the node ended by itself: {failure}")
+
+        return Storage(self.disk, ROOT, SETTINGS, self.clock, "durable", failed)
+
+    def start(self) -> None:
+        """Start the node.  Until `ready` nobody has been served."""
+        self.ready = False
+        self.storage = self._make()
+        try:
+            self.storage.open()
+            for topic, index in self.names:
+                self.storage.create_partition(topic, topic_id(topic), index)
+            self.storage.start()
+        except StorageFailed as failure:
+            raise Violation(f"the node does not start: {failure}") from failure
+        self.ready = True
+
+    # Work
+
+    async def work(self, steps: int) -> None:
+        for _ in range(steps):
+            if self.disk.off:
+                return
+            try:
+                self._step()
+            except PowerCut:
+                return
+            if self.random.random() < 0.4:
+                await asyncio.sleep(self.random.choice((0, 0, 0.0005, 0.003)))
+
+    def _step(self) -> None:
+        self.clock.at += self.random.randrange(20)
+        name = self.random.choice(self.names)
+        partition = self.partition(name)
+        history = self.histories[name]
+        dice = self.random.random()
+        if dice < 0.04:
+            self._delete_records(partition, history)
+            return
+        producer_id = self.random.randrange(4)
+        known = history.producers().get(producer_id)
+        if dice < 0.25:
+            epoch = known.epoch if known is not None and self.random.random() < 0.5 else (known.epoch + 1 if known else 0)
+            commit = self.random.random() < 0.5
+            coordinator_epoch = known.coordinator_epoch if known and known.coordinator_epoch > 0 else 1
+            data = marker(producer_id, epoch, commit, coordinator_epoch, self.clock.at)
+            self._append(partition, history, data, Origin.COORDINATOR)
+        elif dice < 0.35:
+            self._append(partition, history, self._batch(None, False), Origin.CLIENT)
+        else:
+            # Two of the producers are transactional, two are not.
+            epoch, sequence = (known.epoch, known.next_sequence) if known else (0, 0)
+            self._append(
+                partition, history, self._batch((producer_id, epoch, sequence), producer_id < 2), Origin.CLIENT
+            )
+
+    def _batch(self, producer: tuple[int, int, int] | None, transactional: bool) -> bytes:
+        self.tagged += 1
+        size = self.random.choice((0, 10, 10, 100, EXTENT, 2 * EXTENT))
+        return batch(
+            self.random.randrange(1, 4),
+            size=size // 2,
+            timestamp=self.clock.at,
+            producer=producer,
+            transactional=transactional,
+            tag=f"{self.tagged}:",
+        )
+
+    def _append(self, partition: Partition, history: History, data: bytes, origin: Origin) -> None:
+        header = read_header(data)
+        options: dict[str, Any] = {}
+        if header.is_transactional and not header.is_control:
+            found = partition.start_verification(header.producer_id, header.producer_epoch, header.base_sequence, True)
+            if not isinstance(found, ErrorCode) and found is not None and not hasattr(found, "error"):
+                options["guard"] = found
+        outcome = partition.append(data, origin, **options)
+        if not isinstance(outcome, Appended):
+            raise Violation(f"{partition.topic}-{partition.index} refused what follows: {outcome}")
+        stamped = bytearray(data)
+        stamp(stamped, 0, outcome.base_offset, partition.leader_epoch)
+        history.written.append(Written(outcome.lsn, bytes(stamped)))
+
+    def _delete_records(self, partition: Partition, history: History) -> None:
+        before = self.random.randint(0, partition.high_watermark)
+        lsn = partition.delete_records(before)
+        assert isinstance(lsn, int)
+        if before > history.starts[-1][1]:
+            history.starts.append((lsn, before))
+
+    def partition(self, name: tuple[str, int]) -> Partition:
+        partition = self.storage.partition(*name)
+        assert partition is not None
+        return partition
+
+    # The end of a life, and the check
+
+    def note(self) -> None:
+        """What has been promised so far: to readers by the high watermark."""
+        for name, history in self.histories.items():
+            partition = self.storage.partition(*name)
+            if self.ready and partition is not None:
+                history.high_watermark = max(history.high_watermark, partition.high_watermark)
+
+    def check(self, durable: int) -> None:
+        """Compare what was started again with what was given and promised; then take it as the new past."""
+        newest, oldest_lost = 0, None
+        for name, history in self.histories.items():
+            kept = self._check_bytes(self.partition(name), history)
+            for number, item in enumerate(history.written):
+                if number < kept:
+                    newest = max(newest, item.lsn)
+                elif item.lsn <= durable:
+                    raise Violation(f"{name}: an acknowledged batch is lost, lsn {item.lsn} of {durable} durable")
+                else:
+                    oldest_lost = min(oldest_lost or item.lsn, item.lsn)
+            history.written = history.written[:kept]
+        if oldest_lost is not None and oldest_lost <= newest:
+            raise Violation(f"what survived is no prefix: lsn {oldest_lost} is lost, {newest} is there")
+        for name, history in self.histories.items():
+            self._check_start(self.partition(name), history, durable)
+            self._check_state(self.partition(name), history)
+            self._check_reads(self.partition(name), history)
+            for item in history.written:
+                item.lsn = 0
+        self.survived += newest
+
+    def _check_bytes(self, partition: Partition, history: History) -> int:
+        """How many of the batches survived; what is there must be a stretch of them, byte for byte."""
+        found = [bytes(data) for _, data in partition.scan()]
+        first = read_header(found[0]).base_offset if found else partition.log_end_offset
+        skipped = sum(read_header(item.data).last_offset < first for item in history.written)
+        expected = [item.data for item in history.written[skipped : skipped + len(found)]]
+        if found != expected:
+            raise Violation(f"{partition.topic}-{partition.index}: records that were never given, or out of order")
+        kept = skipped + len(found)
+        end = read_header(history.written[kept - 1].data).last_offset + 1 if kept else 0
+        if partition.log_end_offset != end or partition.high_watermark != end:
+            raise Violation(f"ends at {partition.log_end_offset}, its high watermark {partition.high_watermark}: {end}")
+        if end < history.high_watermark:
+            raise Violation(f"the high watermark went back from {history.high_watermark} to {end}")
+        if found and first > partition.log_start_offset:
+            raise Violation(f"begins at {first}, behind its start {partition.log_start_offset}")
+        return kept
+
+    def _check_start(self, partition: Partition, history: History, durable: int) -> None:
+        least = max(offset for lsn, offset in history.starts if lsn <= durable)
+        start = partition.log_start_offset
+        if start < least or start not in {offset for _, offset in history.starts}:
+            raise Violation(f"starts at {start}: deletion up to {least} was acknowledged")
+        history.starts = [(0, start)]
+
+    def _check_state(self, partition: Partition, history: History) -> None:
+        producers, aborted = fold(history.written)
+        found = {
+            producer_id: Producer(
+                entry.epoch, entry.coordinator_epoch, [tuple(b[:3]) for b in entry.batches], entry.open_first_offset
+            )
+            for producer_id, entry in partition.producers.entries.items()
+        }
+        if found != producers:
+            raise Violation(f"{partition.topic}-{partition.index}: producers {found}, the log says {producers}")
+        opened = sorted((p.open_at, i) for i, p in producers.items() if p.open_at is not None)
+        if partition.producers.open_transactions() != [(i, at) for at, i in opened]:
+            raise Violation("open transactions are not what the log says")
+        low, high = partition.segments[0].base_offset, partition.log_end_offset
+        index = [tuple(entry[:3]) for entry in partition.aborted_transactions(low, high)]
+        if index != [entry for entry in aborted if entry[2] >= low and entry[1] < high]:
+            raise Violation(f"aborted transactions {index}, the log says {aborted}")
+
+    def _check_reads(self, partition: Partition, history: History) -> None:
+        """A consumer from any offset gets the batches from there on, through the indexes."""
+        offset = partition.log_start_offset
+        if partition.high_watermark > offset:
+            offset = self.random.randrange(offset, partition.high_watermark)
+        expected = [i.data for i in history.written if read_header(i.data).last_offset >= offset]
+        found = b""
+        while offset < partition.high_watermark:
+            fetched = partition.read(offset, 3000, Isolation.READ_UNCOMMITTED)
+            records = bytes(getattr(fetched, "records", b""))
+            if not records:
+                raise Violation(f"nothing to read at {offset}, below the high watermark {partition.high_watermark}")
+            found += records
+            at = 0
+            while at < len(records):
+                header = read_header(records, at)
+                at += header.size
+                offset = header.last_offset + 1
+        if found != b"".join(expected):
+            raise Violation("a reader gets something else than the log has")
+        for timestamp in (START, self.clock.at - 100, self.clock.at):
+            self._check_time(partition, history, timestamp)
+
+    def _check_time(self, partition: Partition, history: History, timestamp: int) -> None:
+        start = partition.log_start_offset
+        late = [read_header(i.data) for i in history.written]
+        late = [h for h in late if h.max_timestamp >= timestamp and h.last_offset >= start]
+        expected = None
+        for header in late:
+            # The records of a batch are a millisecond apart.
+            offset = header.base_offset + max(timestamp - header.base_timestamp, 0)
+            offset = max(offset, start)
+            if offset <= header.last_offset:
+                expected = offset
+                break
+        found = partition.reader.offset_for_timestamp(timestamp, Isolation.READ_UNCOMMITTED)
+        if (None if found is None else found.offset) != expected:
+            raise Violation(f"the first record from {timestamp} on is {expected}, not {found}")
+
+
+async def live(world: World, lives: int, steps: int) -> None:
+    """Start, work, fail, start again and check, several times."""
+    random, disk = world.random, world.disk
+    durable = 0
+    for _ in range(lives):
+        while True:
+            if random.random() < 0.25:
+                disk.cut_power_after(random.randrange(1, 60))
+            try:
+                world.start()
+            except PowerCut:
+                lose(world)
+                continue
+            break
+        if not disk.off and random.random() < 0.5:
+            disk.cut_power_after(random.randrange(1, steps * 4))
+        world.check(durable)
+        await world.work(random.randrange(steps))
+        world.note()
+        durable = world.storage.durable
+        if not disk.off and random.random() < 0.15:
+            await world.storage.settle()
+            try:
+                world.storage.close()
+                durable = world.storage.durable
+            except PowerCut:
+                pass
+        durable = max(durable, world.storage.durable)
+        lose(world)
+    disk.power_loss()
+    world.start()
+    world.check(durable)
+
+
+def lose(world: World) -> None:
+    if world.random.random() < 0.3:
+        world.disk.crash()
+    else:
+        world.disk.power_loss()
+
+
+def small_files(monkeypatch: Any) -> None:
+    """Extents and allocations of a size that a short history meets."""
+    monkeypatch.setattr(storage, "EXTENT_THRESHOLD", EXTENT)
+    monkeypatch.setattr(commit_log, "_ALLOCATION", 4096)

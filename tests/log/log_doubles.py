@@ -1,0 +1,194 @@
+"""What the tests of the log share: virtual time, batches, and a world of one node on a simulated disk."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from fencepost.log.disk import Disk
+from fencepost.log.partition import Appended, Partition, Refused
+from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.log.settings import LogSettings
+from fencepost.log.storage import Storage
+from fencepost.protocol.control import control_batch
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.records import decode_batch, encode_batch
+from fencepost.protocol.types import Milliseconds
+from fencepost.simulation.disk import PowerCut, SimulatedDisk
+
+START = 1_700_000_000_000
+ROOT = Path("/data")
+T = TypeVar("T")
+
+
+class _Selector(selectors.SelectSelector):
+    """Passes time instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None, "everybody waits and nothing is scheduled"
+        self.now += max(timeout, 0.0)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on which a second takes no time."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+        self.unexpected: list[BaseException] = []
+        self.set_exception_handler(self._note)
+
+    def time(self) -> float:
+        return self._virtual.now
+
+    def _note(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception") or AssertionError(context["message"])
+        if not isinstance(error, PowerCut):
+            self.unexpected.append(error)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run to the end in virtual time; whatever a callback raised is raised here."""
+    loop = VirtualLoop()
+    try:
+        result = loop.run_until_complete(main)
+        if loop.unexpected:
+            raise loop.unexpected[0]
+        return result
+    finally:
+        loop.close()
+
+
+class StoppedClock:
+    """Tells the time that the test sets."""
+
+    def __init__(self, now: int = START) -> None:
+        self.at = now
+
+    def now(self) -> Milliseconds:
+        return Milliseconds(self.at)
+
+
+def topic_id(topic: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_DNS, topic)
+
+
+def batch(
+    count: int = 1,
+    *,
+    size: int = 0,
+    timestamp: int = START,
+    producer: tuple[int, int, int] | None = None,
+    transactional: bool = False,
+    tag: str = "",
+) -> bytes:
+    """A client's batch; `producer` is (id, epoch, base sequence)."""
+    records = [(timestamp + n, b"k", tag.encode() + bytes(size), ()) for n in range(count)]
+    producer_id, epoch, sequence = producer or (-1, -1, -1)
+    return encode_batch(
+        records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+    )
+
+
+def marker(producer_id: int, epoch: int, commit: bool, coordinator_epoch: int = 0, timestamp: int = START) -> bytes:
+    return control_batch(producer_id, epoch, coordinator_epoch, commit, timestamp)
+
+
+def append(partition: Partition, data: bytes, **options: Any) -> Appended:
+    """Append as a client and insist that it is taken."""
+    outcome = partition.append(data, options.pop("origin", Origin.CLIENT), **options)
+    assert isinstance(outcome, Appended), outcome
+    return outcome
+
+
+def append_transactional(
+    partition: Partition, producer: tuple[int, int, int], count: int = 1, *, bump: bool = False, **options: Any
+) -> Appended:
+    """Verify and append a batch of a transaction."""
+    guard = partition.start_verification(*producer, bump)
+    assert guard is None or isinstance(guard, VerificationGuard), guard
+    return append(partition, batch(count, producer=producer, transactional=True, **options), guard=guard)
+
+
+def end(partition: Partition, producer_id: int, epoch: int, commit: bool, **options: Any) -> Appended:
+    """Write a transaction marker as the coordinator does."""
+    data = marker(producer_id, epoch, commit, options.pop("coordinator_epoch", 0))
+    return append(partition, data, origin=Origin.COORDINATOR, **options)
+
+
+def error_of(outcome: Appended | Refused) -> ErrorCode:
+    return outcome.error if isinstance(outcome, Refused) else ErrorCode.NONE
+
+
+def bytes_of(partition: Partition) -> list[bytes]:
+    """Every batch of the log."""
+    return [bytes(data) for _, data in partition.scan()]
+
+
+def values_of(partition: Partition) -> list[bytes | None]:
+    return [record.value for data in bytes_of(partition) for record in decode_batch(data)]
+
+
+class Node:
+    """A storage that can be crashed and started again, with the same partitions."""
+
+    def __init__(
+        self,
+        disk: Disk | None = None,
+        partitions: Sequence[tuple[str, int]] = (("t", 0),),
+        flush: str = "durable",
+        root: Path = ROOT,
+        **settings: Any,
+    ) -> None:
+        self.disk = disk or SimulatedDisk(Random(1))
+        self.names = list(partitions)
+        self.flush = flush
+        self.root = root
+        self.settings = LogSettings(**settings)
+        self.clock = StoppedClock()
+        self.failed: Callable[[Exception], None] | None = None
+        self.storage = self.start()
+
+    def start(self) -> Storage:
+        self.storage = Storage(self.disk, self.root, self.settings, self.clock, self.flush, self.failed)
+        self.storage.open()
+        for topic, index in self.names:
+            self.storage.create_partition(topic, topic_id(topic), index)
+        self.storage.start()
+        return self.storage
+
+    @property
+    def partition(self) -> Partition:
+        return self.of(*self.names[0])
+
+    def of(self, topic: str, index: int = 0) -> Partition:
+        partition = self.storage.partition(topic, index)
+        assert partition is not None
+        return partition
+
+    async def settled(self) -> None:
+        await self.storage.settle()
+
+    def kill(self) -> None:
+        assert isinstance(self.disk, SimulatedDisk)
+        self.disk.crash()
+        self.start()
+
+    def lose_power(self) -> None:
+        assert isinstance(self.disk, SimulatedDisk)
+        self.disk.power_loss()
+        self.start()
+
+    def restart(self) -> None:
+        self.storage.close()
+        self.start()
