@@ -103,7 +103,10 @@ class Broker:
         self.failed = asyncio.get_running_loop().create_future()
         self.storage.open()
         try:
-            self._open()
+            try:
+                self._open()
+            except OSError as error:
+                raise DirectoryUnusable(f"{self._path} cannot be used: {error}") from error
             self._listener = await self.runtime.network.listen(lambda: Connection(self), self.host, self.port)
         except BaseException:
             self.storage.abandon()

@@ -33,4 +33,4 @@ def add_offsets_to_txn(
     error = added.error
     if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    return Held(AddOffsetsToTxnResponse(error_code=error), added.lsn)
+    return Held(AddOffsetsToTxnResponse(error_code=error, transaction_timed_out=added.timed_out), added.lsn)

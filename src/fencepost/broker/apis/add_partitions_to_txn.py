@@ -71,7 +71,8 @@ def _from_producer(
     error = added.error
     if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    response = AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, dict.fromkeys(partitions, error)))
+    results = _by_topic(request.topics, dict.fromkeys(partitions, error))
+    response = AddPartitionsToTxnResponse(results_by_topic=results, transaction_timed_out=added.timed_out)
     return Held(response, added.lsn)
 
 

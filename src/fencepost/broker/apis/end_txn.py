@@ -27,5 +27,11 @@ def end_txn(request: EndTxnRequest, caller: Caller, broker: Broker) -> EndTxnRes
     if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return Held(
-        EndTxnResponse(error_code=error, producer_id=ended.producer_id, producer_epoch=ended.producer_epoch), ended.lsn
+        EndTxnResponse(
+            error_code=error,
+            producer_id=ended.producer_id,
+            producer_epoch=ended.producer_epoch,
+            transaction_timed_out=ended.timed_out and bool(error),
+        ),
+        ended.lsn,
     )

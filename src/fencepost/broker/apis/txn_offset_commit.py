@@ -63,7 +63,11 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: B
         committed = _commit(request, positions, caller, broker)
         lsn = committed.lsn
         errors |= {places[at]: _told(error, caller.version) for at, error in committed.errors.items()}
-    return Held(_response(request, errors), lsn)
+    response = _response(request, errors)
+    response.transaction_timed_out = any(errors.values()) and broker.transactions.timed_out(
+        request.transactional_id, request.producer_id, request.producer_epoch
+    )
+    return Held(response, lsn)
 
 
 def _unauthorized(request: TxnOffsetCommitRequest, caller: Caller) -> ErrorCode | None:

@@ -7,7 +7,7 @@ v4    from brokers, several transactions, verify_only (KIP-890 part 1)
 v5    TRANSACTION_ABORTABLE may be answered
 """
 
-from fencepost.protocol.message import request, response, since, struct, until
+from fencepost.protocol.message import request, response, since, struct, tagged, until
 from fencepost.protocol.types import boolean, int16, int32, int64, string
 
 
@@ -63,3 +63,5 @@ class AddPartitionsToTxnResponse:
     error_code: int16 = since(4, default=0)
     results_by_transaction: list[AddPartitionsToTxnResult] = since(4, default=[])
     results_by_topic: list[AddPartitionsToTxnTopicResult] = until(3, default=[])
+    transaction_timed_out: boolean = tagged(10_000, since=3, default=False)
+    """Ours: the server timed the transaction of this producer id and epoch out (KIP-588)."""

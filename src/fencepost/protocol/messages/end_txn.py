@@ -6,7 +6,7 @@ v4    TRANSACTION_ABORTABLE may be answered
 v5    every end bumps the epoch; the answer carries it (KIP-890 part 2)
 """
 
-from fencepost.protocol.message import request, response, since
+from fencepost.protocol.message import request, response, since, tagged
 from fencepost.protocol.types import boolean, int16, int32, int64, string
 
 
@@ -28,3 +28,5 @@ class EndTxnResponse:
     error_code: int16
     producer_id: int64 = since(5, default=-1)
     producer_epoch: int16 = since(5, default=-1)
+    transaction_timed_out: boolean = tagged(10_000, since=3, default=False)
+    """Ours: the server timed the transaction of this producer id and epoch out (KIP-588)."""

@@ -7,8 +7,8 @@ v5    the partition is added to the transaction by the coordinator (KIP-890 part
 v6    topic ids
 """
 
-from fencepost.protocol.message import request, response, since, struct, until
-from fencepost.protocol.types import ZERO_UUID, int16, int32, int64, string, uuid
+from fencepost.protocol.message import request, response, since, struct, tagged, until
+from fencepost.protocol.types import ZERO_UUID, boolean, int16, int32, int64, string, uuid
 
 
 @struct
@@ -59,3 +59,5 @@ class TxnOffsetCommitResponse:
 
     throttle_time_ms: int32 = 0
     topics: list[TxnOffsetCommitResponseTopic]
+    transaction_timed_out: boolean = tagged(10_000, since=3, default=False)
+    """Ours: the server timed the transaction of this producer id and epoch out (KIP-588)."""

@@ -1,0 +1,31 @@
+"""Clients: producer, consumer and admin.  asyncio here; the same without it in `fencepost.client.blocking`."""
+
+from fencepost.client.admin import Admin, TransactionDescription
+from fencepost.client.batches import RecordMetadata
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    OutcomeUnknownError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionTimedOutError,
+)
+from fencepost.client.producer import Producer
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.types import TopicPartition
+
+__all__ = [
+    "Admin",
+    "BrokerError",
+    "ClientError",
+    "ConsumerGroupMetadata",
+    "OffsetAndMetadata",
+    "OutcomeUnknownError",
+    "Producer",
+    "ProducerFencedError",
+    "RecordMetadata",
+    "TopicPartition",
+    "TransactionAbortableError",
+    "TransactionDescription",
+    "TransactionTimedOutError",
+]

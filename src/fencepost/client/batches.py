@@ -1,0 +1,110 @@
+"""Records that wait to be sent, by partition.
+
+At most one batch of a partition is on its way.  While it is, the next one grows; so batches are as large as the load
+makes them, order is kept, and no batch ever has to be numbered anew because one before it failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.client.transactional_id import NOBODY, Identity
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.types import TopicPartition
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written.  `offset` is -1 if the broker does not tell (a batch that it had already)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Batch:
+    """Records of one partition that are sent together."""
+
+    __slots__ = (
+        "abandoned",
+        "at",
+        "base_sequence",
+        "builder",
+        "data",
+        "deadline",
+        "futures",
+        "identity",
+        "times",
+        "tries",
+    )
+
+    def __init__(self, at: TopicPartition, compression: Compression, deadline: float) -> None:
+        self.at = at
+        self.builder = BatchBuilder(compression)
+        self.deadline = deadline
+        self.futures: list[asyncio.Future[RecordMetadata]] = []
+        self.times: list[int] = []
+        self.data: bytes | None = None
+        self.identity = NOBODY
+        self.base_sequence = -1
+        self.tries = 0
+        self.abandoned = False
+        """Its transaction is being aborted: an answer is still of interest, another try is not."""
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        future: asyncio.Future[RecordMetadata],
+    ) -> None:
+        self.builder.append(timestamp, key, value, headers)
+        self.futures.append(future)
+        self.times.append(timestamp)
+
+    def number(self, identity: Identity, sequence: int, transactional: bool) -> None:
+        """Give it the producer's identity and its place in the sequence of its partition."""
+        self.identity, self.base_sequence = identity, sequence
+        self.data = self.builder.build(
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+
+    def succeed(self, base_offset: int, log_append_time: int) -> None:
+        for number, future in enumerate(self.futures):
+            if not future.done():
+                offset = -1 if base_offset < 0 else base_offset + number
+                timestamp = self.times[number] if log_append_time < 0 else log_append_time
+                future.set_result(RecordMetadata(self.at.topic, self.at.partition, offset, timestamp))
+
+    def fail(self, error: Exception, *, reported: bool) -> None:
+        """`reported`: the caller hears of it elsewhere, so that nobody needs to look at the single records."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(error)
+                if reported:
+                    future.exception()
+
+
+class Lane:
+    """One partition: the batch on its way, those that wait, and the next sequence number."""
+
+    __slots__ = ("at", "identity", "in_flight", "next_sequence", "queue", "retry_at")
+
+    def __init__(self, at: TopicPartition) -> None:
+        self.at = at
+        self.queue: deque[Batch] = deque()
+        self.in_flight: Batch | None = None
+        self.retry_at: float | None = None
+        """When the batch on its way is to be sent again; None while it is on the wire."""
+        self.identity = NOBODY
+        self.next_sequence = 0

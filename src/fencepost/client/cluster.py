@@ -1,0 +1,311 @@
+"""The cluster as a client sees it: nodes, leaders, coordinators, and one connection to each node that is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from fencepost.client.connection import Connection, Features, open_connection
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    ConnectionLostError,
+    TimedOutError,
+    UnreachableError,
+    UnsupportedByBrokerError,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
+from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+_FIRST_BACKOFF: Final = 0.01
+_LONGEST_BACKOFF: Final = 0.5
+_BATCHED_LOOKUP_SINCE: Final = 4
+
+
+class TopicView(NamedTuple):
+    """A topic as of the last metadata: who leads each partition (-1: nobody)."""
+
+    name: str
+    topic_id: uuid.UUID
+    leaders: dict[int, int]
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.leaders)
+
+
+class Deadline:
+    """A point in time by the event loop's clock, and the pauses between attempts until then."""
+
+    def __init__(self, runtime: Runtime, timeout_ms: float, what: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._random = runtime.random
+        self._at = self._loop.time() + timeout_ms / 1000
+        self._what = what
+        self._pause = _FIRST_BACKOFF
+        self._timeout_ms = timeout_ms
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self._at - self._loop.time()
+
+    async def pause(self, because: object) -> None:
+        """Wait before the next attempt.  Raises TimedOutError when there is no time for one."""
+        wait = self._pause * (0.8 + 0.4 * self._random.random())
+        self._pause = min(self._pause * 2, _LONGEST_BACKOFF)
+        if self.left <= wait:
+            raise TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {because}")
+        await asyncio.sleep(wait)
+
+
+class Cluster:
+    """See the module.  Shared by what a client consists of; `close` it."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        client_id: str = "fencepost",
+        runtime: Runtime | None = None,
+        request_timeout_ms: int = 30_000,
+        patience_ms: int = 60_000,
+    ) -> None:
+        self.bootstrap = [_address(server) for server in bootstrap_servers.split(",") if server.strip()]
+        if not self.bootstrap:
+            raise ValueError("bootstrap_servers is empty: give at least one host:port")
+        self.client_id = client_id
+        self.runtime = runtime or Runtime.real()
+        self.request_timeout_ms = request_timeout_ms
+        self.patience_ms = patience_ms
+        """How long a call may take before it is given up, where nothing else is said."""
+        self.nodes: dict[int, tuple[str, int]] = {}
+        self.controller_id = -1
+        self.topics: dict[str, TopicView] = {}
+        self.features = Features(-1, {})
+        self._connections: dict[tuple[str, int], asyncio.Task[Connection]] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._closed = False
+
+    def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
+        return Deadline(self.runtime, self.patience_ms if timeout_ms is None else timeout_ms, what)
+
+    @property
+    def transaction_version(self) -> int:
+        """Finalized level of the feature `transaction.version`, as the newest answer of any node tells it."""
+        return self.features.levels.get("transaction.version", 0)
+
+    # Connections
+
+    async def connection(self, node_id: int) -> Connection:
+        """The connection to a node.  Raises ConnectionLostError if it cannot be had."""
+        address = self.nodes.get(node_id)
+        if address is None:
+            raise ConnectionLostError(f"node {node_id} is not known")
+        return await self._connect(address)
+
+    def ready_connection(self, node_id: int) -> Connection | None:
+        """The connection to a node, if there is one already."""
+        task = self._connections.get(self.nodes.get(node_id, ("", 0)))
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        connection = task.result()
+        return connection if connection.is_open else None
+
+    async def any_connection(self) -> Connection:
+        """A connection to whichever node answers.  Raises UnreachableError."""
+        known = [*self.nodes.values(), *self.bootstrap]
+        failures: dict[str, None] = {}
+        for address in dict.fromkeys(known):
+            try:
+                return await self._connect(address)
+            except (ConnectionLostError, UnsupportedByBrokerError) as error:
+                failures[str(error)] = None
+        raise UnreachableError(f"no broker can be reached: {'; '.join(failures)}")
+
+    async def _connect(self, address: tuple[str, int]) -> Connection:
+        if self._closed:
+            raise ConnectionLostError("the client is closed")
+        task = self._connections.get(address)
+        if task is None or (task.done() and not self._is_good(task)):
+            task = asyncio.get_running_loop().create_task(self._open(address))
+            self._connections[address] = task
+        # Several may wait for one connection, and one of them may be cancelled.
+        return await asyncio.shield(task)
+
+    @staticmethod
+    def _is_good(task: asyncio.Task[Connection]) -> bool:
+        return task.done() and not task.cancelled() and task.exception() is None and task.result().is_open
+
+    async def _open(self, address: tuple[str, int]) -> Connection:
+        host, port = address
+        network = self.runtime.network
+        try:
+            connection = await open_connection(network, host, port, self.client_id, self.request_timeout_ms)
+        except TimeoutError:
+            raise ConnectionLostError(f"{host}:{port} did not answer within {self.request_timeout_ms} ms") from None
+        except OSError as error:
+            raise ConnectionLostError(f"{host}:{port} cannot be reached: {error.strerror or error}") from None
+        if connection.features.epoch >= self.features.epoch:
+            self.features = connection.features
+        return connection
+
+    def ask_features_again(self) -> None:
+        """The features were changed under us: connect anew, so that every node tells its own."""
+        for task in self._connections.values():
+            if self._is_good(task):
+                task.result().close("the features of the cluster have changed")
+        self.features = Features(-1, {})
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._closed = True
+        for task in self._connections.values():
+            if not task.done():
+                task.cancel()
+            elif not task.cancelled() and task.exception() is None:
+                task.result().close("the client is closed")
+        self._connections.clear()
+
+    # Requests
+
+    async def call(
+        self, node_id: int, message: Any, *, most: int | None = None, least: int = 0, timeout_ms: int | None = None
+    ) -> Any:
+        """One request to one node, in the newest version that both sides speak."""
+        connection = await self.connection(node_id)
+        return await connection.request(message, connection.version_of(type(message), most, least), timeout_ms)
+
+    async def call_controller(self, message: Any, *, deadline: Deadline) -> Any:
+        """One request to the controller, which is looked up; asked again while the connection fails."""
+        while True:
+            try:
+                if self.controller_id not in self.nodes:
+                    await self.refresh([])
+                return await self.call(self.controller_id, message)
+            except (ConnectionLostError, UnreachableError) as error:
+                self.controller_id = -1
+                await deadline.pause(error)
+
+    # Metadata
+
+    async def refresh(self, topics: Sequence[str] | None, create: bool = False) -> MetadataResponse:
+        """Ask for the nodes and these topics (None: all).  Raises UnreachableError, ConnectionLostError."""
+        connection = await self.any_connection()
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
+        answer: MetadataResponse = await connection.request(request, connection.version_of(MetadataRequest, 12))
+        self.nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
+        self.controller_id = answer.controller_id
+        for topic in answer.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code:
+                self.topics.pop(topic.name, None)
+                continue
+            leaders = {part.partition_index: part.leader_id for part in sorted(topic.partitions, key=_index)}
+            self.topics[topic.name] = TopicView(topic.name, topic.topic_id, leaders)
+        return answer
+
+    async def topic(self, name: str, deadline: Deadline, create: bool = True) -> TopicView:
+        """A topic, with a leader for each partition.  Raises BrokerError if there is no such topic."""
+        while True:
+            known = self.topics.get(name)
+            if known is not None and known.leaders and -1 not in known.leaders.values():
+                return known
+            because: object = "no leader yet"
+            try:
+                answer = await self.refresh([name], create)
+            except (ConnectionLostError, UnreachableError) as error:
+                because = error
+            else:
+                codes = [ErrorCode(found.error_code) for found in answer.topics if found.name == name]
+                code = codes[0] if codes else ErrorCode.NONE
+                if code and (not code.retriable or (code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not create)):
+                    raise BrokerError(code, f"topic {name!r} cannot be used")
+                because = code.name if code else because
+                if name in self.topics and -1 not in self.topics[name].leaders.values():
+                    continue
+            await deadline.pause(because)
+
+    async def leader(self, at: TopicPartition, deadline: Deadline) -> int:
+        """The node that leads a partition.  Raises BrokerError if there is no such partition."""
+        topic = await self.topic(at.topic, deadline)
+        if at.partition not in topic.leaders:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {at.topic!r} has {topic.partition_count} partitions, there is no partition {at.partition}",
+            )
+        return topic.leaders[at.partition]
+
+    def forget_topic(self, name: str) -> None:
+        """What is known of a topic has proved wrong."""
+        self.topics.pop(name, None)
+
+    # Coordinators
+
+    async def coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
+        """The node that coordinates a group or a transactional id."""
+        while True:
+            known = self._coordinators.get((kind, key))
+            if known is not None and known in self.nodes:
+                return known
+            try:
+                because: object = await self._find_coordinator(kind, key)
+            except (ConnectionLostError, UnreachableError) as error:
+                because = error
+            if because is not None:
+                await deadline.pause(because)
+
+    async def _find_coordinator(self, kind: int, key: str) -> str | None:
+        """None if found, else why not yet.  Raises BrokerError if asking again would not help."""
+        connection = await self.any_connection()
+        version = connection.version_of(FindCoordinatorRequest, 4, 1)
+        if version >= _BATCHED_LOOKUP_SINCE:
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        else:
+            request = FindCoordinatorRequest(key_type=kind, key=key)
+        answer: FindCoordinatorResponse = await connection.request(request, version)
+        found = answer.coordinators[0] if version >= _BATCHED_LOOKUP_SINCE else answer
+        error = ErrorCode(found.error_code)
+        if not error:
+            self._coordinators[kind, key] = found.node_id
+            self.nodes.setdefault(found.node_id, (found.host, found.port))
+            return None
+        if not error.retriable:
+            raise BrokerError(error, f"the coordinator of {key!r} cannot be asked for: {found.error_message or ''}")
+        return error.name
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """What is known of a coordinator has proved wrong."""
+        self._coordinators.pop((kind, key), None)
+
+
+def _index(partition: Any) -> int:
+    index: int = partition.partition_index
+    return index
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, colon, port = server.strip().rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise ValueError(f"bootstrap_servers has {server.strip()!r}: it must be host:port, as in 127.0.0.1:9092")
+    return host, int(port)
+
+
+__all__ = ["GROUP", "TRANSACTION", "ClientError", "Cluster", "Deadline", "TopicView"]

@@ -1,0 +1,72 @@
+"""What goes wrong, as a person should read it: what happened, to what, and what to do next."""
+
+from __future__ import annotations
+
+from fencepost.protocol.errors import KafkaError
+
+
+class ClientError(Exception):
+    """Base of every error that the clients raise."""
+
+
+class UnreachableError(ClientError):
+    """No broker could be reached in time."""
+
+
+class ConnectionLostError(ClientError):
+    """The connection ended before the answer came; whether the request was carried out is not known."""
+
+
+class UnsupportedByBrokerError(ClientError):
+    """The broker does not serve a request, or not in a version that is needed."""
+
+
+class MisuseError(ClientError):
+    """A call that makes no sense in this state; the program needs to be changed."""
+
+
+class BrokerError(ClientError, KafkaError):
+    """The broker refused a request.  `code` says why."""
+
+    def __init__(self, code: int, message: str) -> None:
+        KafkaError.__init__(self, code, message)
+
+
+class TimedOutError(ClientError):
+    """Something took longer than the caller allows."""
+
+
+class DeliveryError(ClientError):
+    """A record was not delivered."""
+
+
+class TransactionError(ClientError):
+    """Base of what happens to transactions."""
+
+
+class TransactionAbortableError(TransactionError):
+    """The transaction cannot be committed.  Abort it, then go on with the same producer (KIP-1050)."""
+
+
+class TransactionTimedOutError(TransactionAbortableError):
+    """The broker aborted the transaction because it was open for too long.  Abort, then go on (KIP-588)."""
+
+
+class TransactionAbortedError(TransactionError):
+    """The record was not sent, because its transaction was aborted."""
+
+
+class OutcomeUnknownError(TransactionError):
+    """The end of a transaction was not confirmed in time.  Call the same method again to find out."""
+
+
+class ProducerFencedError(TransactionError):
+    """Another producer with the same transactional id has taken over.  This one can do nothing more."""
+
+
+class CommitFailedError(ClientError):
+    """The consumer is no longer in the group, so its positions were not taken.  Its records go to other members."""
+
+
+class NoOffsetError(ClientError):
+    """There is no committed position, and auto_offset_reset="error" says not to choose one."""

@@ -1,0 +1,94 @@
+"""The identity of a producer without transactions: each record once, whatever is sent again (KIP-98, KIP-360)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from fencepost.client.batches import Batch
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, UnreachableError
+from fencepost.client.outcomes import Outcome
+from fencepost.client.sender import Sender
+from fencepost.client.transactional_id import BEFORE_TV2, Identity
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.protocol.types import TopicPartition
+
+_LAST_EPOCH: Final = 32767
+#: The broker does not know where we were; the next epoch starts anew.
+_LOST_PLACE: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+
+
+class Idempotence:
+    """The rules (`sender.Rules`) of a sender without transactions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.transactional_id: str | None = None
+        self.sender: Sender | None = None
+        self._cluster = cluster
+        self._identity: Identity | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self.error: ClientError | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        if self._identity is None and self.error is None and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        return self._identity
+
+    def versions(self) -> tuple[int, int]:
+        return 3, BEFORE_TV2["Produce"]
+
+    def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002
+        return True
+
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> bool:
+        if outcome is Outcome.FATAL:
+            self.error = error
+            return False
+        lost_place = isinstance(error, BrokerError) and error.code in _LOST_PLACE
+        if (unresolved or lost_place) and batch.identity == self._identity:
+            # What is on its way keeps its pair; what comes after it goes under the next one.
+            identity = self._identity
+            self._identity = None if identity.epoch == _LAST_EPOCH else identity._replace(epoch=identity.epoch + 1)
+        return lost_place
+
+    async def _ask(self) -> None:
+        deadline = self._cluster.deadline("InitProducerId")
+        try:
+            while self._identity is None:
+                try:
+                    answer = await self._request()
+                except (ConnectionLostError, UnreachableError) as lost:
+                    await deadline.pause(lost)
+                    continue
+                error = ErrorCode(answer.error_code)
+                if not error:
+                    self._identity = Identity(answer.producer_id, answer.producer_epoch)
+                elif error.retriable:
+                    await deadline.pause(error.name)
+                else:
+                    raise BrokerError(error, "no producer id was given")
+        except ClientError as error:
+            self.error = error
+            if self.sender is not None:
+                self.sender.abandon(error)
+        if self.sender is not None:
+            self.sender.wake()
+
+    async def _request(self) -> InitProducerIdResponse:
+        connection = await self._cluster.any_connection()
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        version = connection.version_of(InitProducerIdRequest, 5)
+        answer: InitProducerIdResponse = await connection.request(request, version)
+        return answer
+
+    def close(self) -> None:
+        """Stop what is under way."""
+        if self._asking is not None:
+            self._asking.cancel()

@@ -1,0 +1,89 @@
+"""What an error code in an answer means for a transactional producer, request by request (facts §9.5, §9.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+from fencepost.protocol.errors import ErrorCode
+
+
+class Outcome(Enum):
+    """What to do next."""
+
+    DONE = auto()
+    RETRY = auto()
+    """Send the same again after a pause."""
+    FIND_COORDINATOR = auto()
+    """Look up the coordinator, then send the same again."""
+    ABORTABLE = auto()
+    """Abort the transaction, then go on."""
+    STALE = auto()
+    """The producer id or epoch is an old one: timed out or fenced.  InitProducerId with the pair tells which."""
+    FATAL = auto()
+
+
+_COORDINATOR_MOVED: Final = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Outcome.FIND_COORDINATOR,
+    ErrorCode.NOT_COORDINATOR: Outcome.FIND_COORDINATOR,
+}
+_STALE: Final = {
+    ErrorCode.INVALID_PRODUCER_EPOCH: Outcome.STALE,
+    ErrorCode.PRODUCER_FENCED: Outcome.STALE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Outcome.STALE,
+}
+_IN_TRANSACTION: Final = {
+    **_COORDINATOR_MOVED,
+    **_STALE,
+    ErrorCode.TRANSACTION_ABORTABLE: Outcome.ABORTABLE,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Outcome.ABORTABLE,
+    # The coordinator knows of no open transaction: it was ended by a time-out.
+    ErrorCode.INVALID_TXN_STATE: Outcome.ABORTABLE,
+}
+
+#: request -> error -> what to do.  Not listed: RETRY if the error is retriable, else FATAL.
+OUTCOMES: Final[Mapping[str, Mapping[ErrorCode, Outcome]]] = {
+    "InitProducerId": {**_COORDINATOR_MOVED},
+    "AddPartitionsToTxn": {
+        **_IN_TRANSACTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Outcome.ABORTABLE,
+        ErrorCode.OPERATION_NOT_ATTEMPTED: Outcome.ABORTABLE,
+    },
+    "AddOffsetsToTxn": {**_IN_TRANSACTION, ErrorCode.GROUP_AUTHORIZATION_FAILED: Outcome.ABORTABLE},
+    "TxnOffsetCommit": {
+        **_IN_TRANSACTION,
+        ErrorCode.REQUEST_TIMED_OUT: Outcome.FIND_COORDINATOR,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: Outcome.ABORTABLE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Outcome.ABORTABLE,
+        ErrorCode.FENCED_INSTANCE_ID: Outcome.ABORTABLE,
+        ErrorCode.ILLEGAL_GENERATION: Outcome.ABORTABLE,
+        ErrorCode.UNKNOWN_MEMBER_ID: Outcome.ABORTABLE,
+        ErrorCode.GROUP_ID_NOT_FOUND: Outcome.ABORTABLE,
+        ErrorCode.STALE_MEMBER_EPOCH: Outcome.ABORTABLE,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE: Outcome.ABORTABLE,
+        ErrorCode.INVALID_GROUP_ID: Outcome.ABORTABLE,
+    },
+    "EndTxn": {**_IN_TRANSACTION},
+    "Produce": {
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Outcome.DONE,
+        ErrorCode.PRODUCER_FENCED: Outcome.STALE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING: Outcome.STALE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Outcome.FATAL,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Outcome.FATAL,
+        ErrorCode.UNSUPPORTED_VERSION: Outcome.FATAL,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Outcome.FATAL,
+    },
+}
+
+
+def outcome_of(request: str, error: ErrorCode) -> Outcome:
+    """What to do about an error in the answer to this request."""
+    if not error:
+        return Outcome.DONE
+    known = OUTCOMES[request].get(error)
+    if known is not None:
+        return known
+    if error.retriable:
+        return Outcome.RETRY
+    return Outcome.ABORTABLE if request == "Produce" else Outcome.FATAL

@@ -1,0 +1,254 @@
+"""The producer: each record exactly once, with a transactional id in transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Self
+
+from fencepost.client.batches import Headers, RecordMetadata
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError, ClientError, MisuseError
+from fencepost.client.idempotence import Idempotence
+from fencepost.client.sender import Sender
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.client.transactions import Transactions, check_group
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.partitioning import partition_for_key
+from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import Runtime
+
+
+class Producer:
+    """Writes records, each exactly once; with a transactional id in transactions that are visible whole or never.
+
+        async with Producer("127.0.0.1:9092", transactional_id="payments") as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send("debits", b"-10", key=b"alice")
+
+    Times are in milliseconds.  On a cluster with transaction.version 2 it speaks the protocol of KIP-890, on others the
+    one before.  A commit waits for every record that was sent before it, and fails if one of them did.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        linger_ms: float = 0,
+        batch_bytes: int = 256 * 1024,
+        buffer_bytes: int = 32 * 1024 * 1024,
+        compression: str = "none",
+        delivery_timeout_ms: int = 120_000,
+        request_timeout_ms: int = 30_000,
+        max_block_ms: int = 60_000,
+        client_id: str = "fencepost-producer",
+        runtime: Runtime | None = None,
+    ) -> None:
+        try:
+            self._compression = Compression[compression.upper()]
+        except KeyError:
+            known = ", ".join(codec.name.lower() for codec in Compression)
+            raise ValueError(f"compression={compression!r}: it must be one of {known}") from None
+        self._cluster = Cluster(
+            bootstrap_servers,
+            client_id=client_id,
+            runtime=runtime,
+            request_timeout_ms=request_timeout_ms,
+            patience_ms=max_block_ms,
+        )
+        self._linger_ms = linger_ms
+        self._batch_bytes = batch_bytes
+        self._buffer_bytes = buffer_bytes
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._transactions: Transactions | None = None
+        if transactional_id is not None:
+            self._transactions = Transactions(self._cluster, transactional_id, transaction_timeout_ms)
+        self._rules = self._transactions or Idempotence(self._cluster)
+        self._sticky: dict[str, int] = {}
+        self._sender: Sender | None = None
+        self._closed = False
+
+    # Life
+
+    async def start(self) -> Self:
+        """Get ready.  Connections are made when they are needed."""
+        if self._sender is None and not self._closed:
+            self._sender = self._rules.sender = Sender(
+                self._cluster,
+                self._rules,
+                linger_ms=self._linger_ms,
+                batch_bytes=self._batch_bytes,
+                buffer_bytes=self._buffer_bytes,
+                delivery_timeout_ms=self._delivery_timeout_ms,
+                compression=self._compression,
+            )
+        return self
+
+    async def close(self) -> None:
+        """Send what is waiting; abort the transaction if one is open; end the connections."""
+        if self._closed:
+            return
+        try:
+            if self._transactions is None:
+                await self.flush()
+            elif self._transactions.is_open:
+                await self._transactions.abort()
+        except ClientError:
+            pass  # the broker aborts it in time
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """End the connections and nothing else, as if the process had died."""
+        self._closed = True
+        self._rules.close()
+        if self._sender is not None:
+            await self._sender.close()
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # Sending
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """Hand over a record; await the result to wait for its acknowledgement.
+
+        Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one.
+        `timestamp` is in milliseconds since 1970, now by default.
+        Raises MisuseError outside a transaction, TransactionError if the transaction has failed.
+        """
+        sender = self._open_sender()
+        await self._check_send()
+        number = self._partition(topic, key, partition)
+        if number < 0:
+            number = await self._look_up(topic, key, partition)
+            await self._check_send()
+        if sender.is_full:
+            await sender.wait_for_room()
+            await self._check_send()
+        now = self._cluster.runtime.clock.now() if timestamp is None else timestamp
+        if self._transactions is not None:
+            self._transactions.note_send()
+        future, full = sender.append(TopicPartition(topic, number), now, key, value, headers)
+        if full:
+            self._sticky.pop(topic, None)
+            await asyncio.sleep(0)  # let answers in
+        return future
+
+    def _open_sender(self) -> Sender:
+        if self._sender is None or self._closed:
+            raise MisuseError("the producer is not open: use it inside `async with Producer(...) as producer:`")
+        return self._sender
+
+    async def _check_send(self) -> None:
+        if self._transactions is not None:
+            await self._transactions.check_send()
+        elif isinstance(self._rules, Idempotence) and self._rules.error is not None:
+            raise self._rules.error
+
+    def _partition(self, topic: str, key: bytes | None, partition: int | None) -> int:
+        """The partition, or -1 if the topic must be looked up first."""
+        view = self._cluster.topics.get(topic)
+        if view is None:
+            return -1
+        if partition is not None:
+            return partition if partition in view.leaders else -1
+        if key is not None:
+            return partition_for_key(key, view.partition_count)
+        chosen = self._sticky.get(topic)
+        if chosen is None:
+            chosen = self._sticky[topic] = self._cluster.runtime.random.randrange(view.partition_count)
+        return chosen
+
+    async def _look_up(self, topic: str, key: bytes | None, partition: int | None) -> int:
+        view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
+        number = self._partition(topic, key, partition)
+        if number < 0:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has {view.partition_count} partitions, there is no partition {partition}",
+            )
+        return number
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent is acknowledged or has failed."""
+        if self._sender is not None:
+            await self._sender.flush()
+
+    # Transactions
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise MisuseError("this producer has no transactional_id: give it one to use transactions")
+        self._open_sender()
+        return self._transactions
+
+    async def init_transactions(self) -> None:
+        """Take the transactional id over: whoever had it is fenced, and its open transaction aborted."""
+        await self.start()
+        await self._transactional().init()
+
+    async def begin_transaction(self) -> None:
+        """Open a transaction; the broker hears of it with its first record."""
+        await self._transactional().begin()
+
+    async def commit_transaction(self) -> None:
+        """Make the transaction visible, whole.  Waits for every record that was sent in it.
+
+        Raises TransactionAbortableError if it cannot be committed (abort, then go on), ProducerFencedError if another
+        producer has taken over, OutcomeUnknownError if no answer came in time (call it again to find out).
+        """
+        await self._transactional().commit()
+
+    async def abort_transaction(self) -> None:
+        """Drop the transaction; then go on.  Raises ProducerFencedError if another producer has taken over."""
+        await self._transactional().abort()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """A transaction around a block: committed at its end, aborted if it raises.
+
+        Where the commit fails with a TransactionAbortableError the transaction is aborted, and the error raised.
+        """
+        transactions = self._transactional()
+        await transactions.begin()
+        try:
+            yield self
+            await transactions.commit()
+        except BaseException:
+            if transactions.is_open:
+                await transactions.abort()
+            raise
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
+    ) -> None:
+        """Commit positions of a group as part of the transaction.  An offset is the next one to read.
+
+        Give `consumer.group_metadata()` rather than the group's name, so that a member that was replaced is refused.
+        """
+        transactions, member = self._transactional(), check_group(group)
+        positions = {
+            TopicPartition(*at): found if isinstance(found, OffsetAndMetadata) else OffsetAndMetadata(found)
+            for at, found in offsets.items()
+        }
+        if positions:
+            await transactions.send_offsets(positions, member)

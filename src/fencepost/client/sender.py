@@ -1,0 +1,427 @@
+"""Sends batches to the leaders of their partitions, again until they are answered for good.
+
+Whoever owns it decides, through `Rules`, who writes, what may be written now, and what a failure means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final, Protocol
+
+from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata
+from fencepost.client.cluster import Cluster
+from fencepost.client.connection import Connection
+from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, DeliveryError, UnreachableError
+from fencepost.client.outcomes import Outcome, outcome_of
+from fencepost.client.transactional_id import Identity
+from fencepost.protocol.batch import next_sequence
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ProduceRequest, ProduceResponse
+from fencepost.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
+from fencepost.protocol.types import TopicPartition
+
+_ALL: Final = -1
+_LARGEST_REQUEST: Final = 16 * 1024 * 1024
+_PAUSES: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5)
+#: Seconds before a batch is sent again, by the number of its tries.
+_LEADER_MOVED: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
+
+class Rules(Protocol):
+    """What the owner of a sender decides."""
+
+    transactional_id: str | None
+    sender: Sender | None
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who writes; None while that is not known."""
+        ...
+
+    def admits(self, at: TopicPartition) -> bool:
+        """Whether new batches may be sent to this partition now.  If not, the owner calls `wake` later."""
+        ...
+
+    def versions(self) -> tuple[int, int]:
+        """Least and newest version of Produce."""
+        ...
+
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> bool:
+        """A batch failed; true to send it again under a new identity.
+
+        `unresolved`: nobody knows whether it was written.
+        """
+        ...
+
+
+class Sender:
+    """See the module."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rules: Rules,
+        *,
+        linger_ms: float,
+        batch_bytes: int,
+        buffer_bytes: int,
+        delivery_timeout_ms: float,
+        compression: Compression,
+    ) -> None:
+        self._cluster = cluster
+        self._rules = rules
+        self._linger = linger_ms / 1000
+        self._batch_bytes = batch_bytes
+        self._buffer_bytes = buffer_bytes
+        self._delivery_timeout = delivery_timeout_ms / 1000
+        self._compression = compression
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._busy: dict[TopicPartition, Lane] = {}
+        """Lanes that have something to send or on its way."""
+        self._buffered = 0
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._flushing = 0
+        self._scheduled: asyncio.Handle | None = None
+        self._scheduled_at = 0.0
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._preparing: dict[object, None] = {}
+
+    # Records in
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits and nothing is on its way."""
+        return not self._busy
+
+    @property
+    def is_full(self) -> bool:
+        return self._buffered >= self._buffer_bytes
+
+    async def wait_for_room(self) -> None:
+        """Wait while the buffer is full."""
+        while self.is_full:
+            room = self._loop.create_future()
+            self._room.append(room)
+            self.wake()
+            await room
+
+    def append(
+        self, at: TopicPartition, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> tuple[asyncio.Future[RecordMetadata], bool]:
+        """Put a record into the batch of its partition; its future, and whether that batch is full now."""
+        lane = self._lanes.get(at)
+        if lane is None:
+            lane = self._lanes[at] = Lane(at)
+        queue = lane.queue
+        if not queue or queue[-1].builder.size >= self._batch_bytes:
+            queue.append(Batch(at, self._compression, self._loop.time() + self._delivery_timeout))
+            self._busy[at] = lane
+        batch = queue[-1]
+        future: asyncio.Future[RecordMetadata] = self._loop.create_future()
+        before = batch.builder.size
+        batch.append(timestamp, key, value, headers, future)
+        size = batch.builder.size
+        self._buffered += size - before
+        full = size >= self._batch_bytes
+        if full or self._linger == 0:
+            self.wake()
+        else:
+            self._schedule(self._loop.time() + self._linger)
+        return future, full
+
+    # Waiting for the end
+
+    async def flush(self) -> None:
+        """Wait until everything that was appended is answered for good; failures are told elsewhere."""
+        self._flushing += 1
+        try:
+            while self._busy:
+                self.wake()
+                idle = self._loop.create_future()
+                self._idle.append(idle)
+                await idle
+        finally:
+            self._flushing -= 1
+
+    def abandon(self, error: ClientError) -> bool:
+        """Drop what is not on the wire; true if something was dropped, or is out, that the broker may have."""
+        uncertain = False
+        for lane in list(self._busy.values()):
+            while lane.queue:
+                self._drop(lane.queue.popleft(), error)
+            batch = lane.in_flight
+            if batch is not None and lane.retry_at is None:
+                batch.abandoned = uncertain = True
+            elif batch is not None:
+                uncertain = True
+                lane.in_flight = lane.retry_at = None
+                self._drop(batch, error)
+            self._settle(lane)
+        return uncertain
+
+    def _drop(self, batch: Batch, error: ClientError) -> None:
+        self._buffered -= batch.builder.size
+        batch.fail(error, reported=True)
+
+    def _settle(self, lane: Lane) -> None:
+        """A lane may have become idle, the buffer may have room."""
+        if lane.in_flight is None and not lane.queue:
+            self._busy.pop(lane.at, None)
+        if not self._busy:
+            idle, self._idle = self._idle, []
+            for waiter in idle:
+                if not waiter.done():
+                    waiter.set_result(None)
+        while self._room and self._buffered < self._buffer_bytes:
+            room = self._room.popleft()
+            if not room.done():
+                room.set_result(None)
+
+    async def close(self) -> None:
+        """Send nothing any more."""
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        self.abandon(ClientError("the producer is closed"))
+
+    # Sending
+
+    def wake(self) -> None:
+        """Look for something to send, after what runs now."""
+        self._schedule(0.0)
+
+    def _schedule(self, when: float) -> None:
+        """Drain at this time of the loop's clock (0: at once), if not earlier."""
+        if self._scheduled is not None:
+            if self._scheduled_at <= when:
+                return
+            self._scheduled.cancel()
+        self._scheduled_at = when
+        loop = self._loop
+        self._scheduled = loop.call_soon(self._drain) if when <= loop.time() else loop.call_at(when, self._drain)
+
+    def _drain(self) -> None:
+        self._scheduled = None
+        identity = self._rules.identity
+        if identity is None:
+            return
+        now = self._loop.time()
+        by_node: dict[int, list[Lane]] = {}
+        for lane in list(self._busy.values()):
+            if self._is_due(lane, now):
+                node = self._leader(lane.at)
+                if node is not None:
+                    by_node.setdefault(node, []).append(lane)
+        for node, lanes in by_node.items():
+            connection = self._cluster.ready_connection(node)
+            if connection is None:
+                self._prepare(node, self._cluster.connection(node))
+                continue
+            for portion in _portions(lanes):
+                self._send(connection, portion, identity)
+
+    def _is_due(self, lane: Lane, now: float) -> bool:
+        batch = lane.in_flight
+        if batch is not None:
+            if lane.retry_at is None:
+                return False
+            if now >= batch.deadline:
+                self._give_up(lane, batch)
+                return False
+            if lane.retry_at > now:
+                self._schedule(lane.retry_at)
+                return False
+            return True
+        if not lane.queue:
+            return False
+        batch = lane.queue[0]
+        if now >= batch.deadline:
+            lane.queue.popleft()
+            self._failed(lane, batch, Outcome.ABORTABLE, _too_late(batch), unresolved=False)
+            return False
+        if self._linger and not self._flushing and batch.builder.size < self._batch_bytes:
+            due = batch.deadline - self._delivery_timeout + self._linger
+            if due > now:
+                self._schedule(due)
+                return False
+        if not self._rules.admits(lane.at):
+            self._schedule(batch.deadline)
+            return False
+        return True
+
+    def _leader(self, at: TopicPartition) -> int | None:
+        topic = self._cluster.topics.get(at.topic)
+        leader = -1 if topic is None else topic.leaders.get(at.partition, -1)
+        if leader >= 0 and leader in self._cluster.nodes:
+            return leader
+        deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
+        self._prepare(at.topic, self._cluster.topic(at.topic, deadline))
+        return None
+
+    def _prepare(self, what: object, work: Any) -> None:
+        """Get a connection or metadata, once at a time; then look again what can be sent."""
+        if what in self._preparing:
+            work.close()
+            return
+        self._preparing[what] = None
+        task = self._loop.create_task(self._prepared(what, work))
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _prepared(self, what: object, work: Any) -> None:
+        pause = 0.0
+        try:
+            await work
+        except (ConnectionLostError, UnreachableError):
+            # The leader may have moved; ask anew whoever answers.
+            self._cluster.topics.clear()
+            pause = _PAUSES[1]
+        except ClientError as error:
+            self._fail_topic(what, error)
+        finally:
+            self._preparing.pop(what, None)
+        self._schedule(self._loop.time() + pause)
+
+    def _fail_topic(self, topic: object, error: ClientError) -> None:
+        for lane in list(self._busy.values()):
+            if lane.at.topic == topic:
+                while lane.queue:
+                    self._failed(lane, lane.queue.popleft(), Outcome.ABORTABLE, error, unresolved=False)
+
+    def _send(self, connection: Connection, lanes: list[Lane], identity: Identity) -> None:
+        rules = self._rules
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for lane in lanes:
+            batch = lane.in_flight
+            if batch is None:
+                batch = lane.in_flight = lane.queue.popleft()
+                if lane.identity != identity:
+                    lane.identity, lane.next_sequence = identity, 0
+                batch.number(identity, lane.next_sequence, rules.transactional_id is not None)
+            lane.retry_at = None
+            batch.tries += 1
+            topics.setdefault(lane.at.topic, []).append(
+                PartitionProduceData(index=lane.at.partition, records=batch.data)
+            )
+        request = ProduceRequest(
+            transactional_id=rules.transactional_id,
+            acks=_ALL,
+            timeout_ms=self._cluster.request_timeout_ms,
+            topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
+        )
+        least, most = rules.versions()
+        try:
+            answer = connection.request(request, connection.version_of(ProduceRequest, most, least))
+        except ClientError as error:
+            for lane in lanes:
+                self._refused(lane, Outcome.FATAL, error, unresolved=False)
+            return
+        answer.add_done_callback(partial(self._answered, lanes))
+
+    # Answers
+
+    def _answered(self, lanes: list[Lane], answer: asyncio.Future[ProduceResponse]) -> None:
+        if answer.cancelled():
+            return
+        lost = answer.exception()
+        if lost is not None:
+            self._cluster.topics.clear()
+            for lane in lanes:
+                self._again(lane)
+            return
+        found = {
+            TopicPartition(topic.name, part.index): part
+            for topic in answer.result().responses
+            for part in topic.partition_responses
+        }
+        for lane in lanes:
+            self._one_answered(lane, found.get(lane.at))
+        if self._busy:
+            self.wake()
+
+    def _one_answered(self, lane: Lane, answer: PartitionProduceResponse | None) -> None:
+        batch = lane.in_flight
+        assert batch is not None, "an answer is to a batch that is on its way"
+        if answer is None:
+            self._again(lane)
+            return
+        error = ErrorCode(answer.error_code)
+        outcome = outcome_of("Produce", error)
+        if outcome is Outcome.DONE:
+            lane.in_flight = None
+            self._buffered -= batch.builder.size
+            lane.next_sequence = next_sequence(batch.base_sequence, batch.builder.count)
+            batch.succeed(answer.base_offset, answer.log_append_time_ms)
+            self._settle(lane)
+        elif outcome is Outcome.RETRY:
+            if error in _LEADER_MOVED:
+                self._cluster.forget_topic(lane.at.topic)
+            self._again(lane)
+        else:
+            what = f"{batch.builder.count} records for {lane.at.topic}-{lane.at.partition} were refused"
+            refused = BrokerError(error, f"{what}: {answer.error_message or error.name}")
+            self._refused(lane, outcome, refused, unresolved=False)
+
+    def _again(self, lane: Lane) -> None:
+        """Send the batch that is on its way once more, unless its transaction is being aborted."""
+        batch = lane.in_flight
+        assert batch is not None, "a batch that is sent again is on its way"
+        if batch.abandoned:
+            lane.in_flight = None
+            self._drop(batch, DeliveryError("its transaction was aborted"))
+            self._settle(lane)
+            return
+        pause = _PAUSES[min(batch.tries, len(_PAUSES)) - 1]
+        lane.retry_at = self._loop.time() + pause * (0.8 + 0.4 * self._cluster.runtime.random.random())
+        self._schedule(lane.retry_at)
+
+    def _give_up(self, lane: Lane, batch: Batch) -> None:
+        self._refused(lane, Outcome.ABORTABLE, _too_late(batch), unresolved=True)
+
+    def _refused(self, lane: Lane, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
+        batch = lane.in_flight
+        assert batch is not None, "what is refused was on its way"
+        lane.in_flight = lane.retry_at = None
+        self._failed(lane, batch, outcome, error, unresolved)
+
+    def _failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
+        if self._rules.failed(batch, outcome, error, unresolved):
+            lane.queue.appendleft(batch)
+        else:
+            self._buffered -= batch.builder.size
+            batch.fail(error, reported=self._rules.transactional_id is not None)
+        self._settle(lane)
+        self.wake()
+
+
+def _too_late(batch: Batch) -> DeliveryError:
+    return DeliveryError(
+        f"{batch.builder.count} records for {batch.at.topic}-{batch.at.partition} were not acknowledged within "
+        "delivery_timeout_ms"
+    )
+
+
+def _portions(lanes: list[Lane]) -> Iterable[list[Lane]]:
+    """Lanes whose batches go into one request each time."""
+    portion: list[Lane] = []
+    size = 0
+    for lane in lanes:
+        batch = lane.in_flight or lane.queue[0]
+        if portion and size + batch.builder.size > _LARGEST_REQUEST:
+            yield portion
+            portion, size = [], 0
+        portion.append(lane)
+        size += batch.builder.size
+    yield portion

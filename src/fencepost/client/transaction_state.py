@@ -1,0 +1,57 @@
+"""The states of a transactional producer, and which may follow which (facts §9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from fencepost.client.errors import MisuseError
+
+
+class State(Enum):
+    """What a transactional producer is doing."""
+
+    UNINITIALIZED = "it has no producer id yet: call init_transactions() first"
+    INITIALIZING = "init_transactions() is under way"
+    READY = "no transaction is open: call begin_transaction() first"
+    IN_TRANSACTION = "a transaction is open"
+    COMMITTING = "a commit is under way"
+    ABORTING = "an abort is under way"
+    ABORTABLE_ERROR = "its transaction has failed: call abort_transaction() first"
+    FATAL_ERROR = "it can do nothing more: close it"
+
+
+#: state -> the states that may follow it
+TRANSITIONS: Final[Mapping[State, tuple[State, ...]]] = {
+    State.UNINITIALIZED: (State.INITIALIZING, State.FATAL_ERROR),
+    State.INITIALIZING: (State.READY, State.UNINITIALIZED, State.FATAL_ERROR),
+    State.READY: (State.IN_TRANSACTION, State.FATAL_ERROR),
+    State.IN_TRANSACTION: (State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR),
+    State.COMMITTING: (State.READY, State.ABORTABLE_ERROR, State.FATAL_ERROR),
+    State.ABORTING: (State.READY, State.ABORTABLE_ERROR, State.FATAL_ERROR),
+    State.ABORTABLE_ERROR: (State.ABORTING, State.FATAL_ERROR),
+    State.FATAL_ERROR: (),
+}
+
+#: call -> the states in which it may be made.  A commit or abort whose outcome is open may be asked for again.
+CALLS: Final[Mapping[str, tuple[State, ...]]] = {
+    "init_transactions": (State.UNINITIALIZED,),
+    "begin_transaction": (State.READY,),
+    "send": (State.IN_TRANSACTION,),
+    "send_offsets_to_transaction": (State.IN_TRANSACTION,),
+    "commit_transaction": (State.IN_TRANSACTION, State.COMMITTING),
+    "abort_transaction": (State.IN_TRANSACTION, State.ABORTABLE_ERROR, State.ABORTING),
+}
+
+
+def check_call(call: str, state: State) -> None:
+    """Raises MisuseError if the call cannot be made in this state."""
+    if state not in CALLS[call]:
+        raise MisuseError(f"{call}() cannot be called on this producer now: {state.value}")
+
+
+def follow(state: State, following: State) -> State:
+    """The following state, which must be one that may follow."""
+    assert following in TRANSITIONS[state], f"{following.name} does not follow {state.name}"
+    return following

@@ -1,0 +1,249 @@
+"""Requests about one transactional id, each repeated until it is answered for good.
+
+Knows nothing of records or states: `Producer` uses it, and so does whoever shares one transaction among processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from fencepost.client.cluster import GROUP, TRANSACTION, Cluster, Deadline
+from fencepost.client.errors import (
+    BrokerError,
+    ConnectionLostError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionTimedOutError,
+    UnreachableError,
+)
+from fencepost.client.outcomes import Outcome, outcome_of
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
+from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from fencepost.protocol.types import TopicPartition
+
+#: Newest versions that a client may use while transaction.version is below 2 (facts §9.3).
+BEFORE_TV2: Final = {"EndTxn": 4, "TxnOffsetCommit": 4, "Produce": 11}
+#: Least versions that it must use from then on.
+SINCE_TV2: Final = {"EndTxn": 5, "TxnOffsetCommit": 5, "Produce": 12}
+
+
+#: Newest versions that name topics; the ones after them need topic ids.
+_NAMES_TOPICS_UNTIL: Final = {"TxnOffsetCommit": 5}
+
+
+class Identity(NamedTuple):
+    """Who writes: a producer id and its epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = Identity(-1, -1)
+
+
+class StaleIdentityError(TransactionAbortableError):
+    """The pair is an old one; whether it timed out or was fenced is to be found out."""
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A position of a group: the next offset to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits positions: the group, and the member of it if there is one."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class TransactionalId:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self._cluster = cluster
+        self.name = name
+
+    async def init(self, timeout_ms: int, current: Identity = NOBODY, deadline: Deadline | None = None) -> Identity:
+        """Take the id over, or (with the current pair) get a new epoch for it.
+
+        Raises ProducerFencedError if somebody else has it, BrokerError if the broker refuses.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self.name,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=current.producer_id,
+            producer_epoch=current.epoch,
+        )
+        versions = _Versions(5, 3 if current != NOBODY else 0)
+        answer = await self._ask("InitProducerId", request, lambda found: found.error_code, deadline, versions=versions)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    async def add_partitions(
+        self, who: Identity, partitions: Sequence[TopicPartition], deadline: Deadline | None = None
+    ) -> None:
+        """Register partitions before they are written to; for transaction.version 0 and 1 only."""
+        by_topic: dict[str, list[int]] = {}
+        for at in partitions:
+            by_topic.setdefault(at.topic, []).append(at.partition)
+        request = AddPartitionsToTxnRequest(
+            transactional_id=self.name,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in by_topic.items()],
+        )
+        await self._ask("AddPartitionsToTxn", request, _worst_partition, deadline, versions=_Versions(3))
+
+    async def add_offsets(self, who: Identity, group_id: str, deadline: Deadline | None = None) -> None:
+        """Register the positions of a group before they are committed; for transaction.version 0 and 1 only."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.epoch, group_id=group_id
+        )
+        await self._ask("AddOffsetsToTxn", request, lambda found: found.error_code, deadline)
+
+    async def commit_offsets(
+        self,
+        who: Identity,
+        group: ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        tv2: bool,
+        deadline: Deadline | None = None,
+    ) -> None:
+        """Commit positions of a group as part of the transaction."""
+        by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for at, position in offsets.items():
+            by_topic.setdefault(at.topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=at.partition,
+                    committed_offset=position.offset,
+                    committed_leader_epoch=position.leader_epoch,
+                    committed_metadata=position.metadata,
+                )
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group.group_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
+        )
+        await self._ask(
+            "TxnOffsetCommit",
+            request,
+            lambda found: _worst(part.error_code for topic in found.topics for part in topic.partitions),
+            deadline,
+            (GROUP, group.group_id),
+            _Versions.of("TxnOffsetCommit", tv2),
+        )
+
+    async def end(self, who: Identity, commit: bool, tv2: bool, deadline: Deadline | None = None) -> Identity:
+        """End the transaction; the pair for the next one."""
+        request = EndTxnRequest(
+            transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.epoch, committed=commit
+        )
+        answer = await self._ask(
+            "EndTxn", request, lambda found: found.error_code, deadline, versions=_Versions.of("EndTxn", tv2)
+        )
+        return Identity(answer.producer_id, answer.producer_epoch) if answer.producer_id >= 0 else who
+
+    async def _ask(
+        self,
+        name: str,
+        request: Any,
+        error_of: Any,
+        deadline: Deadline | None,
+        coordinator: tuple[int, str] | None = None,
+        versions: _Versions | None = None,
+    ) -> Any:
+        cluster = self._cluster
+        deadline = deadline or cluster.deadline(f"{name} of transactional id {self.name!r}")
+        kind, key = coordinator or (TRANSACTION, self.name)
+        most, least = versions or _Versions()
+        while True:
+            try:
+                node = await cluster.coordinator(kind, key, deadline)
+                answer = await cluster.call(node, request, most=most, least=least)
+            except (ConnectionLostError, UnreachableError) as lost:
+                cluster.forget_coordinator(kind, key)
+                await deadline.pause(lost)
+                continue
+            error = ErrorCode(error_of(answer))
+            outcome = outcome_of(name, error)
+            if outcome is Outcome.DONE:
+                return answer
+            if outcome is Outcome.FIND_COORDINATOR:
+                cluster.forget_coordinator(kind, key)
+            elif outcome is not Outcome.RETRY:
+                raise self._error(name, error, outcome, timed_out=bool(getattr(answer, "transaction_timed_out", False)))
+            await deadline.pause(error.name)
+
+    def _error(self, name: str, error: ErrorCode, outcome: Outcome, timed_out: bool) -> Exception:
+        what = f"{name} of transactional id {self.name!r} was answered {error.name}"
+        if timed_out:
+            return timed_out_error(self.name)
+        if name == "InitProducerId" and error in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
+            return fenced_error(self.name)
+        if outcome is Outcome.STALE:
+            return StaleIdentityError(what)
+        if outcome is Outcome.ABORTABLE:
+            return TransactionAbortableError(f"{what}: abort the transaction, then go on")
+        return BrokerError(error, what)
+
+
+def fenced_error(name: str) -> ProducerFencedError:
+    """Another producer has the id now."""
+    return ProducerFencedError(
+        f"another producer has taken over the transactional id {name!r}: this one can do nothing more. If both are "
+        "meant to run, give each an id of its own"
+    )
+
+
+def timed_out_error(name: str) -> TransactionTimedOutError:
+    """The transaction took too long."""
+    return TransactionTimedOutError(
+        f"the broker aborted the transaction of {name!r} because it was open for longer than transaction_timeout_ms: "
+        "abort, then go on; make it shorter, or the time-out longer"
+    )
+
+
+class _Versions(NamedTuple):
+    """Newest and least version of a request that may be used."""
+
+    most: int | None = None
+    least: int = 0
+
+    @classmethod
+    def of(cls, name: str, tv2: bool) -> _Versions:
+        return cls(_NAMES_TOPICS_UNTIL.get(name), SINCE_TV2[name]) if tv2 else cls(BEFORE_TV2[name])
+
+
+def _worst(codes: Any) -> int:
+    """The error that decides about the whole answer: one that is not merely to be repeated comes first."""
+    worst = 0
+    for code in codes:
+        if code and (not worst or ErrorCode(worst).retriable):
+            worst = code
+    return worst
+
+
+def _worst_partition(answer: Any) -> int:
+    codes = [part.partition_error_code for topic in answer.results_by_topic for part in topic.results_by_partition]
+    # OPERATION_NOT_ATTEMPTED only says that another partition has an error.
+    return _worst(code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED) or _worst(codes)

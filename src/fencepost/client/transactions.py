@@ -1,0 +1,304 @@
+"""The transactions of one producer: what may be done when, and what a failure means.
+
+A commit waits until every record that was sent before it is acknowledged.  An old producer id or epoch may mean that
+the broker timed the transaction out, or that another producer took over; InitProducerId with the pair tells which
+(KIP-360, KIP-588), and recovers from the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from fencepost.client.batches import Batch
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    MisuseError,
+    OutcomeUnknownError,
+    ProducerFencedError,
+    TimedOutError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionTimedOutError,
+    UnsupportedByBrokerError,
+)
+from fencepost.client.outcomes import Outcome
+from fencepost.client.sender import Sender
+from fencepost.client.transaction_state import State, check_call, follow
+from fencepost.client.transactional_id import (
+    BEFORE_TV2,
+    NOBODY,
+    SINCE_TV2,
+    ConsumerGroupMetadata,
+    Identity,
+    OffsetAndMetadata,
+    StaleIdentityError,
+    TransactionalId,
+    timed_out_error,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import TopicPartition
+
+#: Newest Produce that names topics; the ones after it need topic ids.
+NEWEST_PRODUCE: Final = 12
+_OLD_PAIR: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+class Transactions:
+    """See the module.  The rules (`sender.Rules`) of a transactional producer's sender."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
+        self.transactional_id: str | None = transactional_id
+        self.sender: Sender | None = None
+        self._cluster = cluster
+        self._id = TransactionalId(cluster, transactional_id)
+        self._timeout_ms = timeout_ms
+        self._state = State.UNINITIALIZED
+        self._identity = NOBODY
+        self._following: Identity | None = None
+        """The pair to go on with, when the current one proved old."""
+        self._error: ClientError | None = None
+        self._tv2 = False
+        self._started = False
+        """The broker may know of the open transaction."""
+        self._needs_new_epoch = False
+        """A batch is lost whose sequence numbers the broker may have seen (transaction.version 0 and 1)."""
+        self._registered: dict[TopicPartition, bool] = {}
+        """Partitions of the open transaction, and whether the coordinator has them (transaction.version 0 and 1)."""
+        self._registration: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """A transaction is open or has failed, and is to be ended."""
+        return self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+
+    # What the sender asks (sender.Rules)
+
+    @property
+    def identity(self) -> Identity | None:
+        return None if self._identity is NOBODY else self._identity
+
+    def versions(self) -> tuple[int, int]:
+        return (SINCE_TV2["Produce"], NEWEST_PRODUCE) if self._tv2 else (3, BEFORE_TV2["Produce"])
+
+    def admits(self, at: TopicPartition) -> bool:
+        if self._tv2:
+            return True
+        if at not in self._registered:
+            self._registered[at] = False
+            if self._registration is None or self._registration.done():
+                self._registration = asyncio.get_running_loop().create_task(self._register())
+        return self._registered[at]
+
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> bool:  # noqa: ARG002
+        if not batch.abandoned:
+            self._needs_new_epoch = True
+            old = isinstance(error, BrokerError) and error.code in _OLD_PAIR
+            self._fail(StaleIdentityError(str(error)) if old else error, fatal=outcome is Outcome.FATAL)
+        return False
+
+    # Calls
+
+    async def init(self) -> None:
+        """Take the id over."""
+        check_call("init_transactions", self._state)
+        self._become(State.INITIALIZING)
+        try:
+            self._identity = await self._id.init(self._timeout_ms)
+        except (TimedOutError, asyncio.CancelledError):
+            self._become(State.UNINITIALIZED)
+            raise
+        except ClientError as error:
+            self._die(error)
+            raise
+        self._tv2 = self._cluster.transaction_version >= 2
+        self._become(State.READY)
+
+    async def begin(self) -> None:
+        """Open a transaction."""
+        await self.raise_error()
+        check_call("begin_transaction", self._state)
+        newer = self._cluster.transaction_version >= 2
+        if newer and not self._tv2:
+            # The leaders must see a fresh epoch before the first implicit add (facts §9.3).
+            self._identity = await self._next_identity()
+        self._tv2 = newer
+        self._started = self._needs_new_epoch = False
+        self._registered.clear()
+        self._become(State.IN_TRANSACTION)
+
+    async def check_send(self) -> None:
+        """Raises if nothing can be sent now."""
+        await self.raise_error()
+        check_call("send", self._state)
+
+    def note_send(self) -> None:
+        """Something is being sent."""
+        self._started = True
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Commit positions of a group as part of the transaction."""
+        await self.raise_error()
+        check_call("send_offsets_to_transaction", self._state)
+        self._started = True
+        try:
+            if not self._tv2:
+                await self._id.add_offsets(self._identity, group.group_id)
+            await self._id.commit_offsets(self._identity, group, offsets, self._tv2)
+        except ClientError as error:
+            self._fail(error, fatal=not isinstance(error, TransactionAbortableError | TimedOutError))
+            await self.raise_error()
+
+    async def commit(self) -> None:
+        """Commit, after everything that was sent is acknowledged."""
+        await self.raise_error()
+        check_call("commit_transaction", self._state)
+        if self._state is State.IN_TRANSACTION:
+            self._become(State.COMMITTING)
+        assert self.sender is not None, "a transaction has a sender"
+        await self.sender.flush()
+        await self.raise_error()
+        if self._started:
+            await self._end(commit=True)
+        self._become(State.READY)
+
+    async def abort(self) -> None:
+        """Abort, whatever state the transaction is in."""
+        if self._state is State.FATAL_ERROR:
+            await self.raise_error()
+        check_call("abort_transaction", self._state)
+        if self._state is not State.ABORTING:
+            self._become(State.ABORTING)
+        assert self.sender is not None, "a transaction has a sender"
+        self._drop_unsent("its transaction was aborted")
+        if self._registration is not None and not self._registration.done():
+            # Its request may be on the wire; the abort must come after it.
+            await self._registration
+        await self.sender.flush()
+        if self._started:
+            await self._end(commit=False)
+        self._error = None
+        self._become(State.READY)
+
+    async def raise_error(self) -> None:
+        """Raises what has gone wrong, once it is known what it was."""
+        if self._error is None:
+            return
+        if isinstance(self._error, StaleIdentityError) and self._following is None:
+            await self._tell_old_pair()
+        raise self._error
+
+    async def _tell_old_pair(self) -> None:
+        """Was the transaction timed out, or is there a successor?"""
+        try:
+            self._following = await self._next_identity()
+        except ProducerFencedError:
+            return  # it is the error now
+        except ClientError:
+            return  # to be found out by the abort
+        assert self.transactional_id is not None
+        self._error = timed_out_error(self.transactional_id)
+
+    # Requests
+
+    async def _register(self) -> None:
+        """Have the coordinator know of partitions before they are written to (transaction.version 0 and 1)."""
+        while self._state in (State.IN_TRANSACTION, State.COMMITTING):
+            waiting = [at for at, known in self._registered.items() if not known]
+            if not waiting:
+                return
+            try:
+                await self._id.add_partitions(self._identity, waiting)
+            except ClientError as error:
+                self._fail(error, fatal=not isinstance(error, TransactionAbortableError | TimedOutError))
+                return
+            self._registered |= dict.fromkeys(waiting, True)
+            assert self.sender is not None, "a transaction has a sender"
+            self.sender.wake()
+
+    async def _end(self, commit: bool) -> None:
+        """EndTxn, and whatever it takes to have a good pair afterwards."""
+        if not commit and (self._following is not None or isinstance(self._error, StaleIdentityError)):
+            self._identity, self._following = self._following or await self._next_identity(), None
+            return
+        try:
+            self._identity = await self._id.end(self._identity, commit, self._tv2)
+        except TimedOutError as error:
+            call = "commit_transaction" if commit else "abort_transaction"
+            raise OutcomeUnknownError(f"{error}. Call {call}() again to find out") from error
+        except (TransactionAbortableError, UnsupportedByBrokerError) as error:
+            if commit:
+                self._fail(error, fatal=False)
+                await self.raise_error()
+            # The coordinator knows nothing of it (any more): a new epoch ends whatever there is.
+            self._identity = await self._next_identity()
+        except ClientError as error:
+            self._die(error)
+            raise
+        else:
+            if not self._tv2 and self._needs_new_epoch:
+                self._identity = await self._next_identity()
+
+    async def _next_identity(self) -> Identity:
+        """The next epoch of the current pair.  Raises ProducerFencedError if somebody else has the id."""
+        try:
+            return await self._id.init(self._timeout_ms, self._identity)
+        except TimedOutError:
+            raise
+        except ClientError as error:
+            self._die(error)
+            raise
+
+    # States
+
+    def _become(self, state: State) -> None:
+        self._state = follow(self._state, state)
+
+    def _fail(self, error: ClientError, *, fatal: bool) -> None:
+        """Nothing of the open transaction can be committed any more."""
+        if isinstance(error, UnsupportedByBrokerError) or (
+            isinstance(error, BrokerError) and error.code == ErrorCode.UNSUPPORTED_VERSION
+        ):
+            # transaction.version was changed under the open transaction: abort, then go on in the other protocol.
+            self._cluster.ask_features_again()
+        elif fatal:
+            self._die(error)
+            return
+        if self._state not in (State.IN_TRANSACTION, State.COMMITTING):
+            return
+        if isinstance(error, TransactionTimedOutError):
+            self._error = StaleIdentityError(str(error))
+        elif isinstance(error, TransactionAbortableError):
+            self._error = error
+        else:
+            self._error = TransactionAbortableError(f"the transaction has failed: {error}. Abort it, then go on")
+        self._become(State.ABORTABLE_ERROR)
+        self._drop_unsent("its transaction has failed")
+
+    def _die(self, error: ClientError) -> None:
+        if self._state is not State.FATAL_ERROR:
+            self._error = error
+            self._state = State.FATAL_ERROR
+            self._drop_unsent("the producer has failed")
+
+    def _drop_unsent(self, why: str) -> None:
+        if self.sender is not None and self.sender.abandon(TransactionAbortedError(f"the record was not sent: {why}")):
+            self._needs_new_epoch = True
+
+    def close(self) -> None:
+        """Stop what is under way."""
+        if self._registration is not None:
+            self._registration.cancel()
+
+
+def check_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
+    """Raises MisuseError for an empty group."""
+    member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
+    if not member.group_id:
+        raise MisuseError("send_offsets_to_transaction() needs a group: its name is empty")
+    return member
