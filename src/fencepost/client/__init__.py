@@ -2,6 +2,7 @@
 
 from fencepost.client.admin import Admin, TransactionDescription
 from fencepost.client.batches import RecordMetadata
+from fencepost.client.consumer import Consumer
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
@@ -11,6 +12,7 @@ from fencepost.client.errors import (
     TransactionTimedOutError,
 )
 from fencepost.client.producer import Producer
+from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
@@ -18,7 +20,9 @@ __all__ = [
     "Admin",
     "BrokerError",
     "ClientError",
+    "Consumer",
     "ConsumerGroupMetadata",
+    "ConsumerRecord",
     "OffsetAndMetadata",
     "OutcomeUnknownError",
     "Producer",

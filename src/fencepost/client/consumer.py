@@ -1,0 +1,329 @@
+"""The consumer: records of topics or partitions, alone or in a group; read_committed unless told otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError, CommitFailedError, MisuseError, NoOffsetError
+from fencepost.client.fetcher import EARLIEST, LATEST, Fetcher, list_offsets
+from fencepost.client.group import Group
+from fencepost.client.records import ConsumerRecord
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.runtime import Runtime
+
+_ISOLATIONS: Final = {
+    "read_committed": Isolation.READ_COMMITTED,
+    "read_uncommitted": Isolation.READ_UNCOMMITTED,
+}
+_RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "error": None}
+
+
+class Consumer:
+    """Reads records.
+
+        async with Consumer("payments", bootstrap_servers="127.0.0.1:9092", group_id="ledger") as consumer:
+            async for record in consumer:
+                print(record.key, record.value)
+
+    With a group the partitions are shared among its members, and positions are kept: committed by `commit`, by a
+    producer in a transaction, or (auto_commit) every `auto_commit_interval_ms`, for records whose successors were
+    asked for.  Without a group all partitions are read, from `auto_offset_reset` on.  Times are in milliseconds.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str,
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        isolation_level: str = "read_committed",
+        auto_offset_reset: str = "earliest",
+        auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5000,
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 300_000,
+        heartbeat_interval_ms: int = 3000,
+        fetch_max_wait_ms: int = 500,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 50 * 1024 * 1024,
+        max_partition_fetch_bytes: int = 1024 * 1024,
+        request_timeout_ms: int = 30_000,
+        max_block_ms: int = 60_000,
+        client_id: str = "fencepost-consumer",
+        runtime: Runtime | None = None,
+    ) -> None:
+        if isolation_level not in _ISOLATIONS:
+            raise ValueError(f"isolation_level={isolation_level!r}: it must be one of {', '.join(_ISOLATIONS)}")
+        if auto_offset_reset not in _RESETS:
+            raise ValueError(f"auto_offset_reset={auto_offset_reset!r}: it must be one of {', '.join(_RESETS)}")
+        self._topics = list(topics)
+        self._cluster = Cluster(
+            bootstrap_servers,
+            client_id=client_id,
+            runtime=runtime,
+            request_timeout_ms=request_timeout_ms,
+            patience_ms=max_block_ms,
+        )
+        self._isolation = _ISOLATIONS[isolation_level]
+        self._reset = _RESETS[auto_offset_reset]
+        self._fetcher = Fetcher(
+            self._cluster,
+            self._isolation,
+            max_wait_ms=fetch_max_wait_ms,
+            min_bytes=fetch_min_bytes,
+            max_bytes=fetch_max_bytes,
+            max_partition_bytes=max_partition_fetch_bytes,
+        )
+        self._group: Group | None = None
+        if group_id is not None:
+            self._group = Group(
+                self._cluster,
+                group_id,
+                group_instance_id,
+                session_timeout_ms=session_timeout_ms,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+            )
+        self._auto_commit = auto_commit and group_id is not None
+        self._auto_commit_interval = auto_commit_interval_ms / 1000
+        self._last_auto_commit = 0.0
+        self._assigned_by_hand = False
+        self._started = False
+        self._records: deque[ConsumerRecord] = deque()
+        """Taken from the fetcher for `async for`, not handed out yet."""
+        self._done: dict[TopicPartition, int] = {}
+        """Positions after the records that the caller is done with."""
+        self._handed_out: dict[TopicPartition, int] = {}
+        """Positions after the records that the caller has, and may still be working on."""
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Commit what is to be committed by itself, leave the group, end the connections."""
+        try:
+            if self._auto_commit and self._started:
+                await self._commit_done()
+            if self._group is not None:
+                await self._group.leave()
+        except ClientError:
+            pass  # what is not committed is read again
+        finally:
+            await self._fetcher.close()
+            await self._cluster.close()
+
+    # What is read
+
+    def subscribe(self, *topics: str) -> None:
+        """Read these topics instead, from the next poll on."""
+        self._topics = list(topics)
+        self._assigned_by_hand = self._started = False
+        if self._group is not None:
+            self._group.must_join = True
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; no group shares them out."""
+        self._assigned_by_hand, self._started = True, False
+        self._wanted = [TopicPartition(*at) for at in partitions]
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are being read, sorted."""
+        return sorted(self._fetcher.followed)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who we are in the group, for `Producer.send_offsets_to_transaction`."""
+        if self._group is None:
+            raise MisuseError("this consumer has no group_id")
+        return self._group.metadata()
+
+    async def _prepare(self) -> None:
+        """Have partitions and positions before anything is fetched."""
+        joins = self._group is not None and not self._assigned_by_hand
+        if joins and self._group is not None and self._group.must_join:
+            if self._auto_commit and self._started:
+                try:
+                    await self._commit_done()
+                except CommitFailedError:
+                    pass  # they belong to others by now, who read them again
+            self._records.clear()
+            self._fetcher.follow({})
+            await self._follow(await self._group.join(self._topics))
+        elif not self._started:
+            await self._follow(self._wanted if self._assigned_by_hand else await self._all_partitions())
+        self._started = True
+        if self._fetcher.out_of_range:
+            lost, self._fetcher.out_of_range = list(self._fetcher.out_of_range), {}
+            for at, position in (await self._reset_positions(lost)).items():
+                self._fetcher.followed[at].seek(position)
+
+    async def _all_partitions(self) -> list[TopicPartition]:
+        if not self._topics:
+            raise MisuseError("there is nothing to read: give the consumer topics, or assign() partitions")
+        found = []
+        for name in self._topics:
+            view = await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"))
+            found += [TopicPartition(name, number) for number in view.leaders]
+        return found
+
+    async def _follow(self, partitions: Sequence[TopicPartition]) -> None:
+        positions: dict[TopicPartition, int] = {}
+        if self._group is not None and partitions:
+            committed = await self._group.committed(partitions)
+            positions = {at: found.offset for at, found in committed.items() if found is not None}
+        rest = [at for at in partitions if at not in positions]
+        positions |= await self._reset_positions(rest)
+        self._done, self._handed_out = {}, {}
+        self._fetcher.followed = {}
+        self._fetcher.follow({at: positions[at] for at in partitions})
+
+    async def _reset_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        if self._reset is None:
+            at = partitions[0]
+            raise NoOffsetError(
+                f"no position for {at.topic}-{at.partition}, and auto_offset_reset is 'error': seek() first"
+            )
+        found = await list_offsets(self._cluster, partitions, self._reset, self._isolation)
+        return {at: offset for at, (offset, _) in found.items()}
+
+    # Reading
+
+    async def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
+        """Records that are here, or come within the time; none if none do.  Those of the last call count as done."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_ms / 1000
+        self._done |= self._handed_out
+        while True:
+            await self._prepare()
+            await self._commit_if_due()
+            taken = self._fetcher.take(max_records)
+            self._fetcher.fetch()
+            if taken:
+                self._handed_out |= {at: self._fetcher.followed[at].position for at in _partitions(taken)}
+                return taken
+            if self._fetcher.error is not None:
+                error, self._fetcher.error = self._fetcher.error, None
+                raise error
+            left = end - loop.time()
+            if left <= 0:
+                return []
+            await self._fetcher.wait(min(left, 0.5))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        if self._records and self._group is not None and self._group.must_join:
+            self._records.clear()  # they may be somebody else's by now
+        while not self._records:
+            self._records.extend(await self.poll())
+            self._handed_out = {}
+        record = self._records.popleft()
+        at = TopicPartition(record.topic, record.partition)
+        self._done |= self._handed_out
+        self._handed_out = {at: record.offset + 1}
+        return record
+
+    # Positions
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
+        """Store positions of the group: these, or those after all records handed out so far.
+
+        Raises CommitFailedError if the group was rebalanced meanwhile.
+        """
+        if self._group is None:
+            raise MisuseError("commit() needs a group_id")
+        given = self._done | self._handed_out if offsets is None else offsets
+        positions = {
+            TopicPartition(*at): found if isinstance(found, OffsetAndMetadata) else OffsetAndMetadata(found)
+            for at, found in given.items()
+        }
+        if positions:
+            await self._group.commit(positions)
+
+    async def _commit_done(self) -> None:
+        if self._done:
+            await self.commit(self._done)
+            self._done = {}
+
+    async def _commit_if_due(self) -> None:
+        if not self._auto_commit:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._last_auto_commit >= self._auto_commit_interval:
+            self._last_auto_commit = now
+            try:
+                await self._commit_done()
+            except CommitFailedError:
+                pass  # `_prepare` joins again
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The group's stored positions."""
+        if self._group is None:
+            raise MisuseError("committed() needs a group_id")
+        return await self._group.committed([TopicPartition(*at) for at in partitions])
+
+    def position(self, at: TopicPartition) -> int:
+        """Offset of the next record of a partition that is being read."""
+        known = self._handed_out.get(at, self._done.get(at))
+        return self._followed(at).position if known is None else known
+
+    def seek(self, at: TopicPartition, offset: int) -> None:
+        """Go on with this offset."""
+        self._followed(at).seek(offset)
+        self._records = deque(record for record in self._records if (record.topic, record.partition) != at)
+        self._handed_out.pop(at, None)
+        self._done.pop(at, None)
+
+    def _followed(self, at: TopicPartition) -> Any:
+        found = self._fetcher.followed.get(TopicPartition(*at))
+        if found is None:
+            raise MisuseError(f"{at[0]}-{at[1]} is not assigned to this consumer (yet: poll() first)")
+        return found
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these partitions until they are resumed."""
+        for at in partitions:
+            self._followed(at).paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        for at in partitions:
+            self._followed(at).paused = False
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets that are still there."""
+        return await self._offsets(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where reading stops now: the last stable offset with read_committed, else the high watermark."""
+        return await self._offsets(partitions, LATEST)
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int] | None]:
+        """(offset, timestamp) of the first record that is not older than a time, None if there is none."""
+        found: dict[TopicPartition, tuple[int, int] | None] = {}
+        for at, time in times.items():
+            answer = (await list_offsets(self._cluster, [TopicPartition(*at)], time, self._isolation))[at]
+            found[at] = None if answer[0] < 0 else answer
+        return found
+
+    async def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        wanted = [TopicPartition(*at) for at in partitions]
+        found = await list_offsets(self._cluster, wanted, which, self._isolation)
+        return {at: offset for at, (offset, _) in found.items()}
+
+
+def _partitions(records: Sequence[ConsumerRecord]) -> list[TopicPartition]:
+    return list(dict.fromkeys(TopicPartition(record.topic, record.partition) for record in records))

@@ -1,0 +1,292 @@
+"""Fetches batches ahead of the consumer, one request at a time to each leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, UnreachableError
+from fencepost.client.records import ConsumerRecord, records_of
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.messages import FetchRequest, ListOffsetsRequest
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
+from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from fencepost.protocol.types import Isolation, TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+#: Newest Fetch that names topics; the ones after it need topic ids.
+_NEWEST_FETCH: Final = 12
+_PAUSE: Final = 0.05
+_LEADER_MOVED: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+)
+
+
+class Fetched(NamedTuple):
+    """What came for one partition: raw batches from `position` on."""
+
+    position: int
+    data: memoryview
+    aborted: list[tuple[int, int]] | None
+
+
+class Followed:
+    """One partition that is being read."""
+
+    __slots__ = ("at", "chunk", "fetched", "in_flight", "paused", "position", "ready")
+
+    def __init__(self, at: TopicPartition, position: int) -> None:
+        self.at = at
+        self.position = position
+        """Offset of the next record to hand out."""
+        self.fetched: Fetched | None = None
+        """The next data, not looked into yet."""
+        self.ready: list[ConsumerRecord] = []
+        self.chunk = position
+        """Where to go on when `ready` is used up."""
+        self.in_flight = False
+        self.paused = False
+
+    def seek(self, position: int) -> None:
+        self.position = self.chunk = position
+        self.ready, self.fetched = [], None
+
+    @property
+    def fetch_offset(self) -> int:
+        return self.chunk
+
+    def decode(self) -> None:
+        """Look into what was fetched."""
+        if not self.ready and self.fetched is not None:
+            fetched, self.fetched = self.fetched, None
+            if fetched.position == self.chunk:
+                topic, partition = self.at
+                found, self.chunk = records_of(topic, partition, fetched.data, fetched.aborted, self.chunk)
+                found.reverse()
+                self.ready = found
+                if not found:
+                    self.position = self.chunk
+
+
+class Fetcher:
+    """See the module."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        isolation: Isolation,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        max_partition_bytes: int,
+    ) -> None:
+        self._cluster = cluster
+        self._isolation = isolation
+        self._max_wait_ms = max_wait_ms
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._max_partition_bytes = max_partition_bytes
+        self.followed: dict[TopicPartition, Followed] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._waiter: asyncio.Future[None] | None = None
+        self.error: ClientError | None = None
+        self.out_of_range: dict[TopicPartition, None] = {}
+        """Partitions whose position is not in the log."""
+
+    def follow(self, positions: dict[TopicPartition, int]) -> None:
+        """Read these partitions and no others."""
+        kept = {at: self.followed[at] for at in positions if at in self.followed}
+        self.followed = {at: kept.get(at) or Followed(at, position) for at, position in positions.items()}
+
+    # Records out
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Up to `count` records that are here already, of partitions in turn."""
+        taken: list[ConsumerRecord] = []
+        for at in list(self.followed):
+            partition = self.followed[at]
+            if partition.paused:
+                continue
+            partition.decode()
+            while partition.ready and len(taken) < count:
+                taken.append(partition.ready.pop())
+            if taken and taken[-1].partition == at.partition and taken[-1].topic == at.topic:
+                partition.position = taken[-1].offset + 1 if partition.ready else partition.chunk
+                # The next call begins with another partition.
+                self.followed[at] = self.followed.pop(at)
+            if len(taken) >= count:
+                break
+        return taken
+
+    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error if nothing comes
+        """Wait until something may have come."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # Fetching
+
+    def fetch(self) -> None:
+        """Ask for more of every partition that has nothing waiting."""
+        by_node: dict[int, list[Followed]] = {}
+        lost: dict[str, None] = {}
+        for partition in self.followed.values():
+            if partition.in_flight or partition.paused or partition.fetched is not None:
+                continue
+            topic = self._cluster.topics.get(partition.at.topic)
+            leader = -1 if topic is None else topic.leaders.get(partition.at.partition, -1)
+            if leader < 0 or leader not in self._cluster.nodes:
+                lost[partition.at.topic] = None
+            else:
+                by_node.setdefault(leader, []).append(partition)
+        for node, partitions in by_node.items():
+            self._start(self._fetch(node, partitions))
+            for partition in partitions:
+                partition.in_flight = True
+        if lost and not any(task.get_name() == "metadata" for task in self._tasks):
+            self._start(self._find_leaders(list(lost)), "metadata")
+
+    def _start(self, work: Any, name: str = "fetch") -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _find_leaders(self, topics: Sequence[str]) -> None:
+        try:
+            await self._cluster.refresh(topics)
+        except (ConnectionLostError, UnreachableError):
+            pass
+        if any(name not in self._cluster.topics for name in topics):
+            await asyncio.sleep(_PAUSE)
+        self._wake()
+
+    async def _fetch(self, node: int, partitions: list[Followed]) -> None:
+        asked = {partition.at: (partition, partition.fetch_offset) for partition in partitions}
+        try:
+            answer = await self._cluster.call(
+                node,
+                self._request(asked),
+                most=_NEWEST_FETCH,
+                timeout_ms=self._cluster.request_timeout_ms + self._max_wait_ms,
+            )
+            self._take_answer(answer, asked)
+        except (ConnectionLostError, UnreachableError):
+            self._cluster.topics.clear()
+            await asyncio.sleep(_PAUSE)
+        except ClientError as error:
+            self.error = error
+        except ProtocolError as error:
+            self.error = ClientError(f"node {node} sent what cannot be read: {error}")
+        finally:
+            for partition in partitions:
+                partition.in_flight = False
+        self._wake()
+
+    def _request(self, asked: dict[TopicPartition, tuple[Followed, int]]) -> FetchRequest:
+        by_topic: dict[str, list[FetchPartition]] = {}
+        for at, (_, offset) in asked.items():
+            by_topic.setdefault(at.topic, []).append(
+                FetchPartition(
+                    partition=at.partition, fetch_offset=offset, partition_max_bytes=self._max_partition_bytes
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            isolation_level=self._isolation,
+            topics=[FetchTopic(topic=name, partitions=wanted) for name, wanted in by_topic.items()],
+        )
+
+    def _take_answer(self, answer: Any, asked: dict[TopicPartition, tuple[Followed, int]]) -> None:
+        if answer.error_code:
+            raise BrokerError(answer.error_code, "the fetch was refused")
+        for topic in answer.responses:
+            for found in topic.partitions:
+                at = TopicPartition(topic.topic, found.partition_index)
+                partition, offset = asked[at]
+                if self.followed.get(at) is not partition or partition.fetch_offset != offset:
+                    continue  # no longer read, or from elsewhere
+                error = ErrorCode(found.error_code)
+                if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self.out_of_range[at] = None
+                elif error in _LEADER_MOVED:
+                    self._cluster.forget_topic(at.topic)
+                elif error:
+                    raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
+                elif found.records:
+                    partition.fetched = Fetched(offset, memoryview(found.records), self._aborted(found))
+
+    def _aborted(self, found: Any) -> list[tuple[int, int]] | None:
+        if self._isolation is Isolation.READ_UNCOMMITTED:
+            return None
+        return [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+
+async def list_offsets(
+    cluster: Cluster, partitions: Sequence[TopicPartition], timestamp: int, isolation: Isolation
+) -> dict[TopicPartition, tuple[int, int]]:
+    """(offset, timestamp) by time: EARLIEST, LATEST, or the first record not older than so many milliseconds.
+
+    Raises BrokerError, TimedOutError.
+    """
+    deadline = cluster.deadline("looking up offsets")
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    while True:
+        by_node: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
+        for at in partitions:
+            if at not in found:
+                wanted = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
+                by_node.setdefault(await cluster.leader(at, deadline), {}).setdefault(at.topic, []).append(wanted)
+        if not by_node:
+            return found
+        because: object = None
+        for node, topics in by_node.items():
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=[ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in topics.items()],
+            )
+            try:
+                answer = await cluster.call(node, request, most=7)
+            except (ConnectionLostError, UnreachableError) as lost:
+                because = lost
+                for name in topics:
+                    cluster.forget_topic(name)
+                continue
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    error = ErrorCode(part.error_code)
+                    if error.retriable:
+                        because = error.name
+                        cluster.forget_topic(topic.name)
+                    elif error:
+                        raise BrokerError(error, f"no offsets of {topic.name}-{part.partition_index} are told")
+                    else:
+                        found[TopicPartition(topic.name, part.partition_index)] = (part.offset, part.timestamp)
+        if because is not None:
+            await deadline.pause(because)

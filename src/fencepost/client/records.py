@@ -1,0 +1,64 @@
+"""Records as a consumer gets them, out of fetched batches (facts §8.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fencepost.protocol.batch import BatchHeader, crc_matches, headers
+from fencepost.protocol.control import read_control_record
+from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.records import decode_batch
+from fencepost.protocol.types import Buffer
+
+
+class ConsumerRecord(NamedTuple):
+    """One record.  `timestamp` is in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+def visible_batches(data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> Iterator[tuple[int, BatchHeader, bool]]:
+    """Position and header of every whole batch, and whether a reader may see it.
+
+    `aborted`: (producer id, first offset) of the aborted transactions among them; None for read_uncommitted, which
+    sees all but control records.  Raises ProtocolError for a batch that is damaged.
+    """
+    waiting = sorted(aborted or (), key=lambda entry: entry[1])
+    ended: dict[int, None] = {}
+    """Producers whose transaction at this point was aborted."""
+    for at, header in headers(data):
+        if not crc_matches(data, at, header):
+            raise ProtocolError(f"the batch at offset {header.base_offset} is damaged: its checksum does not match")
+        while waiting and waiting[0][1] <= header.last_offset:
+            ended[waiting.pop(0)[0]] = None
+        if header.is_control:
+            marker = read_control_record(data, at, header)
+            if marker is not None and marker.ends_transaction:
+                ended.pop(header.producer_id, None)
+            yield at, header, False
+        else:
+            hidden = aborted is not None and header.is_transactional and header.producer_id in ended
+            yield at, header, not hidden
+
+
+def records_of(
+    topic: str, partition: int, data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int
+) -> tuple[list[ConsumerRecord], int]:
+    """The records from `position` on that a reader may see, and the position after all of them, hidden ones too."""
+    found: list[ConsumerRecord] = []
+    for at, header, visible in visible_batches(data, aborted):
+        if visible:
+            found += [
+                ConsumerRecord(topic, partition, offset, timestamp, key, value, given)
+                for offset, timestamp, key, value, given in decode_batch(data, at, header)
+                if offset >= position
+            ]
+        position = max(position, header.last_offset + 1)
+    return found, position
