@@ -1,0 +1,130 @@
+"""A broker process killed -9 again and again under a transactional load, and the verdict on what it kept.
+
+Producers write tagged records, a few per transaction over several partitions, and note what became of each
+transaction.  Between kills nothing is settled: a producer whose broker dies repeats its request until it is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fencepost.client import Admin, Producer
+from fencepost.client.errors import ClientError
+
+TOPICS = {"left": 2, "right": 3}
+READY = "ready"
+
+
+@dataclass
+class Outcomes:
+    """What the producers were told: transaction tag -> its records, by outcome."""
+
+    committed: dict[str, list[str]] = field(default_factory=dict)
+    aborted: dict[str, list[str]] = field(default_factory=dict)
+    unknown: dict[str, list[str]] = field(default_factory=dict)
+
+
+def verdict(outcomes: Outcomes, visible: Iterable[str]) -> list[str]:
+    """Every broken promise as one sentence: lost, doubled, aborted but visible, torn, never sent."""
+    counts = Counter(visible)
+    faults = [f"{record} is visible {count} times" for record, count in sorted(counts.items()) if count > 1]
+    known: set[str] = set()
+    for tag, records in outcomes.committed.items():
+        known.update(records)
+        faults += [f"{record} of the committed transaction {tag} is lost" for record in records if record not in counts]
+    for tag, records in outcomes.aborted.items():
+        known.update(records)
+        faults += [f"{record} of the aborted transaction {tag} is visible" for record in records if record in counts]
+    for tag, records in outcomes.unknown.items():
+        known.update(records)
+        seen = [record for record in records if record in counts]
+        if seen and len(seen) != len(records):
+            faults.append(f"transaction {tag} is torn: {len(seen)} of {len(records)} records are visible")
+    faults += [f"{record} was never sent" for record in sorted(counts) if record not in known]
+    return faults
+
+
+class Node:
+    """A `fencepost serve` process on one port and directory."""
+
+    def __init__(self, data: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._command = [sys.executable, "-m", "fencepost", "serve", "--listen", self.address, "--data", str(data)]
+        self._process: subprocess.Popen[str] | None = None
+        self.slowest_start = 0.0
+
+    def start(self) -> None:
+        begin = time.monotonic()
+        process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert self.address in line, f"the broker did not start: {line!r}"
+        self.slowest_start = max(self.slowest_start, time.monotonic() - begin)
+        self._process = process
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+async def produce(address: str, name: str, outcomes: Outcomes, chance: random.Random, stop: asyncio.Event) -> None:
+    """Transactions of one to six records until told to stop; one in five is aborted on purpose."""
+    number = 0
+    while not stop.is_set():
+        async with Producer(address, transactional_id=name, request_timeout_ms=2000) as producer:
+            await producer.init_transactions()
+            while not stop.is_set():
+                tag, number = f"{name}-{number}", number + 1
+                records = [f"{tag}-{i}" for i in range(chance.randint(1, 6))]
+                outcomes.unknown[tag] = records
+                try:
+                    await producer.begin_transaction()
+                    for record in records:
+                        topic = chance.choice(list(TOPICS))
+                        await producer.send(topic, record.encode(), partition=chance.randrange(TOPICS[topic]))
+                    if chance.random() < 0.2:
+                        await producer.abort_transaction()
+                        outcomes.aborted[tag] = outcomes.unknown.pop(tag)
+                    else:
+                        await producer.commit_transaction()
+                        outcomes.committed[tag] = outcomes.unknown.pop(tag)
+                except ClientError:
+                    break  # the next producer of this name takes over; what became of the transaction is unknown
+
+
+async def run(node: Node, cycles: int, seed: int) -> Outcomes:
+    """Kill and restart the node `cycles` times while four producers work."""
+    chance, outcomes, stop = random.Random(seed), Outcomes(), asyncio.Event()
+    await asyncio.to_thread(node.start)
+    async with Admin(node.address) as admin:
+        for topic, partitions in TOPICS.items():
+            await admin.create_topic(topic, partitions=partitions)
+    names = [f"producer-{n}" for n in range(4)]
+    tasks = [
+        asyncio.create_task(produce(node.address, name, outcomes, random.Random(f"{seed}-{name}"), stop))
+        for name in names
+    ]
+    for _ in range(cycles):
+        await asyncio.sleep(chance.uniform(0.05, 0.5))
+        node.kill()
+        await asyncio.to_thread(node.start)
+    await asyncio.sleep(0.5)
+    stop.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    return outcomes
