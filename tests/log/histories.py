@@ -108,8 +108,11 @@ class World:
         self.survived = 0
 
     def _make(self) -> Storage:
+        life = self.disk.life
+
         def failed(failure: StorageFailed) -> None:
-            raise Violation(f"the node ended by itself: {failure}")
+            if life == self.disk.life and not self.disk.off:
+                raise Violation(f"the node ended by itself: {failure}")
 
         return Storage(self.disk, ROOT, SETTINGS, self.clock, "durable", failed)
 
@@ -151,7 +154,9 @@ class World:
         producer_id = self.random.randrange(4)
         known = history.producers().get(producer_id)
         if dice < 0.25:
-            epoch = known.epoch if known is not None and self.random.random() < 0.5 else (known.epoch + 1 if known else 0)
+            epoch = (
+                known.epoch if known is not None and self.random.random() < 0.5 else (known.epoch + 1 if known else 0)
+            )
             commit = self.random.random() < 0.5
             coordinator_epoch = known.coordinator_epoch if known and known.coordinator_epoch > 0 else 1
             data = marker(producer_id, epoch, commit, coordinator_epoch, self.clock.at)
@@ -264,7 +269,10 @@ class World:
         producers, aborted = fold(history.written)
         found = {
             producer_id: Producer(
-                entry.epoch, entry.coordinator_epoch, [tuple(b[:3]) for b in entry.batches], entry.open_first_offset
+                entry.epoch,
+                entry.coordinator_epoch,
+                [(b.last_sequence, b.last_offset, b.offset_delta) for b in entry.batches],
+                entry.open_first_offset,
             )
             for producer_id, entry in partition.producers.entries.items()
         }
@@ -339,17 +347,21 @@ async def live(world: World, lives: int, steps: int) -> None:
         world.note()
         durable = world.storage.durable
         if not disk.off and random.random() < 0.15:
-            await world.storage.settle()
-            try:
-                world.storage.close()
-                durable = world.storage.durable
-            except PowerCut:
-                pass
+            await stop(world)
         durable = max(durable, world.storage.durable)
         lose(world)
     disk.power_loss()
     world.start()
     world.check(durable)
+
+
+async def stop(world: World) -> None:
+    """A clean stop, unless the power is cut meanwhile."""
+    try:
+        await asyncio.wait_for(world.storage.settle(), 1)
+        world.storage.close()
+    except (PowerCut, TimeoutError):
+        assert world.disk.off
 
 
 def lose(world: World) -> None:

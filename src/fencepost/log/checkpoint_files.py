@@ -32,6 +32,11 @@ def _write(disk: Disk, path: Path, text: str) -> None:
     disk.rename(fresh, path)
 
 
+def is_fresh(disk: Disk, root: Path) -> bool:
+    """Whether nobody has got as far as `check_version` in this directory."""
+    return not disk.exists(root / _VERSION_FILE)
+
+
 def check_version(disk: Disk, root: Path, ours: int, refusal: type[Exception]) -> None:
     """Refuse a directory that a newer Fencepost has written; mark a new one as ours."""
     found = _read(disk, root / _VERSION_FILE)

@@ -11,11 +11,15 @@ to with its size; when everything of the older generation is synced elsewhere, i
 what completes the checkpoint.
 
 Entry: int32 length of the payload, uint32 CRC-32C of generation and payload, payload.  Payload: int8 kind, then
-    FILE    int32 file, int64 size, int64 next offset, path         the segment is known under this number from here on
+    FILE    int32 file, int64 size, int64 next offset, 16 bytes topic id, path
+                                                                    the segment is known under this number from here on
     BYTES   int32 file, int64 position, bytes
     EXTENT  int32 file, int64 position, int64 length, uint32 CRC-32C of the bytes
-    REMOVE  int32 file                                              retention or deletion took the segment
+    REMOVE  path                                                    retention or deletion took the segment
     START   int64 offset, directory                                 the first offset of a partition moved
+    READY   int8 kept                                               all segments are named; are their sizes kept here?
+
+A FILE with next offset -1 only gives a number to a segment that is written no more.
 """
 
 from __future__ import annotations
@@ -24,10 +28,11 @@ from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
-from fencepost.log.disk import Disk, File
+from fencepost.log.disk import Disk, DiskFull, File
 from fencepost.protocol.types import Buffer
 
 
@@ -39,6 +44,7 @@ class Kind(IntEnum):
     EXTENT = 3
     REMOVE = 4
     START = 5
+    READY = 6
 
 
 MAGIC = b"fencepost commit log 1\n"
@@ -48,12 +54,25 @@ _ALLOCATION = 4 * 1024 * 1024
 
 GENERATION = Struct(">q")
 FRAME = Struct(">iI")
-FILE_ENTRY = Struct(">biqq")
+FILE_ENTRY = Struct(">biqq16s")
 BYTES_ENTRY = Struct(">biq")
 EXTENT_ENTRY = Struct(">biqqI")
-REMOVE_ENTRY = Struct(">bi")
 START_ENTRY = Struct(">bq")
+READY_ENTRY = Struct(">b?")
 HEADER_SIZE = len(MAGIC) + GENERATION.size
+
+
+class NamedFile(NamedTuple):
+    """A segment as a FILE entry names it."""
+
+    number: int
+    size: int
+    next_offset: int
+    topic_id: bytes
+    path: str
+
+    def entry(self) -> bytes:
+        return FILE_ENTRY.pack(Kind.FILE, *self[:4]) + self.path.encode()
 
 
 class StorageFailed(Exception):
@@ -90,29 +109,38 @@ class CommitLog:
         return [int(name[:20]) for name in self._disk.list(self._directory) if name.endswith(".log")]
 
     def begin(self, generation: int) -> None:
-        """Start a new generation.  What is pending goes to it, so name the files first (`name_files`)."""
+        """Start a new generation.  What is pending goes to it, so name the files first (`name_files`).
+
+        Raises DiskFull; then the old one goes on.
+        """
         assert not self._syncing, "a generation begins between two syncs"
+        front = MAGIC + GENERATION.pack(generation)
+        file = self._disk.open(self.path(generation))
+        try:
+            file.truncate(0)
+            file.allocate(_ALLOCATION)
+            file.pwrite(front, 0)
+            self._disk.sync_directory(self._directory)
+        except DiskFull:
+            file.close()
+            self._disk.remove(self.path(generation))
+            raise
         if self._file is not None:
             self._file.close()
         self.generation = generation
-        self._file = self._disk.open(self.path(generation))
-        self._file.truncate(0)
-        self._file.allocate(_ALLOCATION)
+        self._file = file
         self._allocated = _ALLOCATION
-        front = MAGIC + GENERATION.pack(generation)
-        self._file.pwrite(front, 0)
-        self._disk.sync_directory(self._directory)
         self._tail = self.size = len(front)
         self._seed = crc32c(GENERATION.pack(generation))
 
     # Appending
 
-    def add_file(self, number: int, size: int, next_offset: int, path: str) -> int:
-        return self._add(FILE_ENTRY.pack(Kind.FILE, number, size, next_offset) + path.encode())
+    def add_file(self, file: NamedFile) -> int:
+        return self._add(file.entry())
 
-    def name_files(self, files: list[tuple[int, int, int, str]]) -> None:
-        """Put FILE entries (number, size, next offset, path) in front of everything pending, for a new generation."""
-        front = [FILE_ENTRY.pack(Kind.FILE, *file[:3]) + file[3].encode() for file in files]
+    def name_files(self, files: list[NamedFile]) -> None:
+        """Put FILE entries in front of everything pending, for a new generation."""
+        front = [file.entry() for file in files]
         self._pending[:0] = front
         self._pending_bytes += sum(map(len, front)) + FRAME.size * len(front)
         self.appended += 1
@@ -125,8 +153,15 @@ class CommitLog:
         self.size += len(data)
         return self._add(EXTENT_ENTRY.pack(Kind.EXTENT, number, position, len(data), crc32c(data)))
 
-    def add_remove(self, number: int) -> int:
-        return self._add(REMOVE_ENTRY.pack(Kind.REMOVE, number))
+    def add_remove(self, path: str) -> int:
+        return self._add(bytes((Kind.REMOVE,)) + path.encode())
+
+    def add_ready(self, kept: bool) -> int:
+        return self._add(READY_ENTRY.pack(Kind.READY, kept))
+
+    def pending_numbers(self) -> set[int]:
+        """The files that pending entries write to."""
+        return {BYTES_ENTRY.unpack_from(e)[1] for e in self._pending if e[0] in (Kind.BYTES, Kind.EXTENT)}
 
     def add_start(self, offset: int, directory: str) -> int:
         return self._add(START_ENTRY.pack(Kind.START, offset) + directory.encode())

@@ -20,7 +20,7 @@ from fencepost.protocol.types import Buffer
 SyncDone = Callable[[OSError | None], None]
 
 
-class DiskFull(Exception):
+class DiskFull(OSError):
     """No space is left on the device; nothing of the write counts."""
 
 
@@ -57,8 +57,15 @@ class Disk(Protocol):
         """Open for reading and writing; an empty file is made where there is none."""
         ...
 
+    def open_directory(self, path: Path) -> File:
+        """A directory, only to be synced: that makes the creation, renaming and removal of its files durable."""
+        ...
+
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
-        """Make everything written to these files durable, then call `done`: at once or later, from the event loop."""
+        """Make everything written to these files durable, then call `done`: at once or later, from the event loop.
+
+        They must stay open until then.
+        """
         ...
 
     def sync_now(self, files: Sequence[File]) -> None:
@@ -66,7 +73,7 @@ class Disk(Protocol):
         ...
 
     def sync_directory(self, path: Path) -> None:
-        """Make the creation, renaming and removal of files in a directory durable."""
+        """`open_directory`, `sync_now` and `close` in one."""
         ...
 
     def exists(self, path: Path) -> bool: ...
@@ -95,10 +102,11 @@ class Disk(Protocol):
 
 
 class _LocalFile:
-    __slots__ = ("fd",)
+    __slots__ = ("fd", "sync")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, sync: Callable[[int], None] = os.fdatasync) -> None:
         self.fd = fd
+        self.sync = sync
 
     def pwrite(self, data: Buffer, at: int) -> None:
         try:
@@ -149,6 +157,9 @@ class LocalDisk:
         except OSError as error:
             raise _translated(error) from error
 
+    def open_directory(self, path: Path) -> File:
+        return _LocalFile(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), os.fsync)
+
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
         if len(files) == 1:
             done(_sync_all(files))
@@ -166,11 +177,11 @@ class LocalDisk:
             raise error
 
     def sync_directory(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        directory = self.open_directory(path)
         try:
-            os.fsync(fd)
+            self.sync_now([directory])
         finally:
-            os.close(fd)
+            directory.close()
 
     def exists(self, path: Path) -> bool:
         return path.exists()
@@ -210,7 +221,7 @@ def _sync_all(files: Sequence[File]) -> OSError | None:
     try:
         for file in files:
             assert isinstance(file, _LocalFile)
-            os.fdatasync(file.fd)
+            file.sync(file.fd)
     except OSError as error:
         return error
     return None

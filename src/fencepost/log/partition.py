@@ -289,6 +289,7 @@ class Partition:
         """Everything as of `offset` is synced."""
         self.checkpoint_offset = offset
         self.unsynced_from = self.bases[self.segment_of(offset)]
+        self.drop_segments()
 
     # Reading
 
@@ -359,8 +360,15 @@ class Partition:
         return lsn
 
     def drop_segments(self) -> None:
-        """Remove the segments that end before the start of the log."""
-        while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
+        """Remove the segments that end before the start of the log.
+
+        Not before they are checkpointed: until then they are what the producer state is made from again.
+        """
+        while (
+            len(self.segments) > 1
+            and self.segments[1].base_offset <= self.log_start_offset
+            and self.segments[0].base_offset < self.unsynced_from
+        ):
             segment = self.segments.pop(0)
             self.bases.pop(0)
             self._journal.segment_removed(self, segment)

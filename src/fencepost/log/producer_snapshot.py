@@ -112,6 +112,10 @@ def read_snapshot(disk: Disk, directory: Path, offset: int) -> list[ProducerEntr
     return entries
 
 
+def snapshot_exists(disk: Disk, directory: Path, offset: int) -> bool:
+    return disk.exists(snapshot_path(directory, offset))
+
+
 def snapshot_offsets(disk: Disk, directory: Path) -> list[int]:
     """The offsets that have a snapshot, ascending."""
     return [int(name[:20]) for name in disk.list(directory) if name.endswith(".snapshot")]

@@ -155,6 +155,8 @@ class Reader:
             for _, header, data in segment.walk(0):
                 if header.base_offset >= bound:
                     break
+                if header.last_offset < partition.log_start_offset:
+                    continue
                 if best is None or header.max_timestamp > best[0]:
                     best = (header.max_timestamp, bytes(data))
         if best is None:

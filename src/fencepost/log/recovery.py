@@ -14,19 +14,23 @@ from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ProtocolError
 
 
-def recover(partition: Partition, replay: Replay, number: Callable[[], int], by_scan: bool) -> None:
+def recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
     """Open the segments that are on disk and bring everything about them up to their end.
 
-    `by_scan`: the commit log has no bytes (--flush=os), so the files themselves are read, with checksums, from the last
-    checkpoint on, and cut where they are torn.  Otherwise the replay has cut them already, and what it does not know is
-    removed.
+    Where the commit log has not every append (--flush=os) or is new, the files themselves are read, with checksums,
+    from the last checkpoint on, and cut where they are torn.  Otherwise the replay has cut them already, and what it
+    does not know is removed.
     """
     name, disk = partition.directory.name, partition.disk
+    by_scan = not replay.ready or not replay.sizes_kept
     known = {
         int(path.rpartition("/")[2][:20]): file for path, file in replay.files.items() if path.startswith(name + "/")
     }
+    for file in known.values():
+        # An earlier topic of this name.
+        file.removed |= file.topic_id not in (partition.topic_id.bytes, bytes(16))
     bases = [int(entry[:20]) for entry in disk.list(partition.directory) if entry.endswith(".log")]
-    if not by_scan and known:
+    if not by_scan:
         newest = max((base for base, file in known.items() if not file.removed), default=-1)
         for base in [base for base in bases if base > newest]:
             _open(partition, base, number).remove()
@@ -34,12 +38,16 @@ def recover(partition: Partition, replay: Replay, number: Callable[[], int], by_
     for base in [base for base, file in known.items() if file.removed and base in bases]:
         _open(partition, base, number).remove()
         bases.remove(base)
+    for entry in disk.list(partition.directory):
+        # An index may survive a power loss that its segment did not; a new segment must not find it.
+        if entry.endswith("index") and int(entry[:20]) not in bases:
+            disk.remove(partition.directory / entry)
     partition.segments = [_open(partition, base, number) for base in bases]
     partition.bases = bases
     partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
     partition.epoch_starts = checkpoint_files.read_leader_epochs(disk, partition.directory)
     if bases:
-        _catch_up(partition, _start(partition, known, by_scan), by_scan)
+        _catch_up(partition, _start(partition, known, by_scan), by_scan, now)
     partition.log_start_offset = min(
         max(partition.log_start_offset, bases[0] if bases else 0), partition.log_end_offset
     )
@@ -63,7 +71,7 @@ def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> 
     places = [
         (number, known[segment.base_offset].checkpoint_size, known[segment.base_offset].checkpoint_offset)
         for number, segment in enumerate(partition.segments)
-        if segment.base_offset in known
+        if segment.base_offset in known and known[segment.base_offset].checkpoint_offset >= 0
     ]
     places.sort(key=lambda place: place[2])
     # The first known file is the one of the oldest checkpoint; the others began later.
@@ -88,7 +96,7 @@ def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> 
     return 0, 0, partition.bases[0]
 
 
-def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool) -> None:
+def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, now: int) -> None:
     number, position, offset = start
     partition.unsynced_from = partition.bases[number]
     partition.log_end_offset = offset
@@ -100,7 +108,7 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool) ->
                 if check and (header.base_offset < partition.log_end_offset or not crc_matches(data, 0, header)):
                     break
                 segment.note(header, header.base_offset, at)
-                partition.applied(header, header.base_offset, segment, _marker(header, data), header.max_timestamp)
+                partition.applied(header, header.base_offset, segment, _marker(header, data), now)
                 partition.log_end_offset = header.last_offset + 1
                 end = at + header.size
         except ProtocolError:

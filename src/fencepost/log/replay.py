@@ -20,7 +20,7 @@ from fencepost.log.commit_log import (
     GENERATION,
     HEADER_SIZE,
     MAGIC,
-    REMOVE_ENTRY,
+    READY_ENTRY,
     START_ENTRY,
     CommitLog,
     Kind,
@@ -32,13 +32,14 @@ from fencepost.log.disk import Disk, File
 class KnownFile:
     """A segment as the commit log knows it."""
 
-    __slots__ = ("checkpoint_offset", "checkpoint_size", "extents", "path", "removed", "size")
+    __slots__ = ("checkpoint_offset", "checkpoint_size", "extents", "path", "removed", "size", "topic_id")
 
-    def __init__(self, path: str, size: int, next_offset: int) -> None:
+    def __init__(self, path: str, topic_id: bytes, size: int, next_offset: int) -> None:
         self.path = path
+        self.topic_id = topic_id
         self.checkpoint_size = self.size = size
         self.checkpoint_offset = next_offset
-        """Up to this size and offset everything around the segment (indexes, snapshot) was synced."""
+        """Up to this size and offset everything around the segment (indexes, snapshot) was synced; -1: not known."""
         self.removed = False
         self.extents: list[tuple[int, int, int]] = []
         """Position, length and CRC-32C of what was synced in the segment itself."""
@@ -52,12 +53,26 @@ class Replay:
         self.starts: dict[str, int] = {}
         """Partition directory -> first offset, where that has moved."""
         self.newest = 0
+        self.ready = False
+        """Whether every segment has been named: one that is not does not count."""
+        self.sizes_kept = True
+        """Whether every append was noted; not with --flush=os."""
         self._bytes: list[tuple[KnownFile, int, memoryview]] = []
+        self._oldest = True
 
     def read(self, disk: Disk, log: CommitLog) -> None:
-        """Read every generation, oldest first.  Raises StorageFailed for entries of a newer version."""
-        for generation in log.generations():
-            self.newest = generation
+        """Read every generation, oldest first.  Raises StorageFailed for entries of a newer version.
+
+        A removal can be undone by a power loss, that of one generation without that of the next.  So only those count
+        that follow each other without a gap: what is before one was to go.
+        """
+        generations = log.generations()
+        self.newest = generations[-1] if generations else 0
+        first = self.newest
+        while first - 1 in generations:
+            first -= 1
+        for generation in range(first, self.newest + 1) if generations else ():
+            self._oldest = not self.files
             file = disk.open(log.path(generation))
             numbers: dict[int, KnownFile] = {}
             for payload in entries(file, generation):
@@ -67,25 +82,37 @@ class Replay:
     def _note(self, payload: memoryview, numbers: dict[int, KnownFile]) -> None:
         match payload[0]:
             case Kind.FILE:
-                _, number, size, next_offset = FILE_ENTRY.unpack_from(payload)
+                _, number, size, next_offset, topic_id = FILE_ENTRY.unpack_from(payload)
                 path = str(payload[FILE_ENTRY.size :], "utf-8")
                 known = self.files.get(path)
                 if known is None or known.removed:
-                    known = self.files[path] = KnownFile(path, size, next_offset)
+                    if not self._oldest:
+                        # The checkpoint that this entry is of was not completed.  The segment was new: all is to come.
+                        size, next_offset = 0, int(path.rpartition("/")[2][:20])
+                    known = self.files[path] = KnownFile(path, topic_id, size, next_offset)
                 numbers[number] = known
             case Kind.BYTES:
                 _, number, position = BYTES_ENTRY.unpack_from(payload)
                 data = payload[BYTES_ENTRY.size :]
-                self._bytes.append((numbers[number], position, data))
-                numbers[number].size = position + len(data)
+                known = numbers.get(number)
+                if known is not None:  # else of a topic that was deleted before this generation began
+                    self._bytes.append((known, position, data))
+                    known.size = position + len(data)
             case Kind.EXTENT:
                 _, number, position, length, crc = EXTENT_ENTRY.unpack_from(payload)
-                numbers[number].extents.append((position, length, crc))
-                numbers[number].size = position + length
+                known = numbers.get(number)
+                if known is not None:
+                    known.extents.append((position, length, crc))
+                    known.size = position + length
             case Kind.REMOVE:
-                numbers[REMOVE_ENTRY.unpack_from(payload)[1]].removed = True
+                path = str(payload[1:], "utf-8")
+                known = self.files.setdefault(path, KnownFile(path, bytes(16), 0, -1))
+                known.removed = True
             case Kind.START:
                 self.starts[str(payload[START_ENTRY.size :], "utf-8")] = START_ENTRY.unpack_from(payload)[1]
+            case Kind.READY:
+                self.ready = True
+                self.sizes_kept &= READY_ENTRY.unpack_from(payload)[1]
             case kind:
                 raise StorageFailed(f"the commit log has an entry of kind {kind}: it is of a newer version")
 
@@ -94,6 +121,10 @@ class Replay:
 
         Raises StorageFailed if an extent that was synced is not there: then the disk lost what it had acknowledged.
         """
+        for known in self.files.values():
+            # A deleted topic was renamed before the log could say so.
+            directory = known.path.rpartition("/")[0]
+            known.removed |= disk.exists(root / deleted_name(directory, known.topic_id))
         open_files: dict[str, File] = {}
         for path, known in self.files.items():
             if not known.removed:
@@ -104,7 +135,8 @@ class Replay:
                 open_files[known.path].pwrite(data, position)
         for path, file in open_files.items():
             known = self.files[path]
-            file.truncate(known.size)
+            if self.sizes_kept:
+                file.truncate(known.size)
             for position, length, crc in known.extents:
                 if crc32c(file.pread(length, position)) != crc:
                     raise StorageFailed(f"{path} has lost bytes {position} to {position + length}, which were synced")
@@ -113,6 +145,11 @@ class Replay:
         for file in open_files.values():
             file.close()
         self._bytes = []
+
+
+def deleted_name(directory: str, topic_id: bytes) -> str:
+    """The directory of a deleted partition until it is removed."""
+    return f"{directory}.{topic_id.hex()}-delete"
 
 
 def entries(file: File, generation: int) -> Iterator[memoryview]:

@@ -75,12 +75,13 @@ class Segment:
             self._since_index = 0
         self._since_index += header.size
 
-    def write_indexes(self, *, sealed: bool = False) -> list[File]:
+    def write_indexes(self) -> list[File]:
         """Bring the index files up to date; returns them open, to be synced and closed."""
-        if sealed and self.max_timestamp >= 0:
+        if self.max_timestamp >= 0:
+            # So that the largest timestamp is known again after a restart.
             self.times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
         files = [self.offsets.write(), self.times.write()]
-        if self.transactions.entries:
+        if self.transactions.entries or self._disk.exists(self._beside(".txnindex")):
             file = self._disk.open(self._beside(".txnindex"))
             data = self.transactions.encode()
             file.pwrite(data, 0)

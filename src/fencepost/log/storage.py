@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from fencepost.log import checkpoint_files
-from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, StorageFailed
-from fencepost.log.disk import DirectoryInUse, Disk, File
+from fencepost.log.checkpoint import Checkpoint
+from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, NamedFile, StorageFailed
+from fencepost.log.disk import DirectoryInUse, Disk, DiskFull
 from fencepost.log.partition import Partition
-from fencepost.log.producer_snapshot import remove_snapshot, snapshot_offsets, write_snapshot
+from fencepost.log.producer_snapshot import remove_snapshot, snapshot_exists, write_snapshot
 from fencepost.log.recovery import recover
-from fencepost.log.replay import Replay
+from fencepost.log.replay import Replay, deleted_name
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.protocol.types import Buffer
@@ -29,14 +30,6 @@ FORMAT_VERSION = 1
 
 class DirectoryUnusable(Exception):
     """The data directory cannot be used; the message says why and what to do."""
-
-
-class _Checkpoint(NamedTuple):
-    """A partition as it was written down, and the files to close once they are synced."""
-
-    partition: Partition
-    offset: int
-    closing: list[File]
 
 
 class Storage:
@@ -64,12 +57,14 @@ class Storage:
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, int] = {}
         self._new_files: dict[Partition, None] = {}
-        """Partitions with segments whose directory entry is not synced yet."""
+        """Partitions with files whose directory entry may not be synced yet."""
         self._next_number = 0
         self._flush_scheduled = False
         self._release: Callable[[], None] | None = None
         self._replay = Replay()
         self._checkpointing = False
+        self._removals: list[Callable[[], None]] = []
+        """What to remove after the checkpoint that is under way: it is syncing these files."""
         self.failure: StorageFailed | None = None
 
     @staticmethod
@@ -88,8 +83,10 @@ class Storage:
         Raises DirectoryUnusable: locked by a live process, unreadable, or of a newer format.
         """
         try:
-            self._disk.make_directory(self.path)
             self._disk.make_directory(self._log.path(0).parent)
+            if checkpoint_files.is_fresh(self._disk, self.path):
+                for parent in self.path.parents:
+                    self._disk.sync_directory(parent)
             self._release = self._disk.lock(self.path / ".lock")
         except DirectoryInUse:
             raise DirectoryUnusable(
@@ -103,36 +100,29 @@ class Storage:
         checkpoint_files.check_version(self._disk, self.path, FORMAT_VERSION, DirectoryUnusable)
         self._replay = Replay()
         self._replay.read(self._disk, self._log)
-        if not self.flush_to_os:
-            self._replay.apply(self._disk, self.path)
+        self._replay.apply(self._disk, self.path)
 
     def start(self) -> None:
         """After the partitions were opened: begin a generation of our own and forget the older ones."""
         older = self._log.generations()
         self._log.begin(self._replay.newest + 1)
-        self._checkpoint_files_now()
-        for generation in older:
-            self._disk.remove(self._log.path(generation))
-        self._disk.sync_directory(self._log.path(0).parent)
+        self._checkpoint_now(older)
         self._replay = Replay()
         self._remove_strays()
 
     def _remove_strays(self) -> None:
         """Remove what deleted topics left behind when the node ended in between."""
-        ours = {partition.directory.name for partition in self._partitions.values()}
+        ours = {partition.directory.name for partition in self._partitions.values()} | {"commit-log"}
         for name in self._disk.list(self.path):
-            if name not in ours and self._disk.exists(self.path / name / "partition.metadata"):
+            if name not in ours and any(file[:20].isdigit() for file in self._disk.list(self.path / name)):
                 self._disk.remove_tree(self.path / name)
 
-    def _checkpoint_files_now(self) -> None:
-        files, snapshots = self._write_checkpoint()
-        self._disk.sync_now(files)
-        self._log.name_files(self._known_files())
-        for partition in self._partitions.values():
-            if partition.log_start_offset:
-                self._log.add_start(partition.log_start_offset, partition.directory.name)
+    def _checkpoint_now(self, older: list[int]) -> None:
+        checkpoint = self._write_checkpoint()
+        self._disk.sync_now(checkpoint.files)
+        self._name_everything()
         self._log.flush_now()
-        self._finish_checkpoint(snapshots)
+        self._complete(checkpoint, older)
 
     def close(self) -> None:
         """A clean stop: everything is synced, the next start has nothing to redo.  Nothing may be under way."""
@@ -142,9 +132,9 @@ class Storage:
                 partition.advance(partition.log_end_offset)
             older = self._log.generations()
             self._log.begin(self._log.generation + 1)
-            self._checkpoint_files_now()
-            for generation in older:
-                self._disk.remove(self._log.path(generation))
+            self._checkpoint_now(older)
+            if not self._log.idle:
+                self._log.flush_now()
         self.abandon()
 
     def abandon(self) -> None:
@@ -187,13 +177,14 @@ class Storage:
         partition = Partition(
             self, self._disk, directory, topic, index, topic_id, settings or self.settings, leader_epoch
         )
-        if not self._disk.exists(directory / "partition.metadata"):
-            self._disk.make_directory(directory)
+        self._disk.make_directory(directory)
+        if checkpoint_files.read_topic_id(self._disk, directory) is None:
             checkpoint_files.write_partition_metadata(self._disk, directory, topic_id)
-        recover(partition, self._replay, self._number, self.flush_to_os)
+        recover(partition, self._replay, self._number, self.now())
         if not partition.segments:
             partition.roll()
         self._partitions[topic, index] = partition
+        self._new_files[partition] = None
         return partition
 
     def delete_topic(self, topic: str) -> None:
@@ -202,15 +193,18 @@ class Storage:
             partition = self._partitions.pop(key)
             self._dirty.pop(partition, None)
             self._new_files.pop(partition, None)
-            lsn = 0
             for segment in partition.segments:
-                lsn = self._log.add_remove(segment.number)
-                segment.close()
+                self._log.add_remove(f"{partition.directory.name}/{segment.path.name}")
             lsn = self._log.add_start(0, partition.directory.name)
-            gone = self.path / f"{uuid.uuid5(partition.topic_id, str(key))}.delete"
+            gone = self.path / deleted_name(partition.directory.name, partition.topic_id.bytes)
             self._disk.rename(partition.directory, gone)
             self._schedule_flush()
-            self.when_durable(lsn, lambda gone=gone: self._disk.remove_tree(gone))  # type: ignore[misc]
+            self._remove_when_durable(lsn, partial(self._remove_partition, partition, gone))
+
+    def _remove_partition(self, partition: Partition, gone: Path) -> None:
+        for segment in partition.segments:
+            segment.close()
+        self._disk.remove_tree(gone)
 
     def _number(self) -> int:
         self._next_number += 1
@@ -232,12 +226,16 @@ class Storage:
     def new_segment(self, partition: Partition, base_offset: int) -> Segment:
         if partition.segments:
             entries = list(partition.producers.entries.values())
-            files = write_snapshot(self._disk, partition.directory, base_offset, entries)
-            for file in files + partition.segments[-1].write_indexes(sealed=True):
+            files = partition.segments[-1].write_indexes()
+            if not snapshot_exists(self._disk, partition.directory, base_offset):
+                # Else it is a checkpoint's, and being rewritten it might be lost.
+                files += write_snapshot(self._disk, partition.directory, base_offset, entries)
+            for file in files:
                 file.close()
         number, interval = self._number(), partition.settings.index_interval_bytes
         segment = Segment(self._disk, partition.directory, base_offset, number, interval)
-        self._log.add_file(number, 0, base_offset, f"{partition.directory.name}/{segment.path.name}")
+        path = f"{partition.directory.name}/{segment.path.name}"
+        self._log.add_file(NamedFile(number, 0, base_offset, partition.topic_id.bytes, path))
         self._new_files[partition] = None
         return segment
 
@@ -263,14 +261,17 @@ class Storage:
 
     def segment_removed(self, partition: Partition, segment: Segment) -> None:
         partition.reader.forget()
-        lsn = self._log.add_remove(segment.number)
+        lsn = self._log.add_remove(f"{partition.directory.name}/{segment.path.name}")
         self._schedule_flush()
 
         def remove() -> None:
             segment.remove()
             remove_snapshot(self._disk, partition.directory, segment.base_offset)
 
-        self.when_durable(lsn, remove)
+        self._remove_when_durable(lsn, remove)
+
+    def _remove_when_durable(self, lsn: int, remove: Callable[[], None]) -> None:
+        self.when_durable(lsn, lambda: self._removals.append(remove) if self._checkpointing else remove())
 
     def start_moved(self, partition: Partition) -> int:
         lsn = self._log.add_start(partition.log_start_offset, partition.directory.name)
@@ -304,6 +305,11 @@ class Storage:
             self.when_durable(lsn, wake)
             await waiter
 
+    async def settle(self) -> None:
+        """Wait until no sync and no checkpoint is under way, so that `close` may be called."""
+        while self._checkpointing or not self._log.idle:  # noqa: ASYNC110 - only when the node stops
+            await asyncio.sleep(0.001)
+
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
             self._flush_scheduled = True
@@ -331,15 +337,14 @@ class Storage:
 
     def _checkpoint(self) -> None:
         """Start a new generation, sync everything of the older ones elsewhere, then remove them."""
-        self._checkpointing = True
         older = self._log.generations()
-        files, snapshots = self._write_checkpoint()
-        self._log.begin(self._log.generation + 1)
-        self._log.name_files(self._known_files())
-        for partition in self._partitions.values():
-            if partition.log_start_offset:
-                self._log.add_start(partition.log_start_offset, partition.directory.name)
-        lsn = self._log.appended
+        try:
+            checkpoint = self._write_checkpoint()
+            self._log.begin(self._log.generation + 1)
+        except DiskFull:
+            return  # The next sync tries again.
+        self._checkpointing = True
+        lsn = self._name_everything()
         self._schedule_flush()
 
         def synced(error: OSError | None) -> None:
@@ -349,48 +354,41 @@ class Storage:
                 self.when_durable(lsn, finish)
 
         def finish() -> None:
-            for generation in older:
-                self._disk.remove(self._log.path(generation))
-            self._finish_checkpoint(snapshots)
             self._checkpointing = False
+            self._complete(checkpoint, older)
+            removals, self._removals = self._removals, []
+            for remove in removals:
+                remove()
 
-        self._disk.sync(files, synced)
+        self._disk.sync(checkpoint.files, synced)
 
-    def _write_checkpoint(self) -> tuple[list[File], list[_Checkpoint]]:
-        """Write indexes and snapshots of all that has changed: the files to sync, and what then is checkpointed."""
-        files: list[File] = []
-        checkpoints = []
+    def _complete(self, checkpoint: Checkpoint, older: list[int]) -> None:
+        """Everything is synced: remove older generations, and only then what they would have needed."""
+        for generation in older:
+            self._disk.remove(self._log.path(generation))
+        self._disk.sync_directory(self._log.path(0).parent)
+        checkpoint.finish(set(self._partitions.values()))
+
+    def _write_checkpoint(self) -> Checkpoint:
+        return Checkpoint(self._disk, self.path, [p for p in self._partitions.values() if p.changed])
+
+    def _name_everything(self) -> int:
+        """Begin a generation with every segment that is written to, or that pending entries write to."""
+        pending, files = self._log.pending_numbers(), []
         for partition in self._partitions.values():
-            if not partition.changed:
-                continue
-            closing: list[File] = []
-            for segment in partition.unsynced_segments():
-                closing += segment.write_indexes(sealed=segment is not partition.segments[-1])
-                files.append(segment.file)
-            entries = list(partition.producers.entries.values())
-            closing += write_snapshot(self._disk, partition.directory, partition.log_end_offset, entries)
-            files += closing
-            checkpoints.append(_Checkpoint(partition, partition.log_end_offset, closing))
-            if partition in self._new_files:
-                self._sync_directory(partition)
-        return files, checkpoints
-
-    def _finish_checkpoint(self, checkpoints: list[_Checkpoint]) -> None:
-        for partition, offset, closing in checkpoints:
-            for file in closing:
-                file.close()
-            partition.checkpointed(offset)
-            keep = {offset, *partition.bases}
-            for old in snapshot_offsets(self._disk, partition.directory):
-                if old not in keep and old < offset:
-                    remove_snapshot(self._disk, partition.directory, old)
-
-    def _known_files(self) -> list[tuple[int, int, int, str]]:
-        return [
-            (segment.number, segment.size, partition.log_end_offset, f"{partition.directory.name}/{segment.path.name}")
-            for partition in self._partitions.values()
-            for segment in partition.segments[-1:]
-        ]
+            directory = partition.directory.name
+            for segment in partition.segments:
+                path = f"{directory}/{segment.path.name}"
+                if segment is partition.segments[-1]:
+                    size, end = segment.size, partition.log_end_offset
+                    files.append(NamedFile(segment.number, size, end, partition.topic_id.bytes, path))
+                elif segment.number in pending:
+                    files.append(NamedFile(segment.number, 0, -1, partition.topic_id.bytes, path))
+        self._log.name_files(files)
+        for partition in self._partitions.values():
+            if partition.log_start_offset or partition.directory.name in self._replay.starts:
+                self._log.add_start(partition.log_start_offset, partition.directory.name)
+        return self._log.add_ready(not self.flush_to_os)
 
     def tick(self, now: int) -> None:
         """Retention and expiry; call it every few minutes."""

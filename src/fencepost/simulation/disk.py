@@ -303,7 +303,7 @@ class SimulatedDisk:
 
     def make_directory(self, path: Path) -> None:
         directory = self._root
-        for name in path.parts:
+        for name in path.relative_to(path.anchor).parts:
             node = directory.cached.get(name)
             if node is None:
                 self.operate()
@@ -350,7 +350,7 @@ class SimulatedDisk:
 
     def _find(self, path: Path) -> _Node | None:
         node: _Node = self._root
-        for name in path.parts:
+        for name in path.relative_to(path.anchor).parts:
             if not isinstance(node, _Directory) or name not in node.cached:
                 return None
             node = node.cached[name]

@@ -1,0 +1,58 @@
+"""Writing down the indexes and producers of every partition that has changed, so that older generations may go."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from pathlib import Path
+
+from fencepost.log.disk import Disk, DiskFull, File
+from fencepost.log.partition import Partition
+from fencepost.log.producer_snapshot import remove_snapshot, snapshot_offsets, write_snapshot
+
+
+class Checkpoint:
+    """All partitions at one moment: written at once, complete when `files` are synced and `finish` is called.
+
+    Raises DiskFull; then nothing counts.
+    """
+
+    def __init__(self, disk: Disk, root: Path, partitions: list[Partition]) -> None:
+        self._disk = disk
+        self._opened: list[File] = [disk.open_directory(root)]
+        self.files: list[File] = self._opened[:]
+        """What must be synced."""
+        self._offsets: dict[Partition, int] = {}
+        try:
+            for partition in partitions:
+                self._write(partition)
+        except DiskFull:
+            self.close()
+            raise
+
+    def _write(self, partition: Partition) -> None:
+        opened: list[File] = [self._disk.open_directory(partition.directory)]
+        self._opened += opened
+        for segment in partition.unsynced_segments():
+            opened += segment.write_indexes()
+            self.files.append(segment.file)
+        entries = list(partition.producers.entries.values())
+        opened += write_snapshot(self._disk, partition.directory, partition.log_end_offset, entries)
+        self._opened += opened[1:]
+        self.files += opened
+        self._offsets[partition] = partition.log_end_offset
+
+    def finish(self, alive: Container[Partition]) -> None:
+        """Everything is synced: the partitions that are still there need nothing older."""
+        self.close()
+        for partition, offset in self._offsets.items():
+            if partition not in alive:
+                continue
+            partition.checkpointed(offset)
+            keep = {offset, *partition.bases}
+            for old in snapshot_offsets(self._disk, partition.directory):
+                if old not in keep and old < offset:
+                    remove_snapshot(self._disk, partition.directory, old)
+
+    def close(self) -> None:
+        for file in self._opened:
+            file.close()
