@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.client.transactional_id import NOBODY, Identity
 from fencepost.protocol.compression import Compression
@@ -42,11 +42,14 @@ class Batch:
         "identity",
         "times",
         "tries",
+        "whole",
     )
 
     def __init__(self, at: TopicPartition, compression: Compression, deadline: float) -> None:
         self.at = at
         self.builder = BatchBuilder(compression)
+        self.whole: asyncio.Future[int] | None = None
+        """Gets the offset of the first record, where somebody asked for the batch as a whole."""
         self.deadline = deadline
         self.futures: list[asyncio.Future[RecordMetadata]] = []
         self.times: list[int] = []
@@ -80,6 +83,8 @@ class Batch:
         )
 
     def succeed(self, base_offset: int, log_append_time: int) -> None:
+        if self.whole is not None and not self.whole.done():
+            self.whole.set_result(base_offset)
         for number, future in enumerate(self.futures):
             if not future.done():
                 offset = -1 if base_offset < 0 else base_offset + number
@@ -88,7 +93,10 @@ class Batch:
 
     def fail(self, error: Exception, *, reported: bool) -> None:
         """`reported`: the caller hears of it elsewhere, so that nobody needs to look at the single records."""
-        for future in self.futures:
+        waiting: list[asyncio.Future[Any]] = [*self.futures]
+        if self.whole is not None:
+            waiting.append(self.whole)
+        for future in waiting:
             if not future.done():
                 future.set_exception(error)
                 if reported:

@@ -22,6 +22,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
+from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
 
 _ALL: Final = -1
@@ -139,6 +140,20 @@ class Sender:
         else:
             self._schedule(self._loop.time() + self._linger)
         return future, full
+
+    def append_batch(self, at: TopicPartition, builder: BatchBuilder) -> asyncio.Future[int]:
+        """Send a batch that is filled already; its future gives the offset of its first record."""
+        lane = self._lanes.get(at)
+        if lane is None:
+            lane = self._lanes[at] = Lane(at)
+        batch = Batch(at, builder.compression, self._loop.time() + self._delivery_timeout)
+        batch.builder = builder
+        batch.whole = self._loop.create_future()
+        lane.queue.append(batch)
+        self._busy[at] = lane
+        self._buffered += builder.size
+        self.wake()
+        return batch.whole
 
     # Waiting for the end
 
