@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.log import checkpoint_files
+from fencepost.log.commit_log import StorageFailed
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
 from fencepost.log.replay import KnownFile, Replay
@@ -29,7 +30,8 @@ def recover(partition: Partition, replay: Replay, number: Callable[[], int], now
     for file in known.values():
         # An earlier topic of this name.
         file.removed |= file.topic_id not in (partition.topic_id.bytes, bytes(16))
-    bases = [int(entry[:20]) for entry in disk.list(partition.directory) if entry.endswith(".log")]
+    names_before = disk.list(partition.directory)
+    bases = [int(entry[:20]) for entry in names_before if entry.endswith(".log")]
     if not by_scan:
         newest = max((base for base, file in known.items() if not file.removed), default=-1)
         for base in [base for base in bases if base > newest]:
@@ -48,6 +50,9 @@ def recover(partition: Partition, replay: Replay, number: Callable[[], int], now
     partition.epoch_starts = checkpoint_files.read_leader_epochs(disk, partition.directory)
     if bases:
         _catch_up(partition, _start(partition, known, by_scan), by_scan, now)
+    if disk.list(partition.directory) != names_before:
+        # Nothing of this may come back when the log has passed these offsets again.
+        disk.sync_directory(partition.directory)
     partition.log_start_offset = min(
         max(partition.log_start_offset, bases[0] if bases else 0), partition.log_end_offset
     )
@@ -101,6 +106,14 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, no
     partition.unsynced_from = partition.bases[number]
     partition.log_end_offset = offset
     for segment in partition.segments[number:]:
+        if segment.base_offset > partition.log_end_offset:
+            # Made in vain: what was to stand before it is lost.
+            if segment.size and not check:
+                raise StorageFailed(f"{segment.path} does not follow {partition.log_end_offset}: the disk lost records")
+            partition.segments.remove(segment)
+            partition.bases.remove(segment.base_offset)
+            segment.remove()
+            continue
         segment.cut_indexes(position, partition.log_end_offset)
         end = position
         try:

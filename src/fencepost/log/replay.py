@@ -74,6 +74,8 @@ class Replay:
         for generation in range(first, self.newest + 1) if generations else ():
             self._oldest = not self.files
             file = disk.open(log.path(generation))
+            # After a kill it may be in the page cache only; what is decided on it must not be lost again.
+            disk.sync_now([file])
             numbers: dict[int, KnownFile] = {}
             for payload in entries(file, generation):
                 self._note(payload, numbers)
