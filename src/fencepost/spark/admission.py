@@ -1,0 +1,44 @@
+"""How far a micro-batch goes: pure functions over offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from fencepost.protocol.types import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+
+def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:
+    """Ends such that at most `most` offsets lie between, shared out in proportion to what is waiting."""
+    waiting = {at: max(end[at] - start.get(at, end[at]), 0) for at in end}
+    total = sum(waiting.values())
+    if total <= most:
+        return dict(end)
+    limited_end, given = {}, 0
+    for at in sorted(end):
+        share = waiting[at] * most // total
+        limited_end[at] = start.get(at, end[at]) + share
+        given += share
+    for at in sorted(end, key=lambda at: (-(end[at] - limited_end[at]), at)):
+        if given >= most:
+            break
+        if limited_end[at] < end[at]:
+            limited_end[at] += 1
+            given += 1
+    return limited_end
+
+
+def split(start: Offsets, end: Offsets, pieces: int) -> list[tuple[TopicPartition, int, int]]:
+    """(partition, from, to) of what is to be read, in at least `pieces` parts where there is enough."""
+    ranges = [(at, start[at], end[at]) for at in sorted(end) if end[at] > start[at]]
+    total = sum(to - begin for _, begin, to in ranges)
+    if len(ranges) >= pieces or not total:
+        return ranges
+    found = []
+    for at, begin, to in ranges:
+        count = max(round(pieces * (to - begin) / total), 1)
+        cuts = [begin + (to - begin) * n // count for n in range(count + 1)]
+        found += [(at, low, high) for low, high in pairwise(cuts) if high > low]
+    return found

@@ -1,0 +1,166 @@
+"""Options of the source, with the names that Spark's own Kafka source gives them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fencepost.protocol.types import Isolation, TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_BY_NAME: Final = {"earliest": EARLIEST, "latest": LATEST}
+_KNOWN: Final = (
+    "kafka.bootstrap.servers",
+    "kafka.isolation.level",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "includeHeaders",
+    "failOnDataLoss",
+    "applicationId",
+)
+
+
+class BadOption(ValueError):
+    """An option that cannot be used; the message says which, and what to do."""
+
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where to begin or end: everywhere the same, or by partition (the rest as `otherwise`)."""
+
+    otherwise: int
+    by_partition: Offsets = field(default_factory=dict)
+    timestamp: int | None = None
+    """Milliseconds since 1970, instead of the others."""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What to read."""
+
+    bootstrap_servers: str
+    topics: Sequence[str]
+    pattern: str | None
+    partitions: Sequence[TopicPartition] | None
+    start: Bound
+    end: Bound
+    isolation: Isolation
+    max_offsets_per_trigger: int | None
+    min_partitions: int
+    include_headers: bool
+    fail_on_data_loss: bool
+    application_id: str | None
+
+
+def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
+    """Raises BadOption."""
+    given = {name.lower(): value for name, value in options.items()}
+    _check_names(given)
+
+    def get(name: str) -> str | None:
+        return given.get(name.lower())
+
+    servers = get("kafka.bootstrap.servers")
+    if not servers:
+        raise BadOption('give .option("kafka.bootstrap.servers", "host:port")')
+    chosen = [name for name in ("subscribe", "subscribePattern", "assign") if get(name)]
+    if len(chosen) != 1:
+        raise BadOption(f"give exactly one of subscribe, subscribePattern and assign (there are: {chosen or 'none'})")
+    pattern = get("subscribePattern")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise BadOption(f"subscribePattern={pattern}: no regular expression: {error}") from None
+    isolation = get("kafka.isolation.level") or "read_committed"
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise BadOption(f"kafka.isolation.level={isolation}: it must be read_committed or read_uncommitted")
+    assigned = get("assign")
+    most = get("maxOffsetsPerTrigger")
+    return SourceOptions(
+        bootstrap_servers=servers,
+        topics=[name.strip() for name in (get("subscribe") or "").split(",") if name.strip()],
+        pattern=pattern,
+        partitions=None if assigned is None else sorted(parse_partitions("assign", assigned)),
+        start=_bound("startingOffsets", get, "latest" if streaming else "earliest", "startingTimestamp"),
+        end=_bound("endingOffsets", get, "latest", "endingTimestamp"),
+        isolation=Isolation.READ_COMMITTED if isolation == "read_committed" else Isolation.READ_UNCOMMITTED,
+        max_offsets_per_trigger=None if most is None else _number("maxOffsetsPerTrigger", most),
+        min_partitions=_number("minPartitions", get("minPartitions") or "1"),
+        include_headers=_flag("includeHeaders", get("includeHeaders") or "false"),
+        fail_on_data_loss=_flag("failOnDataLoss", get("failOnDataLoss") or "true"),
+        application_id=get("applicationId"),
+    )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    known = {name.lower() for name in _KNOWN} | {"path"}
+    for name in given:
+        if name not in known:
+            raise BadOption(f"option {name} is not known; there are {', '.join(_KNOWN)}")
+
+
+def _bound(name: str, get: object, default: str, timestamp_name: str) -> Bound:
+    assert callable(get)
+    stamp = get(timestamp_name)
+    text = get(name) or default
+    otherwise = _BY_NAME["latest" if name == "endingOffsets" else "earliest"]
+    if stamp is not None:
+        return Bound(otherwise, timestamp=_number(timestamp_name, stamp))
+    if text in _BY_NAME:
+        return Bound(_BY_NAME[text])
+    return Bound(otherwise, parse_offsets(name, text))
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdigit():
+        raise BadOption(f"{name}={text}: it must be a number")
+    return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise BadOption(f"{name}={text}: it must be true or false")
+    return text.lower() == "true"
+
+
+def parse_partitions(name: str, text: str) -> list[TopicPartition]:
+    """{"topic": [0, 1]}.  Raises BadOption."""
+    try:
+        return [TopicPartition(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
+    except (ValueError, TypeError, AttributeError):
+        raise BadOption(f'{name}={text}: it must be JSON like {{"topic": [0, 1]}}') from None
+
+
+def parse_offsets(name: str, text: str) -> dict[TopicPartition, int]:
+    """{"topic": {"0": 23, "1": -2}}; -2 is the first offset, -1 the end.  Raises BadOption."""
+    try:
+        return {
+            TopicPartition(topic, int(number)): int(offset)
+            for topic, numbers in json.loads(text).items()
+            for number, offset in numbers.items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        raise BadOption(f'{name}={text}: it must be earliest, latest, or JSON like {{"topic": {{"0": 23}}}}') from None
+
+
+def offsets_text(offsets: Offsets) -> str:
+    """The same as text, as Spark's own Kafka source writes it into a checkpoint."""
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        by_topic.setdefault(topic, {})[str(number)] = offset
+    return json.dumps(by_topic, separators=(",", ":"))

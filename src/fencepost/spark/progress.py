@@ -1,0 +1,119 @@
+"""The progress record: which micro-batch of an application was committed last, and where the sources were then.
+
+It is written in the transaction of the micro-batch itself, to a compacted topic of one partition, so it is there if and
+only if the batch is.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
+from fencepost.client.fetcher import EARLIEST, LATEST, list_offsets
+from fencepost.protocol.batch import headers
+from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import FetchRequest
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
+from fencepost.protocol.records import decode_batch
+from fencepost.protocol.types import Isolation, TopicPartition
+
+TOPIC: Final = "fencepost.progress"
+PARTITION: Final = TopicPartition(TOPIC, 0)
+_FETCH_BYTES: Final = 4 * 1024 * 1024
+_NEWEST_FETCH: Final = 12
+
+
+class Progress(NamedTuple):
+    """The last committed micro-batch of an application."""
+
+    query_id: str
+    batch_id: int
+    source_offsets: list[Any]
+
+    def encode(self) -> bytes:
+        told = {"query_id": self.query_id, "batch_id": self.batch_id, "source_offsets": self.source_offsets}
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Progress:
+        told = json.loads(data)
+        return cls(told["query_id"], told["batch_id"], told["source_offsets"])
+
+
+async def ensure_topic(bootstrap_servers: str) -> None:
+    """Make the topic if it is not there."""
+    async with Admin(bootstrap_servers) as admin:
+        config = {"cleanup.policy": "compact"}
+        await admin.create_topic(TOPIC, partitions=1, config=config, exist_ok=True)
+
+
+class Ledger:
+    """Folds the topic into the last committed progress of one application, without stopping at open transactions.
+
+    Whose transaction is still open is of no interest: the application's own were ended before it asked.
+    """
+
+    def __init__(self, application_id: str) -> None:
+        self._key = application_id.encode()
+        self._pending: dict[int, bytes | None] = {}
+        self.last: bytes | None = None
+
+    def add(self, data: memoryview) -> int:
+        """Take whole batches; the offset after them, -1 if there were none."""
+        following = -1
+        for at, header in headers(data):
+            following = header.last_offset + 1
+            if header.is_control:
+                marker = read_control_record(data, at, header)
+                if marker is not None and header.producer_id in self._pending:
+                    value = self._pending.pop(header.producer_id)
+                    self.last = value if marker.type == COMMIT else self.last
+                continue
+            for record in decode_batch(data, at, header):
+                if record.key == self._key:
+                    if header.is_transactional:
+                        self._pending[header.producer_id] = record.value
+                    else:
+                        self.last = record.value
+        return following
+
+
+async def read_progress(cluster: Cluster, application_id: str) -> Progress | None:
+    """The application's last committed micro-batch; None if there is none.
+
+    To be asked after InitProducerId on the application's id, which ends what an older driver left open.
+    """
+    deadline = cluster.deadline("reading the progress record")
+    start = (await list_offsets(cluster, [PARTITION], EARLIEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
+    end = (await list_offsets(cluster, [PARTITION], LATEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
+    ledger, position = Ledger(application_id), start
+    while position < end:
+        asked = FetchPartition(partition=PARTITION.partition, fetch_offset=position, partition_max_bytes=_FETCH_BYTES)
+        request = FetchRequest(
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=Isolation.READ_UNCOMMITTED,
+            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+        )
+        try:
+            answer = await cluster.call(await cluster.leader(PARTITION, deadline), request, most=_NEWEST_FETCH)
+        except (ConnectionLostError, UnreachableError) as lost:
+            cluster.forget_topic(TOPIC)
+            await deadline.pause(lost)
+            continue
+        found = answer.responses[0].partitions[0]
+        error = ErrorCode(found.error_code)
+        if error and not error.retriable:
+            raise BrokerError(error, f"the progress record in {TOPIC} cannot be read")
+        following = ledger.add(memoryview(found.records)) if found.records else -1
+        if following < 0:
+            cluster.forget_topic(TOPIC)
+            await deadline.pause(error.name)
+            continue
+        position = following
+    return None if ledger.last is None else Progress.decode(ledger.last)

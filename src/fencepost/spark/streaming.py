@@ -1,0 +1,92 @@
+"""Streaming queries that write exactly once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fencepost.spark.sink import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Transform = Callable[["DataFrame", int], "DataFrame"]
+"""From the rows of a micro-batch and its number to the rows to write."""
+
+
+def foreach_batch(
+    sink: Sink, checkpoint_location: str, *, topic: str | None = None, transform: Transform | None = None
+) -> Callable[[DataFrame, int], None]:
+    """A function for `df.writeStream.foreachBatch(...)`; `checkpoint_location` must be that of the same query.
+
+    `transform` makes of a micro-batch the rows to write, of several topics if need be (column topic): all of them are
+    one transaction.  It may run more than once for a batch, and must give the same rows each time.
+    """
+    checkpoint = Checkpoint(checkpoint_location)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        query_id, offsets = checkpoint.read(batch.sparkSession, batch_id)
+        rows = batch if transform is None else transform(batch, batch_id)
+        sink.write(rows, batch_id, query_id, topic=topic, source_offsets=offsets)
+
+    return write
+
+
+def write_stream(
+    df: DataFrame,
+    *,
+    application_id: str,
+    bootstrap_servers: str,
+    checkpoint_location: str,
+    topic: str | None = None,
+    topics: Sequence[str] = (),
+    transform: Transform | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+    **options: Any,
+) -> StreamingQuery:
+    """Start a query that writes each micro-batch in one transaction: visible whole, once, or not at all.
+
+    The rows (after `transform`, if given) have the columns value and, if wanted, key, partition, timestamp, headers and
+    topic; without a column topic all go to `topic`, with one name all of them in `topics`.  `trigger` is what
+    `DataStreamWriter.trigger` takes, as {"availableNow": True}.  `options` are those of `Sink`.
+
+    The rows of a micro-batch must be the same when it is computed again: with uuid(), rand() or the current time in
+    the plan it is still committed once, but as one of several versions.
+    """
+    names = [topic] if topic is not None else list(topics)
+    sink = Sink(application_id, bootstrap_servers, names, **options)
+    writer = df.writeStream.foreachBatch(foreach_batch(sink, checkpoint_location, topic=topic, transform=transform))
+    writer = writer.option("checkpointLocation", checkpoint_location)
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    return writer.start()
+
+
+class Checkpoint:
+    """What Spark keeps of a query, on whatever file system it is."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def read(self, spark: SparkSession, batch_id: int) -> tuple[str, list[Any]]:
+        """The query's id, and the end offsets of every source in this batch."""
+        query_id: str = json.loads(self._text(spark, "metadata").splitlines()[0])["id"]
+        # A version, a line about the batch, then a line for each source; "-" where it gave nothing new.
+        lines = self._text(spark, f"offsets/{batch_id}").splitlines()[2:]
+        return query_id, [None if line.strip() == "-" else json.loads(line) for line in lines if line.strip()]
+
+    def _text(self, spark: SparkSession, name: str) -> str:
+        jvm: Any = spark.sparkContext._jvm
+        path = jvm.org.apache.hadoop.fs.Path(f"{self._location}/{name}")
+        configuration = spark.sparkContext._jsc.hadoopConfiguration()
+        stream = path.getFileSystem(configuration).open(path)
+        try:
+            text: str = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return text

@@ -1,0 +1,162 @@
+"""What one task of a write does: claim its slot, then write its partitions under the shared transaction.
+
+A claim is InitProducerId on the slot's own transactional id, which only ever counts up.  Two attempts at one slot, even
+ones that know nothing of each other, cannot both get the number that is next, and only who gets it may write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.shared_transaction import SharedTransaction, Ticket
+from fencepost.client.transactional_id import Identity, TransactionalId
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import SystemClock
+
+logger = logging.getLogger(__name__)
+
+_LAST_CLAIM_EPOCH: Final = 32766
+_BATCH_BYTES: Final = 512 * 1024
+_CLAIM_TIMEOUT_MS: Final = 60_000
+
+RESULT: Final = "slot int, producer_id long, epoch int, topic string, partition int, records long"
+
+
+class PoisonedError(Exception):
+    """Another attempt has claimed this slot: what was written under this epoch cannot be told apart any more."""
+
+
+def follows(claimed: Identity, known: Identity | None) -> bool:
+    """Whether a claim is exactly the next one after what the slot had (None: never claimed)."""
+    if known is None:
+        return claimed.epoch == 0
+    if claimed.producer_id == known.producer_id:
+        return claimed.epoch == known.epoch + 1
+    return known.epoch >= _LAST_CLAIM_EPOCH and claimed.epoch == 0
+
+
+@dataclass(frozen=True)
+class Write:
+    """What the driver tells every task of one write."""
+
+    bootstrap_servers: str
+    application_id: str
+    ticket: Ticket
+    slots: Mapping[int, Identity | None]
+    """What each slot had before the tasks started."""
+    counts: Mapping[str, int]
+    """Partitions of each topic."""
+    compression: str = "none"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as the function of mapInArrow."""
+        context = TaskContext.get()
+        assert context is not None, "this runs in a Spark task"
+        if context.attemptNumber() > 0:
+            raise PoisonedError("a second attempt of a task does not write: the driver runs the batch again")
+        loop = asyncio.new_event_loop()
+        try:
+            written = loop.run_until_complete(self._write(context.partitionId(), batches))
+        finally:
+            loop.close()
+        yield pa.RecordBatch.from_pylist(written, schema=_RESULT_SCHEMA)
+
+    async def _write(self, slot: int, batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+        cluster = Cluster(self.bootstrap_servers, client_id=f"fencepost-spark-slot-{slot}")
+        writer: SharedTransaction | None = None
+        try:
+            claimed = await TransactionalId(cluster, slot_name(self.application_id, slot)).init(_CLAIM_TIMEOUT_MS)
+            if not follows(claimed, self.slots.get(slot)):
+                raise PoisonedError(f"slot {slot} of {self.application_id} was claimed by another attempt")
+            codec = Compression[self.compression.upper()]
+            writer = SharedTransaction(cluster, self.ticket, compression=codec)
+            counted = await self._send(writer, codec, batches)
+            await writer.finish()
+        finally:
+            if writer is not None:
+                await writer.close()
+            await cluster.close()
+        told = [
+            {"topic": at.topic, "partition": at.partition, "records": count} for at, count in sorted(counted.items())
+        ]
+        claim = {"slot": slot, "producer_id": claimed.producer_id, "epoch": claimed.epoch}
+        return [claim | found for found in told or [{"topic": None, "partition": None, "records": 0}]]
+
+    async def _send(
+        self, writer: SharedTransaction, codec: Compression, batches: Iterator[pa.RecordBatch]
+    ) -> dict[TopicPartition, int]:
+        building: dict[TopicPartition, BatchBuilder] = {}
+        counted: dict[TopicPartition, int] = {}
+        for batch in batches:
+            for at, key, value, timestamp, headers in _rows(batch):
+                builder = building.get(at)
+                if builder is None:
+                    self._check(at)
+                    builder = building[at] = BatchBuilder(codec)
+                builder.append(timestamp, key, value, headers)
+                if builder.size >= _BATCH_BYTES:
+                    del building[at]
+                    counted[at] = counted.get(at, 0) + builder.count
+                    await writer.write(at, builder)
+            await asyncio.sleep(0)  # let answers in
+        for at, builder in building.items():
+            counted[at] = counted.get(at, 0) + builder.count
+            await writer.write(at, builder)
+        return counted
+
+    def _check(self, at: TopicPartition) -> None:
+        count = self.counts.get(at.topic)
+        if count is None:
+            raise ValueError(f"topic {at.topic!r} is not one of those of this write: {', '.join(sorted(self.counts))}")
+        if not 0 <= at.partition < count:
+            raise ValueError(f"topic {at.topic!r} has {count} partitions, there is no partition {at.partition}")
+
+
+def slot_name(application_id: str, slot: int) -> str:
+    """The transactional id on which a slot is claimed."""
+    return f"{application_id}/slot/{slot}"
+
+
+_RESULT_SCHEMA: Final = pa.schema(
+    [
+        ("slot", pa.int32()),
+        ("producer_id", pa.int64()),
+        ("epoch", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("records", pa.int64()),
+    ]
+)
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, bytes | None, bytes | None, int, Any]]:
+    topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
+    keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+    stamps, count = batch.column("timestamp"), len(topics)
+    now = SystemClock().now()
+    if stamps.null_count == count:
+        times: Any = [now] * count
+    else:
+        times = stamps.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64()).fill_null(now).to_pylist()
+    headers: Any = [()] * count
+    if batch.column("headers").null_count < count:
+        headers = [
+            tuple((entry["key"], entry["value"]) for entry in given) if given else ()
+            for given in batch.column("headers").to_pylist()
+        ]
+    targets: dict[tuple[str, int], TopicPartition] = {}
+    for topic, partition, key, value, time, given in zip(topics, partitions, keys, values, times, headers, strict=True):
+        at = targets.get((topic, partition))
+        if at is None:
+            at = targets[topic, partition] = TopicPartition(topic, partition)
+        yield at, key, value, time, given
