@@ -10,7 +10,7 @@ setup:
 	@$(PYTHON) scripts/set_up.py
 
 demo: setup
-	@$(RUN) -m fencepost demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(if $(FLIGHTS),--flights $(FLIGHTS))
+	@$(RUN) -m demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(if $(FLIGHTS),--flights $(FLIGHTS))
 
 test: setup
 	$(RUN) -m pytest

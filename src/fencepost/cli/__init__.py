@@ -11,7 +11,6 @@ from typing import Final
 #: command -> what it does, and the module that does it
 COMMANDS: Final = {
     "serve": ("run a broker", "fencepost.cli.serve"),
-    "demo": ("real flights through an exactly-once Spark pipeline, on a bad day", "fencepost.cli.demo"),
 }
 
 

@@ -116,6 +116,11 @@ class Sink:
             portal.call(self._cluster.close())
             portal.close()
 
+    @property
+    def identity(self) -> Identity:
+        """The producer id and epoch of the next transaction; (-1, -1) before the first micro-batch."""
+        return self._identity
+
     # A micro-batch
 
     def write(
@@ -168,8 +173,8 @@ class Sink:
         if last.query_id != query_id:
             raise WriteFailed(
                 f"the application id {self.application_id!r} belongs to another query (its last "
-                f"batch was {last.batch_id}). If the checkpoint was deleted on purpose, choose a new application_id: under the "
-                "old one batches would be taken for those that are committed already"
+                f"batch was {last.batch_id}). If the checkpoint was deleted on purpose, choose a new application_id: "
+                "under the old one batches would be taken for those that are committed already"
             )
         return batch_id <= last.batch_id
 

@@ -1,0 +1,54 @@
+"""What became of all transactions, counted by the markers in the logs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from demo.feed import PARTITIONS
+from fencepost.client.cluster import Cluster
+from fencepost.client.fetcher import LATEST, list_offsets
+from fencepost.protocol.batch import headers
+from fencepost.protocol.control import ABORT, COMMIT, read_control_record
+from fencepost.protocol.messages import FetchRequest
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
+from fencepost.protocol.types import Isolation, TopicPartition
+
+
+class Ends(NamedTuple):
+    """Transactions by their end."""
+
+    committed: int
+    aborted: int
+
+
+async def count_ends(bootstrap: str, prefix: str) -> Ends:
+    """Transactions that left a marker in the topics of the demo."""
+    ends: dict[int, dict[tuple[int, int], None]] = {COMMIT: {}, ABORT: {}}
+    cluster = Cluster(bootstrap, client_id="demo-markers")
+    try:
+        partitions = [TopicPartition(prefix + name, n) for name, count in PARTITIONS.items() for n in range(count)]
+        last = await list_offsets(cluster, partitions, LATEST, Isolation.READ_UNCOMMITTED)
+        for at in partitions:
+            position = 0
+            while position < last[at][0]:
+                position = await _read(cluster, at, position, ends)
+    finally:
+        await cluster.close()
+    return Ends(len(ends[COMMIT]), len(ends[ABORT]))
+
+
+async def _read(
+    cluster: Cluster, at: TopicPartition, position: int, ends: dict[int, dict[tuple[int, int], None]]
+) -> int:
+    wanted = FetchPartition(partition=at.partition, fetch_offset=position, partition_max_bytes=8 * 1024 * 1024)
+    request = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=at.topic, partitions=[wanted])])
+    leader = await cluster.leader(at, cluster.deadline("counting markers"))
+    answer = await cluster.call(leader, request, most=12)
+    data = memoryview(answer.responses[0].partitions[0].records or b"")
+    for place, header in headers(data):
+        position = header.last_offset + 1
+        if header.is_control:
+            marker = read_control_record(data, place, header)
+            if marker is not None and marker.type in ends:
+                ends[marker.type][header.producer_id, header.producer_epoch] = None
+    return position
