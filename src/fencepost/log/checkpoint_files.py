@@ -77,6 +77,12 @@ def write_leader_epochs(disk: Disk, directory: Path, epochs: list[tuple[int, int
     _write(disk, directory / "leader-epoch-checkpoint", "\n".join(lines) + "\n")
 
 
+def only_ours(disk: Disk, directory: Path) -> bool:
+    """Whether there is nothing in a partition's directory but what a partition has."""
+    known = {"partition.metadata", "leader-epoch-checkpoint", "leader-epoch-checkpoint.tmp"}
+    return all(name[:20].isdigit() or name in known for name in disk.list(directory))
+
+
 def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[int, int]]:
     lines = (_read(disk, directory / "leader-epoch-checkpoint") or "").split("\n")[2:]
     epochs = []

@@ -189,7 +189,7 @@ class LocalDisk:
     def list(self, path: Path) -> list[str]:
         try:
             return sorted(os.listdir(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def make_directory(self, path: Path) -> None:
@@ -221,6 +221,8 @@ def _sync_all(files: Sequence[File]) -> OSError | None:
     try:
         for file in files:
             assert isinstance(file, _LocalFile)
+            if file.fd < 0:
+                return OSError(errno.EBADF, "the file is closed")
             file.sync(file.fd)
     except OSError as error:
         return error

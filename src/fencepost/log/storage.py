@@ -112,9 +112,10 @@ class Storage:
 
     def _remove_strays(self) -> None:
         """Remove what deleted topics left behind when the node ended in between."""
-        ours = {partition.directory.name for partition in self._partitions.values()} | {"commit-log"}
+        ours = {partition.directory.name for partition in self._partitions.values()}
         for name in self._disk.list(self.path):
-            if name not in ours and any(file[:20].isdigit() for file in self._disk.list(self.path / name)):
+            a_partition = name.rpartition("-")[2].isdigit() or name.endswith("-delete")
+            if a_partition and name not in ours and checkpoint_files.only_ours(self._disk, self.path / name):
                 self._disk.remove_tree(self.path / name)
 
     def _checkpoint_now(self, older: list[int]) -> None:
@@ -237,6 +238,7 @@ class Storage:
         path = f"{partition.directory.name}/{segment.path.name}"
         self._log.add_file(NamedFile(number, 0, base_offset, partition.topic_id.bytes, path))
         self._new_files[partition] = None
+        self._schedule_flush()
         return segment
 
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int:

@@ -91,9 +91,15 @@ class _Directory:
 
     def lose(self, random: Random) -> None:
         chance = random.choice((0.0, 0.5, 1.0))
-        for change in self._operations:
-            if random.random() < chance:
-                _enter(self._durable, change)
+        kept: list[dict[str, _Node | None]] = []
+        named: set[str] = set()
+        for change in reversed(self._operations):
+            # What was done to a name later is not there without what was done to it before.
+            if random.random() < chance or not named.isdisjoint(change):
+                kept.append(change)
+                named.update(change)
+        for change in reversed(kept):
+            _enter(self._durable, change)
         self._settled += len(self._operations)
         self._operations = []
         self.cached = dict(self._durable)

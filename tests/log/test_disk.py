@@ -1,0 +1,263 @@
+"""One contract, held by the machine's disk and by the simulated one; and what only the simulated one does."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import run
+
+from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, File, LocalDisk
+from fencepost.simulation.disk import PowerCut, SimulatedDisk
+
+
+@pytest.fixture(params=["local", "simulated"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, Path]:
+    """A disk and a directory on it."""
+    if request.param == "local":
+        return LocalDisk(), tmp_path
+    disk = SimulatedDisk(Random(1))
+    disk.make_directory(Path("/data"))
+    return disk, Path("/data")
+
+
+def test_a_file_holds_what_is_written(place: tuple[Disk, Path]) -> None:
+    disk, root = place
+    file = disk.open(root / "a")
+    assert file.size() == 0
+    file.pwrite(b"hello", 0)
+    file.pwrite(memoryview(b"world"), 7)
+    assert file.pread(100, 0) == b"hello\0\0world"
+    assert file.pread(2, 1) == b"el"
+    assert file.pread(5, 12) == b""
+    file.pwrite(b"J", 0)
+    file.truncate(3)
+    assert (file.size(), file.pread(9, 0)) == (3, b"Jel")
+    file.allocate(8)
+    assert file.pread(9, 0) == b"Jel\0\0\0\0\0"
+    file.allocate(2)
+    assert file.size() == 8
+    file.close()
+    assert disk.open(root / "a").pread(3, 0) == b"Jel"
+
+
+def test_two_handles_show_one_file(place: tuple[Disk, Path]) -> None:
+    disk, root = place
+    one, two = disk.open(root / "a"), disk.open(root / "a")
+    one.pwrite(b"x", 0)
+    assert two.pread(1, 0) == b"x"
+
+
+def test_a_removed_file_can_still_be_read(place: tuple[Disk, Path]) -> None:
+    disk, root = place
+    file = disk.open(root / "a")
+    file.pwrite(b"x", 0)
+    disk.remove(root / "a")
+    disk.remove(root / "a")
+    assert not disk.exists(root / "a")
+    assert file.pread(1, 0) == b"x"
+    assert disk.open(root / "a").size() == 0
+
+
+def test_directories(place: tuple[Disk, Path]) -> None:
+    disk, root = place
+    disk.make_directory(root / "b" / "c")
+    disk.make_directory(root / "b" / "c")
+    disk.open(root / "b" / "z").close()
+    disk.open(root / "b" / "a").close()
+    assert disk.list(root / "b") == ["a", "c", "z"]
+    assert disk.list(root / "nowhere") == []
+    disk.sync_directory(root / "b")
+    handle = disk.open_directory(root / "b")
+    disk.sync_now([handle])
+    handle.close()
+    disk.rename(root / "b", root / "d")
+    assert disk.list(root) == ["d"]
+    disk.remove_tree(root / "d")
+    disk.remove_tree(root / "d")
+    assert not disk.exists(root / "d")
+    with pytest.raises(FileNotFoundError):
+        disk.open(root / "nowhere" / "a")
+    with pytest.raises(FileNotFoundError):
+        disk.rename(root / "nowhere", root / "somewhere")
+
+
+def test_renaming_replaces(place: tuple[Disk, Path]) -> None:
+    disk, root = place
+    disk.open(root / "a").pwrite(b"new", 0)
+    disk.open(root / "b").pwrite(b"older", 0)
+    disk.rename(root / "a", root / "b")
+    assert disk.list(root) == ["b"]
+    assert disk.open(root / "b").pread(9, 0) == b"new"
+
+
+def test_a_lock_is_held_once(place: tuple[Disk, Path]) -> None:
+    disk, root = place
+    release = disk.lock(root / ".lock")
+    with pytest.raises(DirectoryInUse):
+        disk.lock(root / ".lock")
+    release()
+    disk.lock(root / ".lock")()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_sync_reports(place: tuple[Disk, Path], count: int) -> None:
+    disk, root = place
+
+    async def main() -> OSError | None:
+        files = [disk.open(root / f"{number}") for number in range(count)]
+        for file in files:
+            file.pwrite(b"x", 0)
+        disk.sync_now(files)
+        waiter: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+        disk.sync(files, waiter.set_result)
+        return await waiter
+
+    assert (asyncio.run(main()) if isinstance(disk, LocalDisk) else run(main())) is None
+
+
+def test_a_closed_file_cannot_be_synced(place: tuple[Disk, Path]) -> None:
+    disk, root = place
+    file = disk.open(root / "a")
+    file.close()
+    file.close()
+    with pytest.raises(OSError, match=r"9|closed"):
+        disk.sync_now([file])
+
+
+def test_a_full_disk_says_so() -> None:
+    with pytest.raises(DiskFull):
+        LocalDisk().open(Path("/dev/full")).pwrite(b"x", 0)
+    disk = SimulatedDisk(Random(1), capacity=10)
+    file = disk.open(Path("/a"))
+    file.pwrite(bytes(8), 0)
+    with pytest.raises(DiskFull):
+        file.pwrite(bytes(4), 7)
+    with pytest.raises(DiskFull):
+        file.allocate(11)
+    assert file.size() == 8
+    file.pwrite(bytes(4), 4)
+    disk.remove(Path("/a"))
+    disk.open(Path("/b")).pwrite(bytes(10), 0)
+
+
+# What a crash leaves
+
+A = Path("/a")
+
+
+def disk_with(seed: int, synced: bytes, written: bytes) -> SimulatedDisk:
+    disk = SimulatedDisk(Random(seed))
+    file = disk.open(A)
+    disk.sync_directory(Path("/"))
+    file.pwrite(synced, 0)
+    disk.sync_now([file])
+    file.pwrite(written, 0)
+    return disk
+
+
+def content(disk: SimulatedDisk) -> bytes:
+    return disk.open(A).pread(1 << 20, 0)
+
+
+def test_a_kill_leaves_the_page_cache_and_no_handle() -> None:
+    disk = disk_with(1, b"old", b"new")
+    file, _ = disk.open(A), disk.lock(Path("/.lock"))
+    disk.crash()
+    assert content(disk) == b"new"
+    disk.lock(Path("/.lock"))
+    for use in (lambda: file.pwrite(b"", 0), file.size, lambda: file.pread(1, 0), lambda: disk.sync_now([file])):
+        with pytest.raises(OSError, match="closed"):
+            use()
+
+
+def test_a_power_loss_keeps_or_loses_each_sector() -> None:
+    outcomes = set()
+    for seed in range(200):
+        disk = disk_with(seed, b"o" * 1536, b"n" * 1536)
+        disk.power_loss()
+        found = content(disk)
+        parts = [found[at : at + 512] for at in range(0, 1536, 512)]
+        assert all(part in (b"o" * 512, b"n" * 512) for part in parts)
+        outcomes.add(tuple(part[:1] for part in parts))
+    assert len(outcomes) == 8, "every combination comes up"
+
+
+def test_what_was_synced_stays() -> None:
+    for seed in range(50):
+        disk = disk_with(seed, b"old", b"new")
+        disk.sync_now([disk.open(A)])
+        disk.power_loss()
+        disk.power_loss()
+        assert content(disk) == b"new"
+
+
+def test_a_power_loss_keeps_or_loses_each_entry() -> None:
+    outcomes = set()
+    for seed in range(100):
+        disk = SimulatedDisk(Random(seed))
+        disk.open(A).close()
+        disk.sync_directory(Path("/"))
+        disk.open(Path("/b")).close()
+        disk.rename(A, Path("/c"))
+        disk.power_loss()
+        outcomes.add(tuple(disk.list(Path("/"))))
+    assert outcomes == {("a",), ("a", "b"), ("c",), ("b", "c")}
+
+
+def test_a_sync_covers_what_was_written_before_it() -> None:
+    async def main(seed: int) -> bytes:
+        disk = disk_with(seed, b"111", b"222")
+        file: File = disk.open(A)
+        done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+        disk.sync([file], done.set_result)
+        file.pwrite(b"333", 0)
+        assert not done.done(), "a sync takes its time"
+        assert await done is None
+        disk.power_loss()
+        return content(disk)
+
+    assert {run(main(seed)) for seed in range(40)} == {b"222", b"333"}
+
+
+def test_a_crash_ends_the_syncs_under_way() -> None:
+    async def main() -> None:
+        disk = disk_with(1, b"old", b"new")
+        disk.sync([disk.open(A)], lambda _: pytest.fail("nobody is there to be told"))
+        disk.crash()
+        await asyncio.sleep(1)
+
+    run(main())
+
+
+def test_a_cut_disk_takes_nothing_more() -> None:
+    disk = disk_with(1, b"old", b"new")
+    disk.cut_power_after(2)
+    file = disk.open(A)
+    file.pwrite(b"1", 0)
+    for _ in range(2):
+        with pytest.raises(PowerCut):
+            file.pwrite(b"2", 0)
+    assert disk.off
+    disk.crash()
+    assert not disk.off
+    assert content(disk) == b"1ew"
+
+
+def test_the_same_seed_loses_the_same() -> None:
+    def losses(seed: int) -> list[bytes]:
+        disk, found = disk_with(seed, bytes(5000), b"x" * 5000), []
+        for _ in range(4):
+            disk.power_loss()
+            found.append(content(disk))
+            disk.open(A).pwrite(b"y" * 5000, 100)
+        return found
+
+    assert losses(3) == losses(3)
+    assert losses(3) != losses(4)

@@ -1,0 +1,267 @@
+"""What a partition takes, refuses and removes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import Node, append, append_transactional, batch, bytes_of, end, error_of, marker, run
+
+from fencepost.log.partition import Appended, Refused
+from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.protocol.batch import crc_matches, read_header
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Isolation
+from fencepost.simulation.disk import SimulatedDisk
+
+
+def with_header(data: bytes, at: int, value: bytes) -> bytes:
+    return data[:at] + value + data[at + len(value) :]
+
+
+MALFORMED: list[tuple[Callable[[], bytes], ErrorCode]] = [
+    (lambda: b"", ErrorCode.INVALID_RECORD),
+    (lambda: batch()[:40], ErrorCode.INVALID_RECORD),
+    (lambda: batch() + batch(), ErrorCode.INVALID_RECORD),
+    (lambda: with_header(batch(), 16, b"\x01"), ErrorCode.INVALID_RECORD),  # magic 1
+    (lambda: batch()[:-1] + b"\x55", ErrorCode.CORRUPT_MESSAGE),
+    (lambda: with_header(batch(), 0, bytes(7) + b"\x05"), ErrorCode.INVALID_RECORD),  # base offset 5
+    (lambda: batch(size=2000), ErrorCode.MESSAGE_TOO_LARGE),
+    (lambda: batch(producer=(7, 0, -1)), ErrorCode.INVALID_RECORD),
+    (lambda: batch(producer=(7, -1, 0)), ErrorCode.INVALID_RECORD),
+    (lambda: batch(transactional=True), ErrorCode.INVALID_RECORD),
+    (lambda: marker(7, 0, True), ErrorCode.INVALID_RECORD),
+]
+
+
+@pytest.mark.parametrize(("make", "expected"), MALFORMED)
+def test_a_malformed_batch_is_refused(make: Callable[[], bytes], expected: ErrorCode) -> None:
+    async def main() -> None:
+        partition = Node(max_message_bytes=1000).partition
+        assert error_of(partition.append(make(), Origin.CLIENT)) == expected
+        assert (partition.log_end_offset, bytes_of(partition)) == (0, [])
+
+    run(main())
+
+
+def test_a_batch_is_stamped_and_readable_once_it_is_durable() -> None:
+    async def main() -> None:
+        node = Node()
+        partition = node.partition
+        append(partition, batch(3))
+        appended = append(partition, batch(2))
+        assert (appended.base_offset, appended.last_offset) == (3, 4)
+        assert (partition.log_end_offset, partition.high_watermark) == (5, 0)
+        woken: list[int] = []
+
+        def note() -> None:
+            woken.append(partition.high_watermark)
+
+        partition.when_readable(note)
+        cancel = partition.when_readable(note)
+        cancel()
+        assert node.storage.durable < appended.lsn
+        await node.storage.wait_durable(appended.lsn)
+        assert woken == [5]
+        header = read_header(bytes_of(partition)[1])
+        assert (header.base_offset, header.partition_leader_epoch) == (3, 0)
+
+    run(main())
+
+
+def test_log_append_time() -> None:
+    async def main() -> None:
+        node = Node(message_timestamp_type="LogAppendTime")
+        appended = append(node.partition, batch(timestamp=5))
+        assert appended.log_append_time == node.clock.at
+        data = bytes_of(node.partition)[0]
+        header = read_header(data)
+        assert header.max_timestamp == node.clock.at and header.is_log_append_time and crc_matches(data, 0, header)
+
+    run(main())
+
+
+def test_a_duplicate_gets_the_first_answer_also_after_crashes() -> None:
+    async def main() -> None:
+        node = Node(partitions=[("t", 0)])
+        for sequence in range(6):
+            append(node.partition, batch(producer=(7, 0, sequence)))
+        for restart in (node.storage.partitions, node.restart, node.kill, node.lose_power):
+            await node.settled()
+            restart()
+            again = append(node.partition, batch(producer=(7, 0, 1)))
+            assert (again.base_offset, again.duplicate) == (1, True)
+            old = node.partition.append(batch(producer=(7, 0, 0)), Origin.CLIENT)
+            assert error_of(old) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert node.partition.log_end_offset == 6
+
+    run(main())
+
+
+def test_a_transaction_needs_its_guard() -> None:
+    async def main() -> None:
+        partition = Node().partition
+        data = batch(producer=(7, 0, 0), transactional=True)
+        assert error_of(partition.append(data, Origin.CLIENT)) == ErrorCode.INVALID_TXN_STATE
+        guard = partition.start_verification(7, 0, 0, False)
+        assert isinstance(guard, VerificationGuard)
+        assert error_of(partition.append(data, Origin.CLIENT, guard=VerificationGuard())) == ErrorCode.INVALID_TXN_STATE
+        append(partition, data, guard=guard)
+        assert partition.start_verification(7, 0, 1, False) is None, "its transaction is open here"
+        append(partition, batch(producer=(7, 0, 1), transactional=True))
+        plain = batch(producer=(7, 0, 2))
+        assert error_of(partition.append(plain, Origin.CLIENT)) == ErrorCode.INVALID_TXN_STATE
+        end(partition, 7, 0, True)
+        stale = partition.append(batch(producer=(7, 0, 2), transactional=True), Origin.CLIENT, guard=guard)
+        assert error_of(stale) == ErrorCode.INVALID_TXN_STATE
+
+    run(main())
+
+
+def test_a_guard_does_not_outlive_the_marker() -> None:
+    """Verified for one transaction, appended in the next (ABA, facts §6.6)."""
+
+    async def main() -> None:
+        partition = Node().partition
+        guard = partition.start_verification(7, 0, 0, False)
+        assert isinstance(guard, VerificationGuard)
+        end(partition, 7, 0, False)
+        data = batch(producer=(7, 0, 0), transactional=True)
+        assert error_of(partition.append(data, Origin.CLIENT, guard=guard)) == ErrorCode.INVALID_TXN_STATE
+
+    run(main())
+
+
+def test_markers_follow_their_rules() -> None:
+    async def main() -> None:
+        partition = Node().partition
+        append_transactional(partition, (7, 3, 0))
+
+        def answer(epoch: int, coordinator_epoch: int, version: int) -> ErrorCode:
+            data = marker(7, epoch, True, coordinator_epoch)
+            outcome = partition.append(data, Origin.COORDINATOR, marker_transaction_version=version)
+            return error_of(outcome)
+
+        assert answer(2, 5, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert answer(3, 5, 2) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert answer(4, 5, 2) == ErrorCode.NONE
+        assert answer(4, 5, 2) == ErrorCode.NONE, "a marker may be repeated"
+        assert answer(5, 4, 2) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert partition.producers.open_transactions() == []
+        for producer_id, epoch in ((-1, 0), (7, -1)):
+            data = marker(producer_id, epoch, True)
+            assert error_of(partition.append(data, Origin.COORDINATOR)) == ErrorCode.UNKNOWN_SERVER_ERROR
+        refused = partition.append(batch(producer=(7, 3, 0)), Origin.CLIENT)
+        assert isinstance(refused, Refused)
+        assert refused.error == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert refused.message is not None and "producer_id=7 epoch=3" in refused.message
+
+    run(main())
+
+
+def test_the_log_rolls_by_size_and_age() -> None:
+    async def main() -> None:
+        node = Node(segment_bytes=200, segment_ms=1000)
+        for _ in range(3):
+            append(node.partition, batch())
+        assert node.partition.bases == [0, 2]
+        node.clock.at += 1000
+        append(node.partition, batch())
+        assert node.partition.bases == [0, 2, 3]
+
+    run(main())
+
+
+def test_delete_records_moves_the_start_for_good_and_keeps_the_producers() -> None:
+    async def main() -> None:
+        node = Node(segment_bytes=100)
+        for sequence in range(5):
+            append(node.partition, batch(producer=(7, 0, sequence)))
+        assert error_of_lsn(node.partition.delete_records(1)) == ErrorCode.OFFSET_OUT_OF_RANGE, "nothing is durable yet"
+        await node.settled()
+        lsn = node.partition.delete_records(3)
+        assert isinstance(lsn, int)
+        await node.storage.wait_durable(lsn)
+        for restart in (node.lose_power, node.restart, node.lose_power):
+            restart()
+            await node.settled()
+            assert node.partition.log_start_offset == 3
+            assert isinstance(node.partition.read(2, 100, Isolation.READ_UNCOMMITTED), Refused)
+            assert append(node.partition, batch(producer=(7, 0, 1))).duplicate
+        assert node.partition.bases[0] == 3, "the files go with a checkpoint"
+        assert isinstance(node.partition.delete_records(-1), int)
+        assert node.partition.log_start_offset == 5
+
+    def error_of_lsn(outcome: int | Refused) -> ErrorCode:
+        return outcome.error if isinstance(outcome, Refused) else ErrorCode.NONE
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [({"retention_ms": 100}, 3), ({"retention_bytes": 160}, 2), ({"retention_ms": -1}, 0), ({}, 0)],
+)
+def test_retention(settings: dict[str, Any], first: int) -> None:
+    async def main() -> None:
+        node = Node(**{"segment_bytes": 100, "retention_ms": 10_000_000, **settings})
+        for number in range(5):
+            append(node.partition, batch(timestamp=node.clock.at + 50 * number))
+        await node.settled()
+        node.restart()  # A checkpoint: only then files go.
+        node.partition.retain(node.clock.at + 250 - 1)
+        await node.settled()
+        assert node.partition.log_start_offset == first
+        assert node.partition.bases[0] == first
+
+    run(main())
+
+
+def test_retention_keeps_open_transactions() -> None:
+    async def main() -> None:
+        node = Node(segment_bytes=100, retention_ms=0)
+        append(node.partition, batch())
+        append_transactional(node.partition, (7, 0, 0))
+        append(node.partition, batch())
+        await node.settled()
+        node.partition.retain(node.clock.at + 10**9)
+        assert node.partition.log_start_offset == 1
+
+    run(main())
+
+
+def test_a_full_disk_refuses_and_goes_on() -> None:
+    async def main() -> None:
+        disk = SimulatedDisk(Random(1))
+        node = Node(disk)
+        append(node.partition, batch())
+        disk.capacity = disk.used() + 100
+        outcome = node.partition.append(batch(size=1000), Origin.CLIENT)
+        assert error_of(outcome) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert node.partition.log_end_offset == 1
+        disk.capacity = None
+        assert isinstance(node.partition.append(batch(size=1000), Origin.CLIENT), Appended)
+        await node.settled()
+        kept = bytes_of(node.partition)
+        node.lose_power()
+        assert bytes_of(node.partition) == kept
+
+    run(main())
+
+
+def test_leader_epochs_are_remembered() -> None:
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch(4))
+        assert node.partition.end_offset_for_epoch(0) == (0, 4)
+        assert node.partition.end_offset_for_epoch(3) == (0, 4)
+        assert node.partition.end_offset_for_epoch(-1) == (-1, -1)
+
+    run(main())
