@@ -1,0 +1,183 @@
+"""Consumers' reads against a naive model of a log, and reads by time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import START, Node, append, append_transactional, batch, end, run
+
+from fencepost.log.reading import Fetched
+from fencepost.protocol.batch import BatchHeader, headers, read_header
+from fencepost.protocol.control import read_control_record
+from fencepost.protocol.types import Isolation
+
+UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
+
+#: producer id (None: plain), or the end of its transaction; count; size
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["plain", "write", "write", "write", "commit", "abort", "wait", "restart"]),
+        st.integers(0, 3),
+        st.integers(1, 3),
+        st.sampled_from([0, 50, 400]),
+    ),
+    max_size=40,
+)
+
+
+class Model:
+    """A list of batches: (header, state), where the state of a transactional one is "open", "commit" or "abort"."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[BatchHeader, str]] = []
+        self.open: dict[int, int] = {}
+        self.sequences: dict[int, int] = {}
+
+    @property
+    def stable(self) -> int:
+        end = self.batches[-1][0].last_offset + 1 if self.batches else 0
+        return min(self.open.values(), default=end)
+
+
+def visible(fetched: Fetched) -> list[int]:
+    """The base offsets of what a read_committed consumer delivers (facts §8.2)."""
+    assert fetched.aborted is not None
+    waiting, aborting, found = sorted(fetched.aborted, key=lambda entry: entry[1]), set[int](), []
+    for at, header in headers(fetched.records):
+        while waiting and waiting[0][1] <= header.last_offset:
+            aborting.add(waiting.pop(0)[0])
+        if header.is_control:
+            record = read_control_record(fetched.records, at, header)
+            if record is not None and record.type == 0:
+                aborting.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            found.append(header.base_offset)
+    return found
+
+
+def perform(node: Node, model: Model, step: tuple[str, int, int, int]) -> None:
+    what, producer_id, count, size = step
+    partition = node.partition
+    if what == "plain":
+        appended = append(partition, batch(count, size=size))
+        state = "plain"
+    elif what == "write":
+        sequence = model.sequences.get(producer_id, 0)
+        appended = append_transactional(partition, (producer_id, 0, sequence), count, size=size)
+        model.sequences[producer_id] = sequence + count
+        model.open.setdefault(producer_id, appended.base_offset)
+        state = "open"
+    else:
+        appended = end(partition, producer_id, 0, what == "commit")
+        first = model.open.pop(producer_id, None)
+        for number, (header, state) in enumerate(model.batches):
+            if state == "open" and header.producer_id == producer_id and first is not None:
+                model.batches[number] = (header, what)
+        state = "marker"
+    header = read_header(next(iter(partition.scan(appended.base_offset)))[1])
+    model.batches.append((header, state))
+
+
+def check(node: Node, model: Model, max_bytes: int) -> None:
+    partition = node.partition
+    end_offset = model.batches[-1][0].last_offset + 1 if model.batches else 0
+    assert (partition.high_watermark, partition.last_stable_offset) == (end_offset, model.stable)
+    for start in range(end_offset + 1):
+        for isolation, bound in ((UNCOMMITTED, end_offset), (COMMITTED, model.stable)):
+            offset, found, delivered = start, [], []
+            while offset < bound:
+                fetched = partition.read(offset, max_bytes, isolation)
+                assert isinstance(fetched, Fetched)
+                assert (fetched.high_watermark, fetched.last_stable_offset) == (end_offset, model.stable)
+                got = [header for _, header in headers(fetched.records)]
+                assert got, "below the bound there is something to read"
+                found += [header.base_offset for header in got]
+                delivered += visible(fetched) if isolation is COMMITTED else []
+                offset = got[-1].last_offset + 1
+            expected = [(h, s) for h, s in model.batches if h.last_offset >= start and h.last_offset < bound]
+            assert found == [header.base_offset for header, _ in expected]
+            if isolation is COMMITTED:
+                assert delivered == [header.base_offset for header, state in expected if state in ("plain", "commit")]
+            assert (partition.readable_bytes(start, isolation) > 0) == (start < bound)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(STEPS, st.sampled_from([1, 150, 1000]))
+def test_consumers_see_what_the_model_says(steps: list[tuple[str, int, int, int]], max_bytes: int) -> None:
+    async def main() -> None:
+        node, model = Node(segment_bytes=400, index_interval_bytes=100, checkpoint_bytes=2000), Model()
+        for step in steps:
+            if step[0] == "wait":
+                await node.settled()
+            elif step[0] == "restart":
+                await node.settled()
+                node.lose_power()
+            else:
+                perform(node, model, step)
+                assert node.partition.high_watermark <= node.partition.log_end_offset
+        await node.settled()
+        check(node, model, max_bytes)
+
+    run(main())
+
+
+def test_nobody_sees_the_end_of_a_transaction_before_it_is_durable() -> None:
+    async def main() -> None:
+        node = Node()
+        append_transactional(node.partition, (7, 0, 0))
+        await node.settled()
+        assert (node.partition.high_watermark, node.partition.last_stable_offset) == (1, 0)
+        end(node.partition, 7, 0, False)
+        assert (node.partition.high_watermark, node.partition.last_stable_offset) == (1, 0)
+        await node.settled()
+        fetched = node.partition.read(0, 1000, COMMITTED)
+        assert isinstance(fetched, Fetched)
+        assert (fetched.last_stable_offset, fetched.aborted) == (2, [(7, 0)])
+        plain = node.partition.read(0, 1000, UNCOMMITTED)
+        assert isinstance(plain, Fetched) and plain.aborted is None
+
+    run(main())
+
+
+def test_a_batch_larger_than_asked_for() -> None:
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch(size=500))
+        await node.settled()
+        for at_least_one, count in ((True, 1), (False, 0)):
+            fetched = node.partition.read(0, 100, UNCOMMITTED, at_least_one)
+            assert isinstance(fetched, Fetched)
+            assert len(list(headers(fetched.records))) == count
+
+    run(main())
+
+
+@pytest.mark.parametrize("restarted", ["no", "restart", "lose_power"])
+def test_by_time(restarted: str) -> None:
+    async def main() -> None:
+        node = Node(segment_bytes=300, index_interval_bytes=50)
+        for number in range(10):
+            append(node.partition, batch(2, timestamp=START + 10 * number))
+        await node.settled()
+        if restarted != "no":
+            getattr(node, restarted)()
+        reader = node.partition.reader
+        for timestamp in range(START - 5, START + 100):
+            offset = next((n for n in range(20) if START + 10 * (n // 2) + n % 2 >= timestamp), None)
+            found = reader.offset_for_timestamp(timestamp, UNCOMMITTED)
+            assert (None if found is None else found.offset) == offset
+        newest = reader.max_timestamp_offset(UNCOMMITTED)
+        assert newest is not None and (newest.timestamp, newest.offset) == (START + 91, 19)
+        append_transactional(node.partition, (7, 0, 0), timestamp=START + 500)
+        await node.settled()
+        assert reader.offset_for_timestamp(START + 200, UNCOMMITTED) is not None
+        assert reader.offset_for_timestamp(START + 200, COMMITTED) is None
+
+    run(main())

@@ -1,0 +1,135 @@
+"""What a start makes of files that a crash has left: each test is a way in which it once went wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run, values_of
+
+from fencepost.log.commit_log import StorageFailed
+from fencepost.protocol.types import Isolation
+from fencepost.simulation.disk import SimulatedDisk
+
+DIRECTORY = ROOT / "t-0"
+
+
+def test_a_lost_segment_is_not_passed_over() -> None:
+    async def main() -> None:
+        node = Node(segment_bytes=200)
+        append(node.partition, batch(size=70_000))
+        await node.settled()
+        node.disk.remove(DIRECTORY / f"{0:020d}.log")
+        with pytest.raises(StorageFailed, match="has lost bytes 0 to"):
+            node.kill()
+
+    run(main())
+
+
+def test_removing_segments_survives_a_restart() -> None:
+    """A REMOVE entry of a segment that this generation has never named."""
+
+    async def main() -> None:
+        node = Node(segment_bytes=100)
+        for number in range(5):
+            append(node.partition, batch(tag=f"{number}"))
+        await node.settled()
+        node.restart()
+        assert isinstance(node.partition.delete_records(3), int)
+        await node.settled()
+        node.lose_power()
+        assert values_of(node.partition) == [b"3", b"4"]
+
+    run(main())
+
+
+def test_an_abort_that_was_lost_leaves_no_trace_in_the_index() -> None:
+    async def main() -> None:
+        for seed in range(30):
+            disk = SimulatedDisk(Random(seed))
+            node = Node(disk, segment_bytes=250)
+            append_transactional(node.partition, (7, 0, 0))
+            await node.settled()
+            end(node.partition, 7, 0, False)
+            append(node.partition, batch(size=100))
+            append(node.partition, batch(size=100))  # Rolls, and writes the index of the first segment.
+            node.storage.failure = StorageFailed("it is dead")
+            node.lose_power()
+            if node.partition.log_end_offset > 1:
+                continue
+            end(node.partition, 7, 0, True)
+            for _ in range(2):
+                await node.settled()
+                node.restart()
+                fetched = node.partition.read(0, 1000, Isolation.READ_COMMITTED)
+                assert getattr(fetched, "aborted", None) == []
+
+    run(main())
+
+
+def test_producers_with_old_timestamps_are_not_forgotten_after_a_crash() -> None:
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch(producer=(7, 0, 0), timestamp=1000))
+        await node.settled()
+        node.kill()
+        node.storage.tick(node.clock.at + 1000)
+        assert 7 in node.partition.producers.entries
+        node.storage.tick(node.clock.at + node.settings.producer_id_expiration_ms)
+        assert 7 not in node.partition.producers.entries
+
+    run(main())
+
+
+@pytest.mark.parametrize("damage", ["torn", "corrupt"])
+def test_flush_os_cuts_a_torn_tail(damage: str) -> None:
+    async def main() -> None:
+        node = Node(flush="os")
+        for number in range(3):
+            append(node.partition, batch(tag=f"{number}"))
+        kept = bytes_of(node.partition)
+        file = node.disk.open(DIRECTORY / f"{0:020d}.log")
+        if damage == "torn":
+            file.truncate(file.size() - 1)
+        else:
+            file.pwrite(b"\xff", file.size() - 1)
+        node.kill()
+        assert bytes_of(node.partition) == kept[:2]
+        append(node.partition, batch(tag="again"))
+        assert values_of(node.partition) == [b"0", b"1", b"again"]
+
+    run(main())
+
+
+def test_a_damaged_snapshot_is_made_again_from_the_log() -> None:
+    async def main() -> None:
+        node = Node()
+        for sequence in range(7):
+            append(node.partition, batch(producer=(7, 0, sequence)))
+        node.restart()
+        expected = node.partition.producers.entries
+        node.disk.open(DIRECTORY / f"{7:020d}.snapshot").pwrite(b"x", 12)
+        node.kill()
+        assert node.partition.producers.entries == expected
+
+    run(main())
+
+
+def test_a_directory_without_commit_log_is_read_with_checksums() -> None:
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch(tag="1"))
+        append_transactional(node.partition, (7, 0, 0))
+        await node.settled()
+        node.storage.close()
+        node.disk.remove_tree(ROOT / "commit-log")
+        node.start()
+        assert node.partition.high_watermark == 2
+        assert node.partition.producers.open_transactions() == [(7, 1)]
+
+    run(main())
