@@ -72,7 +72,7 @@ class Replay:
         while first - 1 in generations:
             first -= 1
         for generation in range(first, self.newest + 1) if generations else ():
-            self._oldest = not self.files
+            self._oldest = not self.ready
             file = disk.open(log.path(generation))
             # After a kill it may be in the page cache only; what is decided on it must not be lost again.
             disk.sync_now([file])

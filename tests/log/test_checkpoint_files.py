@@ -1,0 +1,50 @@
+"""The small files beside the segments, in Apache Kafka's formats."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fencepost.log import checkpoint_files as files
+from fencepost.simulation.disk import SimulatedDisk
+
+ROOT = Path("/")
+TOPIC = uuid.UUID("01234567-89ab-cdef-fedc-ba9876543210")
+
+
+def text(disk: SimulatedDisk, name: str) -> bytes:
+    return disk.open(ROOT / name).pread(1000, 0)
+
+
+def test_partition_metadata() -> None:
+    disk = SimulatedDisk(Random(1))
+    assert files.read_topic_id(disk, ROOT) is None
+    files.write_partition_metadata(disk, ROOT, TOPIC)
+    assert text(disk, "partition.metadata") == b"version: 0\ntopic_id: ASNFZ4mrze_-3LqYdlQyEA"
+    assert files.read_topic_id(disk, ROOT) == TOPIC
+    disk.open(ROOT / "partition.metadata").pwrite(bytes(40), 0)
+    assert files.read_topic_id(disk, ROOT) is None
+
+
+def test_leader_epochs() -> None:
+    disk = SimulatedDisk(Random(1))
+    assert files.read_leader_epochs(disk, ROOT) == []
+    files.write_leader_epochs(disk, ROOT, [(0, 0), (4, 17)])
+    assert text(disk, "leader-epoch-checkpoint") == b"0\n2\n0 0\n4 17\n"
+    assert files.read_leader_epochs(disk, ROOT) == [(0, 0), (4, 17)]
+    assert disk.list(ROOT) == ["leader-epoch-checkpoint"]
+
+
+@pytest.mark.parametrize(("found", "refused"), [(b"", False), (b"1\n", False), (b"2\n", True), (b"x", True)])
+def test_the_format_of_the_directory(found: bytes, refused: bool) -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.open(ROOT / "fencepost.version").pwrite(found, 0)
+    if refused:
+        with pytest.raises(ValueError, match="use the newer Fencepost"):
+            files.check_version(disk, ROOT, 1, ValueError)
+    else:
+        files.check_version(disk, ROOT, 1, ValueError)
+        assert text(disk, "fencepost.version") == b"1\n"

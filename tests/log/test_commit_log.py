@@ -1,0 +1,116 @@
+"""The commit log: what of it counts after a crash, and when it says that something is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import run
+
+from fencepost.log.commit_log import HEADER_SIZE, CommitLog, NamedFile, StorageFailed
+from fencepost.log.replay import Replay, entries
+from fencepost.simulation.disk import SimulatedDisk
+
+ROOT = Path("/log")
+
+
+def begun(disk: SimulatedDisk, generation: int = 1) -> CommitLog:
+    disk.make_directory(ROOT)
+
+    def failed(failure: StorageFailed) -> None:
+        raise failure
+
+    log = CommitLog(disk, ROOT, failed)
+    log.begin(generation)
+    return log
+
+
+def named(number: int = 1, size: int = 0, next_offset: int = 0) -> NamedFile:
+    return NamedFile(number, size, next_offset, bytes(16), f"t-0/{next_offset:020d}.log")
+
+
+def replayed(disk: SimulatedDisk) -> Replay:
+    replay = Replay()
+    replay.read(disk, CommitLog(disk, ROOT, lambda _: None))
+    return replay
+
+
+def test_entries_end_at_the_first_that_is_damaged() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = begun(disk)
+    log.add_file(named())
+    for number in range(3):
+        log.add_bytes(1, 10 * number, bytes(10))
+    log.flush_now()
+    whole = disk.open(log.path(1)).pread(1000, 0)
+    ends = []
+    for at in range(HEADER_SIZE, 250):
+        file = disk.open(log.path(1))
+        file.pwrite(bytes([whole[at] ^ 0x41]), at)
+        ends.append(len(list(entries(file, 1))))
+        file.pwrite(whole[at : at + 1], at)
+    assert ends == sorted(ends) and set(ends) == {0, 1, 2, 3, 4}
+    assert list(entries(disk.open(log.path(1)), 2)) == [], "of another generation"
+
+
+def test_durable_is_said_after_the_sync_and_in_order() -> None:
+    async def main() -> None:
+        log = begun(SimulatedDisk(Random(1)))
+        said: list[str] = []
+        log.add_file(named())
+        first = log.add_bytes(1, 0, b"x")
+        log.when_durable(first, lambda: said.append("first"))
+        assert log.flush(lambda: said.append("taken"), lambda: said.append("done"))
+        second = log.add_bytes(1, 1, b"y")
+        log.when_durable(second, lambda: said.append("second"))
+        assert not log.flush(lambda: None, lambda: None), "one sync at a time"
+        assert (said, log.durable, log.idle) == (["taken"], 0, False)
+        await asyncio.sleep(1)
+        assert (said, log.durable) == (["taken", "done", "first"], first)
+        log.flush_now()
+        assert (said[3:], log.durable, log.idle) == (["second"], second, True)
+        log.when_durable(second, lambda: said.append("at once"))
+        assert said[4:] == ["at once"]
+
+    run(main())
+
+
+def test_what_is_before_a_gap_does_not_count() -> None:
+    disk = SimulatedDisk(Random(1))
+    for generation in (1, 2, 4, 5):
+        log = begun(disk, generation)
+        log.add_file(named(1, 10 * generation, 0))
+        log.flush_now()
+        log.close()
+    replay = replayed(disk)
+    assert (replay.newest, replay.files[f"t-0/{0:020d}.log"].size) == (5, 40)
+
+
+def test_a_checkpoint_that_is_not_complete_is_not_believed() -> None:
+    disk = SimulatedDisk(Random(1))
+    first = begun(disk, 1)
+    first.add_ready(True)
+    first.flush_now()
+    second = begun(disk, 2)
+    second.name_files([named(1, 500, 7)])
+    second.flush_now()
+    known = replayed(disk).files[f"t-0/{7:020d}.log"]
+    assert (known.size, known.checkpoint_size, known.checkpoint_offset) == (0, 0, 7)
+    disk.remove(first.path(1))
+    known = replayed(disk).files[f"t-0/{7:020d}.log"]
+    assert (known.size, known.checkpoint_size, known.checkpoint_offset) == (500, 500, 7)
+
+
+def test_an_entry_of_a_newer_version_is_refused() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = begun(disk)
+    log._add(b"\x63")
+    log.flush_now()
+    with pytest.raises(StorageFailed, match="kind 99"):
+        replayed(disk)

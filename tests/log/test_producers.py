@@ -1,0 +1,90 @@
+"""Verification guards, open transactions and expiry of one partition's producers (facts §6.6, §6.8, §6.11)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import START, batch, marker
+
+from fencepost.log.producer_state import VerificationGuard
+from fencepost.log.producers import CompletedTransaction, Producers
+from fencepost.protocol.batch import read_header
+from fencepost.protocol.errors import ErrorCode
+
+
+def write(producers: Producers, producer_id: int, epoch: int, sequence: int, offset: int) -> None:
+    header = read_header(batch(producer=(producer_id, epoch, sequence), transactional=True))
+    producers.data_appended(header, offset, START)
+
+
+def finish(producers: Producers, producer_id: int, epoch: int, offset: int) -> CompletedTransaction | None:
+    return producers.marker_appended(read_header(marker(producer_id, epoch, False)), offset, 0, False, START)
+
+
+def test_the_first_unstable_offset_waits_for_readers_to_see_the_end() -> None:
+    producers = Producers()
+    assert producers.first_unstable_offset is None
+    write(producers, 1, 0, 0, 10)
+    write(producers, 2, 0, 0, 20)
+    write(producers, 1, 0, 1, 30)
+    assert producers.open_transactions() == [(1, 10), (2, 20)]
+    first = finish(producers, 1, 0, 40)
+    assert first == CompletedTransaction(1, 10, 40, False)
+    assert producers.aborted(first).last_stable_offset == 20
+    assert producers.first_unstable_offset == 10
+    producers.high_watermark_advanced(40)
+    assert producers.first_unstable_offset == 10
+    producers.high_watermark_advanced(41)
+    assert producers.first_unstable_offset == 20
+    second = finish(producers, 2, 0, 50)
+    assert second is not None and producers.aborted(second).last_stable_offset == 51
+    assert finish(producers, 2, 0, 60) is None, "nothing is open"
+
+
+@pytest.mark.parametrize("bump", [False, True])
+@pytest.mark.parametrize("marker_epoch", [3, 4])
+def test_a_marker_ends_the_verification_of_its_own_transaction(bump: bool, marker_epoch: int) -> None:
+    """One under the bumped epoch of the marker belongs to the next transaction and stays."""
+    producers = Producers()
+    guard = producers.start_verification(7, 4, 0, bump, START)
+    assert isinstance(guard, VerificationGuard)
+    finish(producers, 7, marker_epoch, 10)
+    stays = bump and marker_epoch == 4
+    assert (producers.start_verification(7, 4, 0, bump, START) is guard) == stays
+
+
+def test_verifications_are_shared_and_fenced() -> None:
+    producers = Producers()
+    guard = producers.start_verification(7, 3, 5, False, START)
+    assert producers.start_verification(7, 3, 2, False, START) is guard
+    write(producers, 7, 3, 2, 10)
+    assert producers.start_verification(7, 3, 3, False, START) is None
+    assert producers.start_verification(7, 2, 0, False, START) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert isinstance(producers.start_verification(7, 4, 0, False, START), VerificationGuard)
+
+
+def test_an_epoch_clears_the_window() -> None:
+    producers = Producers()
+    write(producers, 7, 3, 0, 10)
+    finish(producers, 7, 3, 11)
+    assert producers.entries[7].last_sequence == 0, "the same epoch goes on"
+    finish(producers, 7, 4, 12)
+    assert (producers.entries[7].last_sequence, producers.epoch_of(7)) == (-1, 4)
+
+
+def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
+    producers = Producers()
+    write(producers, 1, 0, 0, 10)
+    write(producers, 2, 0, 0, 11)
+    finish(producers, 2, 0, 12)
+    producers.start_verification(3, 0, 0, False, START)
+    producers.expire(START + 99, 100)
+    assert sorted(producers.entries) == [1, 2]
+    producers.expire(START + 100, 100)
+    assert sorted(producers.entries) == [1]
+    assert [active.producer_id for active in producers.active()] == [1]

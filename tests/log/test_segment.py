@@ -1,0 +1,68 @@
+"""A segment finds its batches, whatever their sizes, and writes indexes that find them again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import START, batch
+
+from fencepost.log.segment import Segment
+from fencepost.protocol.batch import read_header, stamp
+from fencepost.simulation.disk import SimulatedDisk
+
+BASE = 1000
+
+
+def filled(disk: SimulatedDisk, sizes: list[int]) -> tuple[Segment, list[tuple[int, int, int]]]:
+    """A segment of batches of two records, and (first offset, position, size) of each."""
+    segment, places = Segment(disk, Path("/"), BASE, 1, 200), []
+    for number, size in enumerate(sizes):
+        data, offset = bytearray(batch(2, size=size, timestamp=START + number)), BASE + 2 * number
+        stamp(data, 0, offset, 0)
+        places.append((offset, segment.append(data, read_header(data), offset), len(data)))
+    return segment, places
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [10] * 40, [600_000, 0, 600_000, 5, 1_200_000, 7], [20_000] * 5])
+def test_batches_are_found_before_and_after_a_restart(sizes: list[int]) -> None:
+    disk = SimulatedDisk(Random(1))
+    segment, places = filled(disk, sizes)
+    for file in segment.write_indexes():
+        file.close()
+    for found in (segment, Segment(disk, Path("/"), BASE, 2, 200)):
+        assert [(h.base_offset, at, len(data)) for at, h, data in found.walk(0)] == places
+        for offset, position, _ in places:
+            assert found.locate(offset) == found.locate(offset + 1) == position
+        assert found.locate(BASE + 2 * len(sizes)) is None
+        assert found.max_timestamp == (START + len(sizes) if sizes else -1)
+
+
+def test_a_partial_batch_is_not_walked() -> None:
+    disk = SimulatedDisk(Random(1))
+    segment, places = filled(disk, [10, 10, 10])
+    for cut in range(1, places[2][2]):
+        assert len(list(segment.walk(0, segment.size - cut))) == 2
+
+
+def test_indexes_are_cut_behind_a_position() -> None:
+    disk = SimulatedDisk(Random(1))
+    segment, places = filled(disk, [100] * 20)
+    offset, position, _ = places[10]
+    segment.cut_indexes(position, offset)
+    assert segment.offsets.last() is not None and segment.offsets.position_of(10_000) < position
+    assert segment.max_timestamp <= START + 10
+
+
+def test_removal_takes_every_file() -> None:
+    disk = SimulatedDisk(Random(1))
+    segment, _ = filled(disk, [10])
+    for file in segment.write_indexes():
+        file.close()
+    segment.remove()
+    assert disk.list(Path("/")) == []

@@ -1,0 +1,44 @@
+"""The aborted transactions of a segment: Apache Kafka's format, and what a reader is told (facts §6.9)."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from random import Random
+from struct import pack
+
+import pytest
+
+from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
+from fencepost.simulation.disk import SimulatedDisk
+
+ENTRIES = [AbortedTransaction(1, 0, 5, 2), AbortedTransaction(2, 2, 9, 10), AbortedTransaction(1, 12, 14, 15)]
+
+
+def test_the_format() -> None:
+    index = TransactionIndex()
+    for entry in ENTRIES:
+        index.append(entry)
+    data = index.encode()
+    assert data[:34] == pack(">hqqqq", 0, 1, 0, 5, 2)
+    file = SimulatedDisk(Random(1)).open(Path("/x"))
+    file.pwrite(data + data[:20], 0)
+    assert TransactionIndex.read(file).entries == ENTRIES
+    file.pwrite(b"\0\1", 34)
+    assert TransactionIndex.read(file).entries == ENTRIES[:1]
+
+
+def test_markers_come_in_order() -> None:
+    index = TransactionIndex(ENTRIES[:2])
+    with pytest.raises(AssertionError, match="in order"):
+        index.append(ENTRIES[1])
+    index.cut(9)
+    assert index.entries == ENTRIES[:1]
+
+
+def test_every_range_gets_all_that_touch_it() -> None:
+    for lower, upper in product(range(16), range(1, 18)):
+        found: list[AbortedTransaction] = []
+        last = TransactionIndex(list(ENTRIES)).collect(lower, upper, found)
+        assert found == [e for e in ENTRIES if e.last_offset >= lower and e.first_offset < upper]
+        assert last == any(entry.last_stable_offset >= upper for entry in ENTRIES)
