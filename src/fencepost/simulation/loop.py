@@ -1,0 +1,84 @@
+"""An event loop whose time is virtual: when nothing is ready it jumps to the next timer.
+
+Nothing else moves time, and nothing outside can wake it, so the same program gives the same history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, TypeVar
+
+from fencepost.protocol.types import Milliseconds
+
+T = TypeVar("T")
+
+#: Where virtual wall clocks begin: 2025-01-01T00:00:00Z.
+EPOCH_MS = 1_735_689_600_000
+
+
+class Deadlock(RuntimeError):
+    """Everybody waits, and no timer is set."""
+
+
+class _Selector:
+    """In place of sockets to wait for: time passes."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise Deadlock("every task waits for something, and no timer is set that could bring it")
+        self._loop.advance(timeout)
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._selector = _Selector(self)
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+    def _process_events(self, events: list[Any]) -> None:
+        assert not events, "there is nothing outside"
+
+    def _write_to_self(self) -> None:
+        pass  # it never sleeps
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]  # noqa: ARG002
+        raise AssertionError(f"no threads in the simulation: {func}")
+
+
+class VirtualClock:
+    """The wall clock of one machine; `skew_ms` is how far it is off."""
+
+    def __init__(self, loop: VirtualLoop, skew_ms: int = 0) -> None:
+        self._loop = loop
+        self.skew_ms = skew_ms
+
+    def now(self) -> Milliseconds:
+        return Milliseconds(EPOCH_MS + int(self._loop.time() * 1000) + self.skew_ms)
+
+
+def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine, made for a fresh virtual loop, to its end."""
+    loop = VirtualLoop()
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(main(loop))
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -1,0 +1,196 @@
+"""A network in memory: connections with latency, cut into pieces of any size, and broken off when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fencepost.runtime import Listener
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+SLOWEST = 0.002
+"""Seconds for one way, at most."""
+
+
+class _Listening:
+    """A listening socket."""
+
+    def __init__(self, network: SimulatedNetwork, factory: Callable[[], asyncio.BaseProtocol], port: int) -> None:
+        self._network = network
+        self.factory = factory
+        self._port = port
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def close(self) -> None:
+        self._network.forget(self._port, self)
+
+
+class SimulatedNetwork:
+    """Addresses are ports: there is one host.  Everything random comes from the generator that is handed in."""
+
+    def __init__(self, generator: random.Random) -> None:
+        self._random = generator
+        self._listening: dict[int, _Listening] = {}
+        self._pairs: dict[SimulatedTransport, int] = {}
+        """Open ends, and the port that their connection is to."""
+        self._next_port = 10_000
+
+    async def listen(self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
+        if port == 0:
+            self._next_port += 1
+            port = self._next_port
+        if port in self._listening:
+            raise OSError(98, f"{host}:{port} is in use")
+        listening = self._listening[port] = _Listening(self, protocol_factory, port)
+        return listening
+
+    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
+        await asyncio.sleep(self.delay())
+        listening = self._listening.get(port)
+        if listening is None:
+            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+        ours, theirs = SimulatedTransport(self, port), SimulatedTransport(self, port)
+        ours.peer, theirs.peer = theirs, ours
+        for transport in (theirs, ours):
+            self._pairs[transport] = port
+        accepted = listening.factory()
+        protocol = protocol_factory()
+        theirs.start(accepted)
+        ours.start(protocol)
+        return ours, protocol
+
+    def forget(self, port: int, listening: _Listening) -> None:
+        if self._listening.get(port) is listening:
+            del self._listening[port]
+
+    def closed(self, transport: SimulatedTransport) -> None:
+        self._pairs.pop(transport, None)
+
+    def delay(self) -> float:
+        return self._random.uniform(0.00005, SLOWEST)
+
+    def pieces(self, data: bytes) -> list[bytes]:
+        """What arrives at once: mostly all of it, now and then in parts."""
+        if len(data) < 2 or self._random.random() < 0.8:
+            return [data]
+        cut = self._random.randrange(1, len(data))
+        return [data[:cut], data[cut:]]
+
+    # Faults
+
+    def take_down(self, port: int) -> None:
+        """The process that listens there is gone: nobody answers any more, its connections break off."""
+        self._listening.pop(port, None)
+        self.break_connections(port)
+
+    def break_connections(self, port: int) -> None:
+        """Every connection to this port breaks off at once, with what was on its way."""
+        for transport in [transport for transport, to in self._pairs.items() if to == port]:
+            transport.break_off()
+
+
+class SimulatedTransport(asyncio.Transport):
+    """One end of a connection."""
+
+    def __init__(self, network: SimulatedNetwork, port: int) -> None:
+        super().__init__({"peername": ("127.0.0.1", port)})
+        self._network = network
+        self._loop = asyncio.get_running_loop()
+        self._protocol: Any = None
+        self.peer: SimulatedTransport | None = None
+        self._closing = False
+        self._lost = False
+        self._reading = True
+        self._arrived: list[bytes] = []
+        self._last_arrival = 0.0
+
+    def start(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    # Sending
+
+    def write(self, data: Any) -> None:
+        peer = self.peer
+        if self._closing or self._lost or peer is None or not data:
+            return
+        for piece in self._network.pieces(bytes(data)):
+            self._send(peer, piece)
+
+    def _send(self, peer: SimulatedTransport, piece: bytes | None) -> None:
+        """None: the end.  Nothing overtakes what was sent before."""
+        self._last_arrival = max(self._last_arrival + 1e-6, self._loop.time() + self._network.delay())
+        self._loop.call_at(self._last_arrival, peer.arrive, piece)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_closing(self) -> bool:
+        return self._closing or self._lost
+
+    def close(self) -> None:
+        if not self._closing and not self._lost:
+            self._closing = True
+            if self.peer is not None:
+                self._send(self.peer, None)
+            self._loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def break_off(self) -> None:
+        """Without a word to anybody."""
+        self._loop.call_soon(self._lose, ConnectionResetError(104, "connection reset"))
+
+    # Receiving
+
+    def arrive(self, piece: bytes | None) -> None:
+        if self._lost or self._closing:
+            return
+        if piece is None:
+            self._lose(None)
+            return
+        self._arrived.append(piece)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        while self._arrived and self._reading and not self._closing and not self._lost:
+            data = self._arrived.pop(0)
+            if isinstance(self._protocol, asyncio.BufferedProtocol):
+                self._fill(data)
+            else:
+                self._protocol.data_received(data)
+
+    def _fill(self, data: bytes) -> None:
+        while data and not self._lost and not self._closing:
+            buffer = self._protocol.get_buffer(-1)
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            data = data[count:]
+            self._protocol.buffer_updated(count)
+            if not self._reading and data:
+                self._arrived.insert(0, data)
+                return
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._loop.call_soon(self._deliver)
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._lost:
+            return
+        self._lost = True
+        self._network.closed(self)
+        self._protocol.connection_lost(error)

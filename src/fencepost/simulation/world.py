@@ -1,0 +1,95 @@
+"""A world of one broker and its clients on virtual time, with everything that happens written into a history."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+from fencepost.broker import Broker
+from fencepost.runtime import Runtime
+from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.loop import VirtualClock, VirtualLoop
+from fencepost.simulation.metadata import MemoryMetadataStore
+from fencepost.simulation.network import SimulatedNetwork
+
+PORT = 9092
+ADDRESS = f"127.0.0.1:{PORT}"
+#: Small, so that a restart reads little and rolls are frequent.
+SETTINGS: Mapping[str, object] = {
+    "transaction.state.log.num.partitions": 3,
+    "offsets.topic.num.partitions": 3,
+    "log.segment.bytes": 1024 * 1024,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+class World:
+    """See the module.  One seed decides everything."""
+
+    def __init__(self, loop: VirtualLoop, seed: int, settings: Mapping[str, object] | None = None) -> None:
+        self.loop = loop
+        self.seed = seed
+        self.random = self.chance("world")
+        self.network = SimulatedNetwork(self.chance("network"))
+        self.disk = SimulatedDisk(self.chance("disk"))
+        self.metadata = MemoryMetadataStore()
+        self.clock = VirtualClock(loop)
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.history: list[str] = []
+        self.broker: Broker | None = None
+        self._lives = 0
+
+    def chance(self, name: str) -> random.Random:
+        """A generator of its own for each part, so that one does not disturb the other."""
+        return random.Random(f"{self.seed}/{name}")
+
+    def note(self, text: str) -> None:
+        """Write a line into the history."""
+        self.history.append(f"{self.loop.time():.6f} {text}")
+
+    def runtime(self, name: str) -> Runtime:
+        return Runtime(self.clock, self.network, self.chance(name))
+
+    # The node
+
+    async def start(self) -> None:
+        """Start the broker on what the last one left."""
+        self._lives += 1
+        broker = Broker(
+            data=Path("/data"),
+            listen=ADDRESS,
+            settings=self.settings,
+            runtime=self.runtime(f"broker-{self._lives}"),
+            disk=self.disk,
+            metadata=self.metadata,
+        )
+        await broker.start()
+        self.broker = broker
+        self.note(f"broker started, life {self._lives}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end()
+        self.disk.crash()
+        self.note("broker killed")
+
+    def lose_power(self) -> None:
+        """The machine goes off; what was not synced is lost, or not."""
+        self._end()
+        self.disk.power_loss()
+        self.note("power lost")
+
+    def _end(self) -> None:
+        broker, self.broker = self.broker, None
+        assert broker is not None, "the broker is running"
+        broker.crash()
+        self.network.take_down(PORT)
+
+    async def stop(self) -> None:
+        """A clean stop."""
+        broker, self.broker = self.broker, None
+        if broker is not None:
+            await broker.stop()
+        await asyncio.sleep(0)

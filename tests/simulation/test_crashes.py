@@ -1,0 +1,64 @@
+"""The real broker and clients on virtual time: crashes under load break no promise, and a seed says it all.
+
+Each promise has a mutant, a broker or disk that breaks it on purpose, and is seen to be reported.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.log.storage import Storage
+from fencepost.simulation.crashes import Report, crash_again_and_again
+
+SEED = 20_251_121
+SLOW = 0.02
+"""Seconds that a sync takes at most: long enough for an early answer to reach the client."""
+
+
+def test_two_hundred_crashes_break_no_promise_and_happen_again_byte_for_byte() -> None:
+    report = crash_again_and_again(SEED, 200)
+    assert report.faults == []
+    assert report.committed > 1000
+    assert report.aborted > 200
+    again = crash_again_and_again(SEED, 200)
+    assert "\n".join(again.history).encode() == "\n".join(report.history).encode()
+
+
+def test_another_seed_is_another_history() -> None:
+    assert crash_again_and_again(1, 3).history != crash_again_and_again(2, 3).history
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_the_older_protocol_keeps_the_promises_too(level: int) -> None:
+    report = crash_again_and_again(SEED + level, 40, transaction_version=level)
+    assert report.faults == []
+    assert report.committed > 100
+
+
+def _first_faults(power_losses: float, crashes: int = 15) -> list[str]:
+    """What the checkers say of the first seed that shows something."""
+    for seed in range(SEED, SEED + 10):
+        try:
+            report: Report = crash_again_and_again(seed, crashes, power_losses=power_losses)
+        except Exception as error:
+            return [f"the run ended with {type(error).__name__}: {error}"]
+        if report.faults:
+            return report.faults
+    return []
+
+
+def test_acknowledging_before_the_write_is_found_by_killing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.simulation.disk.SLOWEST_SYNC", SLOW)
+    monkeypatch.setattr(Storage, "durable", property(lambda storage: storage.lsn))
+    assert any("is lost" in fault for fault in _first_faults(power_losses=0))
+
+
+def test_leaving_out_the_sync_is_found_by_power_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.simulation.disk._Content.settle", lambda _content, _upto: None)
+    assert _first_faults(power_losses=1)
+
+
+def test_without_the_mutants_the_same_runs_are_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _first_faults(power_losses=1) == []
+    monkeypatch.setattr("fencepost.simulation.disk.SLOWEST_SYNC", SLOW)
+    assert _first_faults(power_losses=0) == []
