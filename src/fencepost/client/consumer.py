@@ -96,10 +96,8 @@ class Consumer:
         self._started = False
         self._records: deque[ConsumerRecord] = deque()
         """Taken from the fetcher for `async for`, not handed out yet."""
-        self._done: dict[TopicPartition, int] = {}
-        """Positions after the records that the caller is done with."""
-        self._handed_out: dict[TopicPartition, int] = {}
-        """Positions after the records that the caller has, and may still be working on."""
+        self._working: dict[TopicPartition, int] = {}
+        """The first offset of each partition that the caller has, and may still be working on."""
 
     # Life
 
@@ -182,7 +180,7 @@ class Consumer:
             positions = {at: found.offset for at, found in committed.items() if found is not None}
         rest = [at for at in partitions if at not in positions]
         positions |= await self._reset_positions(rest)
-        self._done, self._handed_out = {}, {}
+        self._working = {}
         self._fetcher.followed = {}
         self._fetcher.follow({at: positions[at] for at in partitions})
 
@@ -203,14 +201,15 @@ class Consumer:
         """Records that are here, or come within the time; none if none do.  Those of the last call count as done."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_ms / 1000
-        self._done |= self._handed_out
+        self._working = {}
         while True:
             await self._prepare()
             await self._commit_if_due()
             taken = self._fetcher.take(max_records)
             self._fetcher.fetch()
             if taken:
-                self._handed_out |= {at: self._fetcher.followed[at].position for at in _partitions(taken)}
+                for record in reversed(taken):
+                    self._working[TopicPartition(record.topic, record.partition)] = record.offset
                 return taken
             if self._fetcher.error is not None:
                 error, self._fetcher.error = self._fetcher.error, None
@@ -228,11 +227,8 @@ class Consumer:
             self._records.clear()  # they may be somebody else's by now
         while not self._records:
             self._records.extend(await self.poll())
-            self._handed_out = {}
         record = self._records.popleft()
-        at = TopicPartition(record.topic, record.partition)
-        self._done |= self._handed_out
-        self._handed_out = {at: record.offset + 1}
+        self._working = {TopicPartition(record.topic, record.partition): record.offset}
         return record
 
     # Positions
@@ -244,7 +240,7 @@ class Consumer:
         """
         if self._group is None:
             raise MisuseError("commit() needs a group_id")
-        given = self._done | self._handed_out if offsets is None else offsets
+        given = self._positions() if offsets is None else offsets
         positions = {
             TopicPartition(*at): found if isinstance(found, OffsetAndMetadata) else OffsetAndMetadata(found)
             for at, found in given.items()
@@ -252,10 +248,18 @@ class Consumer:
         if positions:
             await self._group.commit(positions)
 
+    def _positions(self) -> dict[TopicPartition, int]:
+        """After everything that was handed out, and after what nobody is shown."""
+        found = {at: followed.position for at, followed in self._fetcher.followed.items()}
+        for record in reversed(self._records):
+            found[TopicPartition(record.topic, record.partition)] = record.offset
+        return found
+
     async def _commit_done(self) -> None:
-        if self._done:
-            await self.commit(self._done)
-            self._done = {}
+        """Store the positions after what the caller is done with."""
+        positions = self._positions() | self._working
+        if positions:
+            await self.commit(positions)
 
     async def _commit_if_due(self) -> None:
         if not self._auto_commit:
@@ -276,15 +280,14 @@ class Consumer:
 
     def position(self, at: TopicPartition) -> int:
         """Offset of the next record of a partition that is being read."""
-        known = self._handed_out.get(at, self._done.get(at))
-        return self._followed(at).position if known is None else known
+        self._followed(at)
+        return self._positions()[TopicPartition(*at)]
 
     def seek(self, at: TopicPartition, offset: int) -> None:
         """Go on with this offset."""
         self._followed(at).seek(offset)
         self._records = deque(record for record in self._records if (record.topic, record.partition) != at)
-        self._handed_out.pop(at, None)
-        self._done.pop(at, None)
+        self._working.pop(at, None)
 
     def _followed(self, at: TopicPartition) -> Any:
         found = self._fetcher.followed.get(TopicPartition(*at))
@@ -323,7 +326,3 @@ class Consumer:
         wanted = [TopicPartition(*at) for at in partitions]
         found = await list_offsets(self._cluster, wanted, which, self._isolation)
         return {at: offset for at, (offset, _) in found.items()}
-
-
-def _partitions(records: Sequence[ConsumerRecord]) -> list[TopicPartition]:
-    return list(dict.fromkeys(TopicPartition(record.topic, record.partition) for record in records))
