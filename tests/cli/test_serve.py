@@ -1,0 +1,111 @@
+"""`fencepost serve` as a person meets it: a ready line, a clean stop, and one clear sentence for what it cannot use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def serve(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "fencepost", "serve", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def refused(*arguments: str) -> str:
+    """The one sentence on standard error of a broker that does not start."""
+    process = serve(*arguments)
+    printed, told = process.communicate(timeout=20)
+    assert process.returncode == 2, told
+    assert printed == ""
+    assert len(told.strip().splitlines()) == 1, told
+    return told
+
+
+def test_it_says_when_it_is_ready_and_stops_cleanly_when_told(tmp_path: Path) -> None:
+    process = serve("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    address = line.split()[4].rstrip(",")
+    host, port = address.split(":")
+    socket.create_connection((host, int(port)), 5).close()
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert told == ""
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = refused("--listen", address, "--data", str(tmp_path / "data"))
+    assert address in told
+    assert "another --listen" in told
+
+
+def test_a_directory_of_a_live_broker_is_not_shared(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    first = serve("--listen", "127.0.0.1:0", "--data", data)
+    assert first.stdout is not None
+    first.stdout.readline()
+    told = refused("--listen", "127.0.0.1:0", "--data", data)
+    first.terminate()
+    first.communicate(timeout=20)
+    assert data in told
+    assert "another running broker" in told
+
+
+def test_a_directory_of_a_newer_format_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "fencepost.version").write_text("99\n")
+    told = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path))
+    assert "99" in told
+    assert (tmp_path / "fencepost.version").read_text() == "99\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0)
+    told = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    tmp_path.chmod(0o700)
+    assert str(tmp_path) in told
+
+
+def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    assert str(tmp_path / "data") in refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+
+
+def test_damaged_metadata_is_named(tmp_path: Path) -> None:
+    (tmp_path / "metadata.sqlite").write_bytes(b"no database at all" * 100)
+    assert "metadata.sqlite" in refused("--listen", "127.0.0.1:0", "--data", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--set", "transaction.max.timeout=1"), "did you mean transaction.max.timeout.ms?"),
+        (("--set", "num.partitions=many"), "must be a number"),
+        (("--set", "num.partitions=0"), "between 1 and"),
+        (("--set", "num.partitions"), "a setting and its value"),
+        (("--listen", "9092"), "a host and a port"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_what_to_do(
+    tmp_path: Path, arguments: tuple[str, str], expected: str
+) -> None:
+    given = ("--data", str(tmp_path / "data"), *arguments)
+    assert expected in refused(*given)
+
+
+def test_an_unknown_option_is_named(tmp_path: Path) -> None:
+    process = serve("--dta", str(tmp_path))
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "--dta" in told or "--data" in told
