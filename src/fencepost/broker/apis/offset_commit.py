@@ -32,7 +32,7 @@ _TOPIC_IDS_SINCE = 10
 def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) -> Held:
     errors: dict[tuple[int, int], ErrorCode] = {}
     positions: dict[TopicPartition, Position] = {}
-    places: dict[TopicPartition, tuple[int, int]] = {}
+    places: dict[tuple[int, int], TopicPartition] = {}
     now = broker.clock.now()
     expires = now + request.retention_time_ms if request.retention_time_ms >= 0 else -1
     group_allowed = caller.may(Operation.READ, Resource.GROUP, request.group_id)
@@ -48,7 +48,7 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
                 errors[place] = unknown
             else:
                 at = TopicPartition(name, asked.partition_index)
-                places[at] = place
+                places[place] = at
                 positions[at] = Position(
                     asked.committed_offset,
                     asked.committed_leader_epoch,
@@ -63,7 +63,7 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
         )
         committed = broker.groups.commit_offsets(who, positions)
         lsn = committed.lsn
-        errors |= {places[at]: error for at, error in committed.errors.items()}
+        errors |= {place: committed.errors[at] for place, at in places.items()}
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,

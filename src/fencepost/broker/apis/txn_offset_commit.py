@@ -40,7 +40,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: B
     errors: Places = {}
     refused = _unauthorized(request, caller)
     positions: dict[TopicPartition, Position] = {}
-    places: dict[TopicPartition, tuple[int, int]] = {}
+    places: dict[tuple[int, int], TopicPartition] = {}
     now = broker.clock.now()
     for number, topic in enumerate(request.topics):
         name, unknown = _name(topic, caller, broker)
@@ -54,7 +54,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: B
                 errors[place] = unknown
             else:
                 at = TopicPartition(name, asked.partition_index)
-                places[at] = place
+                places[place] = at
                 positions[at] = Position(
                     asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now
                 )
@@ -62,7 +62,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: B
     if positions:
         committed = _commit(request, positions, caller, broker)
         lsn = committed.lsn
-        errors |= {places[at]: _told(error, caller.version) for at, error in committed.errors.items()}
+        errors |= {place: _told(committed.errors[at], caller.version) for place, at in places.items()}
     response = _response(request, errors)
     response.transaction_timed_out = any(errors.values()) and broker.transactions.timed_out(
         request.transactional_id, request.producer_id, request.producer_epoch
