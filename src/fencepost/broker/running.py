@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from fencepost.broker.authorizer import Authorizer
 from fencepost.broker.broker import Broker
 
 
@@ -19,10 +20,11 @@ def running_broker(
     listen: str = "127.0.0.1:0",
     settings: Mapping[str, object] | None = None,
     flush: str = "durable",
+    authorizer: Authorizer | None = None,
 ) -> Iterator[Broker]:
     """A broker that answers inside the `with` block; without `data` its directory is a temporary one."""
     with tempfile.TemporaryDirectory(prefix="fencepost-") as temporary:
-        broker = Broker(data=data or temporary, listen=listen, settings=settings, flush=flush)
+        broker = Broker(data=data or temporary, listen=listen, settings=settings, flush=flush, authorizer=authorizer)
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="fencepost-broker", daemon=True)
         thread.start()
