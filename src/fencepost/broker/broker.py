@@ -17,11 +17,11 @@ from fencepost.broker.markers import LocalMarkers
 from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore
 from fencepost.broker.metrics import Metrics
 from fencepost.broker.settings import Settings
-from fencepost.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics
+from fencepost.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicRefused, Topics
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
 from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoordinator, TransactionSettings
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.disk import Disk, LocalDisk
+from fencepost.log.disk import Disk, DiskFull, LocalDisk
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.protocol.types import Milliseconds, TopicPartition
 from fencepost.runtime import Listener, Runtime
@@ -41,7 +41,11 @@ class StoredProducerIds:
     def allocate(self, count: int) -> int | None:
         known = self._store.get(_PRODUCER_IDS)
         first, version = (int(known.value), known.version) if known else (0, 0)
-        return first if self._store.write({_PRODUCER_IDS: (str(first + count).encode(), version)}) else None
+        try:
+            return first if self._store.write({_PRODUCER_IDS: (str(first + count).encode(), version)}) else None
+        except DiskFull as full:
+            logger.error("no producer ids can be given out: %s", full)
+            return None
 
 
 class Broker:
@@ -106,7 +110,8 @@ class Broker:
             try:
                 self._open()
             except OSError as error:
-                raise DirectoryUnusable(f"{self._path} cannot be used: {error}") from error
+                todo = "; free some space, then start again" if isinstance(error, DiskFull) else ""
+                raise DirectoryUnusable(f"{self._path} cannot be used: {error.strerror or error}{todo}") from error
             self._listener = await self.runtime.network.listen(lambda: Connection(self), self.host, self.port)
         except BaseException:
             self.storage.abandon()
@@ -165,11 +170,17 @@ class Broker:
         for partition in self.topics.by_name[topic].partitions:
             coordinator.load(partition.index)
 
-    def ensure_coordinator(self, topic: str) -> None:
-        """Make the journal of a coordinator if it is not there yet."""
-        if topic not in self.topics.by_name:
+    def ensure_coordinator(self, topic: str) -> bool:
+        """Make the journal of a coordinator if it is not there yet; False if that is not possible now."""
+        if topic in self.topics.by_name:
+            return True
+        try:
             self.topics.ensure_internal(topic)
-            self.load_coordinator(topic)
+        except TopicRefused as refused:
+            logger.error("%s cannot be made: %s", topic, refused)
+            return False
+        self.load_coordinator(topic)
+        return True
 
     def _reconcile(self) -> None:
         """Abort what is open in a partition of this node and unknown to the coordinator (after a lost registration)."""

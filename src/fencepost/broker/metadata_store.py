@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from fencepost.log.disk import DiskFull
+
 
 class Versioned(NamedTuple):
     """A value and how often its key was written."""
@@ -31,7 +33,7 @@ class MetadataStore(Protocol):
         """Write (or, for None, remove) several keys at once.
 
         Each change names the version that its key must have, 0 if it must not exist.  False, and nothing written, if
-        one has another.
+        one has another.  Raises DiskFull, and nothing is written.
         """
         ...
 
@@ -74,9 +76,11 @@ class SqliteMetadataStore:
                     row = (key, value, version + 1)
                     connection.execute("INSERT OR REPLACE INTO metadata (key, value, version) VALUES (?, ?, ?)", row)
             connection.execute("COMMIT")
-        except sqlite3.Error:
+        except sqlite3.Error as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise DiskFull("no space is left for the metadata") from error
             raise
         return True
 

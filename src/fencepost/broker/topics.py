@@ -12,6 +12,7 @@ from typing import Final
 
 from fencepost.broker.metadata_store import MetadataStore
 from fencepost.broker.settings import BadSetting, Settings, check_topic_settings
+from fencepost.log.disk import DiskFull
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
@@ -100,7 +101,12 @@ class Topics:
         topic_id = uuid.UUID(int=self._random.getrandbits(128), version=4)
         if not self._save(name, topic_id, count, given, 0):
             raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        return self._open(name, topic_id, count, given, 1)
+        try:
+            return self._open(name, topic_id, count, given, 1)
+        except DiskFull as full:
+            self._storage.delete_topic(name)
+            self._store.write({_PREFIX + name: (None, 1)})
+            raise _no_space(name) from full
 
     def ensure_internal(self, name: str) -> Topic:
         """The internal topic, made if it is not there yet."""
@@ -157,4 +163,11 @@ class Topics:
 
     def _save(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> bool:
         described = {"id": str(topic_id), "partitions": count, "settings": dict(settings)}
-        return self._store.write({_PREFIX + name: (json.dumps(described).encode(), version)})
+        try:
+            return self._store.write({_PREFIX + name: (json.dumps(described).encode(), version)})
+        except DiskFull as full:
+            raise _no_space(name) from full
+
+
+def _no_space(name: str) -> TopicRefused:
+    return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left on the disk for topic {name!r}: free some")

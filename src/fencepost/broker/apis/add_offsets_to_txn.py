@@ -25,7 +25,8 @@ def add_offsets_to_txn(
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    broker.ensure_coordinator(CONSUMER_OFFSETS)
+    if not broker.ensure_coordinator(CONSUMER_OFFSETS):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     offsets = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
     added = broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [offsets], 0

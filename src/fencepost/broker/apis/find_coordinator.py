@@ -45,7 +45,10 @@ def _find(key: str, key_type: int, caller: Caller, broker: Broker) -> Coordinato
     if not caller.may(Operation.DESCRIBE, _RESOURCES[key_type], key):
         return _refused(key, _REFUSED[key_type], None)
     topic = _TOPICS[key_type]
-    broker.ensure_coordinator(topic)
+    if not broker.ensure_coordinator(topic):
+        return _refused(
+            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made now; the broker's log says why"
+        )
     return Coordinator(
         key=key,
         node_id=broker.node_id,

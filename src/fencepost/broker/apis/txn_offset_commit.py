@@ -90,7 +90,8 @@ def _commit(
     request: TxnOffsetCommitRequest, positions: Mapping[TopicPartition, Position], caller: Caller, broker: Broker
 ) -> Committed:
     """Verify, or add, the offsets partition; then write (facts §7.2, 6-10)."""
-    broker.ensure_coordinator(CONSUMER_OFFSETS)
+    if not broker.ensure_coordinator(CONSUMER_OFFSETS):
+        return Committed(dict.fromkeys(positions, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
     error = broker.groups.check(request.group_id)
     at = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
     partition = broker.storage.partition(*at)
