@@ -84,6 +84,10 @@ class Client:
     def send(self, *requests: Any, version: int | None = None) -> None:
         self.send_bytes(b"".join(self.frame(request, version) for request in requests))
 
+    def forget_last(self) -> None:
+        """The request sent last is one that is not answered."""
+        self._expected.pop()
+
     def send_bytes(self, data: bytes) -> None:
         self._socket.sendall(data)
 
@@ -134,8 +138,7 @@ class Client:
 def serving(authorizer: Authorizer | None = None, **settings: object) -> Iterator[Broker]:
     """A broker with quick settings; `settings` with underscores for dots."""
     given = {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
-    with running_broker(settings=given) as broker:
-        broker.authorizer = authorizer or broker.authorizer  # connections made from now on ask it
+    with running_broker(settings=given, authorizer=authorizer) as broker:
         yield broker
 
 

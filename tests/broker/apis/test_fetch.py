@@ -1,0 +1,207 @@
+"""Fetch (1), facts §8.1: what a reader of either isolation is shown, and when a waiting one is answered."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from wire import (
+    Client,
+    Pair,
+    batch,
+    clients,
+    ended,
+    fetch,
+    fetch_request,
+    init,
+    new_topic,
+    produce,
+    produce_request,
+    values,
+)
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import FetchRequest
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
+
+client = clients()
+VERSIONS = range(4, 19)
+
+
+def write(client: Client, topic: str, transactional_id: str, pair: Pair, value: str, sequence: int = 0) -> None:
+    data = batch(value, pair=pair, sequence=sequence, transactional=True)
+    assert produce(client, topic, data, transactional_id).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_read_committed_sees_what_is_committed(client: Client, version: int) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("plain"))
+    pair = init(client, "t")
+    write(client, topic, "t", pair, "committed")
+    pair = ended(client, "t", pair)
+    write(client, topic, "t", pair, "aborted")
+    pair = ended(client, "t", pair, commit=False)
+    write(client, topic, "t", pair, "open")
+    produce(client, topic, batch("behind"))
+
+    shown = fetch(client, topic, version=version)
+    assert values(shown) == ["plain", "committed"]
+    assert (shown.high_watermark, shown.last_stable_offset) == (7, 5)
+    assert shown.aborted_transactions is not None
+    assert [(entry.producer_id, entry.first_offset) for entry in shown.aborted_transactions] == [(pair.producer_id, 3)]
+
+    everything = fetch(client, topic, committed=False, version=version)
+    assert everything.aborted_transactions is None, "whoever reads uncommitted is told of no aborts"
+    assert values(everything) == ["plain", "committed", "aborted", "open", "behind"]
+    assert (everything.high_watermark, everything.last_stable_offset) == (7, 5)
+
+    ended(client, "t", pair)
+    assert values(fetch(client, topic, version=version)) == ["plain", "committed", "open", "behind"]
+
+
+def test_the_oldest_open_transaction_holds_the_last_stable_offset(client: Client) -> None:
+    topic = new_topic(client)
+    first, second = init(client, "first"), init(client, "second")
+    write(client, topic, "first", first, "a")
+    write(client, topic, "second", second, "b")
+    assert fetch(client, topic).last_stable_offset == 0
+    ended(client, "second", second)
+    assert fetch(client, topic).last_stable_offset == 0
+    ended(client, "first", first, commit=False)
+    shown = fetch(client, topic)
+    assert (shown.last_stable_offset, shown.high_watermark) == (4, 4)
+    assert values(shown) == ["b"]
+
+
+def test_only_aborts_that_concern_the_answer_are_told(client: Client) -> None:
+    topic = new_topic(client)
+    pair = init(client, "t")
+    for number in range(3):
+        write(client, topic, "t", pair, f"{number}")
+        pair = ended(client, "t", pair, commit=False)
+    told = fetch(client, topic, 4).aborted_transactions
+    assert told is not None
+    assert [entry.first_offset for entry in told] == [4]
+
+
+def test_between_last_stable_offset_and_high_watermark_there_is_nothing_and_no_error(client: Client) -> None:
+    topic = new_topic(client)
+    write(client, topic, "t", init(client, "t"), "open")
+    produce(client, topic, batch("behind"))
+    for offset in (0, 1, 2):
+        shown = fetch(client, topic, offset)
+        assert (shown.error_code, shown.records) == (ErrorCode.NONE, b"")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_offset_out_of_range(client: Client, version: int) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("a"))
+    for offset in (2, 100, -1):
+        refused = fetch(client, topic, offset, version=version)
+        assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (refused.high_watermark, refused.last_stable_offset, refused.records) == (-1, -1, b"")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unknown_topics_and_partitions(client: Client, version: int) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = fetch(client, "unknown", version=version)
+    assert (refused.error_code, refused.records) == (unknown, b""), "records are never null"
+    topic = new_topic(client)
+    refused = fetch(client, topic, partition=1, version=version)
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", range(9, 19))
+def test_leader_epochs_are_compared(client: Client, version: int) -> None:
+    topic = new_topic(client)
+    partition = client.broker.storage.partition(topic, 0)
+    assert partition is not None
+    now = partition.leader_epoch
+    assert fetch(client, topic, leader_epoch=now, version=version).error_code == ErrorCode.NONE
+    newer = fetch(client, topic, leader_epoch=now + 1, version=version)
+    assert newer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    if now > 0:
+        older = fetch(client, topic, leader_epoch=now - 1, version=version)
+        assert older.error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_the_first_batch_comes_however_large_it_is(client: Client) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("a" * 5000))
+    produce(client, topic, batch("b" * 5000))
+    assert values(fetch(client, topic, max_bytes=10)) == ["a" * 5000]
+    assert values(fetch(client, topic, 1, max_bytes=10)) == ["b" * 5000]
+
+
+def test_one_answer_has_room_for_so_many_bytes(client: Client) -> None:
+    topic = new_topic(client, 3)
+    for value in ("x" * 3000, "y"):
+        written = client.ask(produce_request(client, topic, [batch(value)] * 3))
+        assert {one.error_code for one in written.responses[0].partition_responses} == {ErrorCode.NONE}
+    partitions = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1 << 20) for n in range(3)]
+    wanted = FetchTopic(topic_id=client.broker.topics.by_name[topic].topic_id, partitions=partitions)
+    answer = client.ask(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=4000, topics=[wanted]))
+    sizes = [len(each.records) for each in answer.responses[0].partitions]
+    assert 3000 <= sizes[0] <= sum(sizes) <= 4000
+
+
+# Waiting
+
+
+def test_a_fetch_waits_for_something_to_read(client: Client) -> None:
+    topic = new_topic(client)
+    reader = Client(client.broker)
+    reader.send(fetch_request(client, topic, wait_ms=20_000))
+    assert reader.silent_for(0.05)
+    produce(client, topic, batch("a"))
+    assert values(reader.receive().responses[0].partitions[0]) == ["a"]
+    reader.close()
+
+
+def test_a_fetch_waits_no_longer_than_it_said(client: Client) -> None:
+    topic = new_topic(client)
+    began = time.monotonic()
+    assert values(fetch(client, topic, wait_ms=80)) == []
+    assert time.monotonic() - began >= 0.08
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_said(client: Client) -> None:
+    topic = new_topic(client)
+    reader = Client(client.broker)
+    reader.send(fetch_request(client, topic, wait_ms=20_000, min_bytes=400))
+    produce(client, topic, batch("a" * 100))
+    assert reader.silent_for(0.05)
+    produce(client, topic, batch("b" * 300))
+    assert values(reader.receive().responses[0].partitions[0]) == ["a" * 100, "b" * 300]
+    reader.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_answers_whoever_waits_for_what_is_committed(client: Client, commit: bool) -> None:
+    topic = new_topic(client)
+    pair = init(client, "t")
+    reader = Client(client.broker)
+    reader.send(fetch_request(client, topic, wait_ms=20_000))
+    write(client, topic, "t", pair, "a")
+    assert reader.silent_for(0.05), "an open transaction is nothing to read"
+    ended(client, "t", pair, commit=commit)
+    shown = reader.receive().responses[0].partitions[0]
+    assert values(shown) == (["a"] if commit else [])
+    assert shown.last_stable_offset == 2
+    reader.close()
+
+
+def test_an_error_is_not_waited_for(client: Client) -> None:
+    topic = new_topic(client)
+    began = time.monotonic()
+    assert fetch(client, topic, 7, wait_ms=20_000).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetch(client, "unknown", wait_ms=20_000).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert time.monotonic() - began < 10

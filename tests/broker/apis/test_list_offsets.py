@@ -1,0 +1,107 @@
+"""ListOffsets (2), facts §8.3."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from wire import NOW, Client, batch, clients, ended, init, list_offset, new_topic, produce
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ListOffsetsRequest
+from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+
+client = clients()
+VERSIONS = range(1, 12)
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_ends(client: Client, version: int) -> None:
+    topic = new_topic(client)
+    for committed in (True, False):
+        assert list_offset(client, topic, LATEST, committed=committed, version=version).offset == 0
+    produce(client, topic, batch("a", "b"))
+    pair = init(client, "t")
+    produce(client, topic, batch("c", pair=pair, sequence=0, transactional=True), "t")
+    stable = list_offset(client, topic, LATEST, version=version)
+    assert (stable.timestamp, stable.offset) == (-1, 2 if version >= 2 else 3)
+    assert list_offset(client, topic, LATEST, committed=False, version=version).offset == 3
+    assert list_offset(client, topic, EARLIEST, version=version).offset == 0
+    ended(client, "t", pair)
+    assert list_offset(client, topic, LATEST, version=version).offset == 4
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_by_time(client: Client, version: int) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("a", "b", "c"))
+    produce(client, topic, batch("d", timestamp=NOW + 10))
+    for timestamp, offset, found_at in [(0, 0, NOW), (NOW + 1, 1, NOW + 1), (NOW + 5, 3, NOW + 10)]:
+        found = list_offset(client, topic, timestamp, version=version)
+        assert (found.error_code, found.offset, found.timestamp) == (0, offset, found_at)
+    nothing = list_offset(client, topic, NOW + 11, version=version)
+    assert (nothing.error_code, nothing.offset, nothing.timestamp) == (ErrorCode.NONE, -1, -1)
+
+
+def test_by_time_no_further_than_the_last_stable_offset(client: Client) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("a"))
+    pair = init(client, "t")
+    open_one = batch("b", pair=pair, sequence=0, transactional=True, timestamp=NOW + 10)
+    produce(client, topic, open_one, "t")
+    hidden = list_offset(client, topic, NOW + 5)
+    assert (hidden.error_code, hidden.offset, hidden.timestamp) == (ErrorCode.NONE, -1, -1)
+    assert list_offset(client, topic, NOW + 5, committed=False).offset == 1
+    ended(client, "t", pair)
+    assert list_offset(client, topic, NOW + 5).offset == 1
+
+
+def test_the_largest_timestamp(client: Client) -> None:
+    topic = new_topic(client)
+    nothing = list_offset(client, topic, MAX_TIMESTAMP)
+    assert (nothing.error_code, nothing.offset, nothing.timestamp) == (ErrorCode.NONE, -1, -1)
+    produce(client, topic, batch("a", timestamp=NOW + 10))
+    produce(client, topic, batch("b", timestamp=NOW))
+    found = list_offset(client, topic, MAX_TIMESTAMP)
+    assert (found.offset, found.timestamp) == (0, NOW + 10)
+
+
+def test_the_largest_timestamp_may_be_that_of_a_marker(client: Client) -> None:
+    """As in Apache Kafka (facts §14)."""
+    topic = new_topic(client)
+    pair = init(client, "t")
+    produce(client, topic, batch("a", pair=pair, sequence=0, transactional=True), "t")
+    everything_open = list_offset(client, topic, MAX_TIMESTAMP)
+    assert (everything_open.offset, everything_open.timestamp) == (-1, -1)
+    ended(client, "t", pair)
+    assert list_offset(client, topic, MAX_TIMESTAMP).offset == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_questions_of_newer_versions(client: Client, version: int) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("a"))
+    for timestamp, since, offset in [(-3, 7, 0), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1)]:
+        found = list_offset(client, topic, timestamp, version=version)
+        expected = (ErrorCode.NONE, offset) if version >= since else (ErrorCode.UNSUPPORTED_VERSION, -1)
+        assert (found.error_code, found.offset) == expected, f"timestamp {timestamp}"
+
+
+def test_unknown_places_and_other_epochs(client: Client) -> None:
+    topic = new_topic(client)
+    partition = client.broker.storage.partition(topic, 0)
+    assert partition is not None
+    for name, index, epoch, error in [
+        ("unknown", 0, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (topic, 1, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (topic, 0, partition.leader_epoch, ErrorCode.NONE),
+        (topic, 0, partition.leader_epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ]:
+        wanted = [ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=LATEST)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
+        assert client.ask(request).topics[0].partitions[0].error_code == error
