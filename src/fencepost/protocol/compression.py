@@ -78,12 +78,15 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
         raise _too_large(limit)
     if not unpacker.eof:
         raise ProtocolError("gzip data is damaged: it ends too early")
+    if unpacker.unused_data:
+        raise ProtocolError("gzip data is damaged: bytes follow its end")
     return unpacked
 
 
 def _xerial(data: bytes) -> bytes:
     parts = [_XERIAL_HEADER]
-    for at in range(0, len(data), _XERIAL_BLOCK):
+    # A frame has at least one block: aiokafka takes one that is all header for something else.
+    for at in range(0, len(data) or 1, _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK]))
         parts += [struct.pack(">i", len(block)), block]
     return b"".join(parts)
@@ -93,6 +96,8 @@ def _unsnappy(data: bytes, limit: int) -> bytes:
     """Java writes blocks in the framing of its xerial library, librdkafka one raw block."""
     if not data.startswith(_XERIAL_MAGIC):
         return _unsnappy_block(data, limit)
+    if len(data) < len(_XERIAL_HEADER):
+        raise ProtocolError("snappy data is damaged: its header ends too early")
     parts, size, at = [], 0, len(_XERIAL_HEADER)
     while at < len(data):
         (length,) = struct.unpack_from(">i", data, at)

@@ -1,0 +1,175 @@
+"""Every codec against itself, against two other implementations, and against damaged and hostile data."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import zlib
+from collections.abc import Callable
+
+import aiokafka.codec
+import cramjam
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.protocol.compression import Compression, compress, decompress
+from fencepost.protocol.errors import ProtocolError
+
+CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+MEGABYTE = 1 << 20
+#: Of the xerial framing.
+BLOCK = 32 * 1024
+
+#: What compresses and what does not; some of it longer than one block of the xerial framing.
+DATA = st.one_of(
+    st.binary(max_size=2000),
+    st.builds(lambda part, times: part * times, st.binary(max_size=300), st.sampled_from([1, 40, 400])),
+)
+
+AIOKAFKA: dict[Compression, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
+    Compression.GZIP: (aiokafka.codec.gzip_encode, aiokafka.codec.gzip_decode),
+    Compression.SNAPPY: (aiokafka.codec.snappy_encode, aiokafka.codec.snappy_decode),
+    Compression.LZ4: (aiokafka.codec.lz4_encode, aiokafka.codec.lz4_decode),
+    Compression.ZSTD: (aiokafka.codec.zstd_encode, aiokafka.codec.zstd_decode),
+}
+PYARROW = {Compression.GZIP: "gzip", Compression.SNAPPY: "snappy", Compression.LZ4: "lz4", Compression.ZSTD: "zstd"}
+
+
+def name_of(compression: object) -> str:
+    return compression.name if isinstance(compression, Compression) else str(compression)
+
+
+@pytest.mark.parametrize("compression", Compression, ids=name_of)
+@given(data=DATA)
+def test_data_comes_back(compression: Compression, data: bytes) -> None:
+    packed = compress(compression, data)
+    assert decompress(compression, packed) == data
+    assert decompress(compression, memoryview(bytearray(packed))) == data
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+@given(data=DATA)
+def test_aiokafka_reads_and_writes_the_same_form(compression: Compression, data: bytes) -> None:
+    pack, unpack = AIOKAFKA[compression]
+    assert decompress(compression, bytes(pack(data))) == data
+    assert bytes(unpack(compress(compression, data))) == data
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+@given(data=DATA)
+def test_what_arrow_writes_is_read(compression: Compression, data: bytes) -> None:
+    """Its snappy is one block without a frame, as librdkafka sends it."""
+    packed = pyarrow.Codec(PYARROW[compression]).compress(data, asbytes=True)
+    assert decompress(compression, packed) == data
+
+
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.LZ4, Compression.ZSTD], ids=name_of)
+@given(data=DATA)
+def test_arrow_reads_what_is_written(compression: Compression, data: bytes) -> None:
+    packed = compress(compression, data)
+    assert pyarrow.Codec(PYARROW[compression]).decompress(packed, len(data), asbytes=True) == data
+
+
+@given(data=DATA)
+def test_lz4_blocks_do_not_depend_on_each_other(data: bytes) -> None:
+    """Java's reader refuses others: bit 5 of the flags says so."""
+    packed = compress(Compression.LZ4, data)
+    assert packed[:4] == b"\x04\x22\x4d\x18"
+    assert packed[4] & 0x20
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+def test_data_that_is_cut_off_is_refused(compression: Compression) -> None:
+    data = bytes(range(256)) * 3
+    packed = compress(compression, data)
+    for size in range(len(packed)):
+        # A xerial frame without its blocks is a whole one: it has no end of its own.
+        if compression is Compression.SNAPPY and size == 16:
+            assert decompress(compression, packed[:size]) == b""
+        else:
+            with pytest.raises(ProtocolError):
+                decompress(compression, packed[:size])
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+@given(data=DATA, tail=st.binary(min_size=1, max_size=3))
+def test_bytes_after_the_end_are_refused(compression: Compression, data: bytes, tail: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decompress(compression, compress(compression, data) + tail)
+
+
+def test_a_second_gzip_member_is_not_dropped_silently() -> None:
+    with pytest.raises(ProtocolError):
+        decompress(Compression.GZIP, gzip.compress(b"first") + gzip.compress(b"second"))
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+@given(
+    data=st.binary(max_size=300), changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4)
+)
+def test_damaged_data_gives_bytes_or_a_protocol_error(
+    compression: Compression, data: bytes, changes: list[tuple[int, int]]
+) -> None:
+    packed = bytearray(compress(compression, data))
+    for place, value in changes:
+        packed[place % len(packed)] = value
+    try:
+        assert len(decompress(compression, packed, MEGABYTE)) <= MEGABYTE
+    except ProtocolError:
+        pass
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+@given(data=st.binary(max_size=60))
+def test_garbage_gives_bytes_or_a_protocol_error(compression: Compression, data: bytes) -> None:
+    try:
+        assert len(decompress(compression, data, MEGABYTE)) <= MEGABYTE
+    except ProtocolError:
+        pass
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+@given(size=st.integers(1, 100_000))
+def test_the_limit_is_exact(compression: Compression, size: int) -> None:
+    packed = compress(compression, bytes(size))
+    assert decompress(compression, packed, size) == bytes(size)
+    with pytest.raises(ProtocolError, match="unfolds to more than"):
+        decompress(compression, packed, size - 1)
+
+
+def _peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _bomb(compression: Compression, megabytes: int) -> bytes:
+    """So many megabytes of zeros, packed without ever holding them."""
+    if compression is Compression.SNAPPY:
+        frame = compress(compression, bytes(BLOCK))
+        return frame + frame[16:] * (megabytes * MEGABYTE // BLOCK - 1)
+    if compression is Compression.GZIP:
+        deflate = zlib.compressobj(wbits=31)
+        return b"".join([deflate.compress(bytes(MEGABYTE)) for _ in range(megabytes)]) + deflate.flush()
+    packer = cramjam.lz4.Compressor(block_linked=False) if compression is Compression.LZ4 else cramjam.zstd.Compressor()
+    for _ in range(megabytes):
+        packer.compress(bytes(MEGABYTE))
+    return bytes(packer.finish())
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+def test_a_bomb_is_refused_before_it_takes_memory(compression: Compression) -> None:
+    bomb = _bomb(compression, 256)
+    assert len(bomb) < 16 * MEGABYTE
+    before = _peak_megabytes()
+    with pytest.raises(ProtocolError, match="unfolds to more than"):
+        decompress(compression, bomb, MEGABYTE)
+    assert _peak_megabytes() - before < 64
+
+
+def test_a_snappy_block_that_lies_about_its_size_is_refused_unread() -> None:
+    before = _peak_megabytes()
+    for claim in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff"):
+        with pytest.raises(ProtocolError):
+            decompress(Compression.SNAPPY, claim + b"\x00" * 20)
+    assert _peak_megabytes() - before < 64
