@@ -23,10 +23,12 @@ from wire import (
     produce,
     produce_request,
     values,
+    wait_until,
 )
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import FetchRequest
+from fencepost.protocol.messages import DeleteTopicsRequest, FetchRequest
+from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 
 client = clients()
@@ -205,3 +207,17 @@ def test_an_error_is_not_waited_for(client: Client) -> None:
     assert fetch(client, topic, 7, wait_ms=20_000).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert fetch(client, "unknown", wait_ms=20_000).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("version", [12, 18])
+def test_a_topic_that_is_deleted_while_somebody_waits(client: Client, version: int) -> None:
+    """Its files are closed by then: nothing may be read through them."""
+    topic, admin = new_topic(client), Client(client.broker)
+    produce(client, topic, batch("x"))
+    client.send(fetch_request(client, topic, wait_ms=300, min_bytes=100_000), version=version)
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1000)
+    assert admin.ask(deletion).responses[0].error_code == ErrorCode.NONE
+    wait_until("the files are gone", lambda: not list(client.broker.storage.path.glob(f"{topic}-*")))
+    fetched = client.receive().responses[0].partitions[0]
+    expected = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (fetched.error_code, fetched.high_watermark) == (expected, -1)

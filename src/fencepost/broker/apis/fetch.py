@@ -61,7 +61,8 @@ async def _wait(plan: _Plan, seconds: float) -> FetchResponse:
             timer.cancel()
             for cancel in cancels:
                 cancel()
-        if loop.time() >= deadline or plan.readable() >= plan.min_bytes:
+        plan.look_again()
+        if plan.failed or loop.time() >= deadline or plan.readable() >= plan.min_bytes:
             return plan.read()
 
 
@@ -73,6 +74,10 @@ class _Plan:
         self.min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
         self.failed = False
+        self._storage = broker.storage
+        self._gone = (
+            ErrorCode.UNKNOWN_TOPIC_ID if caller.version >= _TOPIC_IDS_SINCE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         self._topics = [(topic, self._resolve(topic, caller, broker)) for topic in request.topics]
 
     def _resolve(
@@ -85,6 +90,14 @@ class _Plan:
         found = [(wanted, _partition(name, wanted, caller, broker)) for wanted in topic.partitions]
         self.failed = self.failed or any(isinstance(place, ErrorCode) for _, place in found)
         return found
+
+    def look_again(self) -> None:
+        """After a wait: a partition that was deleted meanwhile has no files any more."""
+        for _, found in self._topics:
+            for number, (wanted, place) in enumerate(found):
+                if isinstance(place, Partition) and self._storage.partition(place.topic, place.index) is not place:
+                    found[number] = wanted, self._gone
+                    self.failed = True
 
     def partitions(self) -> list[Partition]:
         return [place for _, found in self._topics for _, place in found if isinstance(place, Partition)]
