@@ -131,13 +131,17 @@ class Sink:
         *,
         topic: str | None = None,
         source_offsets: Sequence[Any] = (),
+        new_query: bool = False,
     ) -> bool:
-        """Write a micro-batch, unless it was committed before; whether it was written.  Raises WriteFailed."""
+        """Write a micro-batch, unless it was committed before; whether it was written.  Raises WriteFailed.
+
+        `new_query`: another query than that of the last batch is no mistake.
+        """
         from fencepost.spark.routing import check_columns, route
 
         check_columns(rows, topic)
         portal = self._open()
-        if self._was_committed(batch_id, query_id):
+        if self._was_committed(batch_id, query_id, new_query):
             self._tell(Step.SKIPPED, batch_id)
             return False
         slots = self._slots(rows)
@@ -166,9 +170,9 @@ class Sink:
             f"it is committed. What went wrong: {'; '.join(dict.fromkeys(failures))}"
         )
 
-    def _was_committed(self, batch_id: int, query_id: str) -> bool:
+    def _was_committed(self, batch_id: int, query_id: str, new_query: bool) -> bool:
         last = self._progress
-        if last is None:
+        if last is None or (new_query and last.query_id != query_id):
             return False
         if last.query_id != query_id:
             raise WriteFailed(

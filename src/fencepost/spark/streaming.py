@@ -67,6 +67,28 @@ def write_stream(
     return writer.start()
 
 
+def write(
+    df: DataFrame,
+    *,
+    application_id: str,
+    run_id: str,
+    bootstrap_servers: str,
+    topic: str | None = None,
+    topics: Sequence[str] = (),
+    **options: Any,
+) -> bool:
+    """Write a DataFrame in one transaction; whether it was written now.
+
+    `run_id` names this run of the job: the same again writes nothing if it was committed the last time.  Columns and
+    options are those of `write_stream`.
+    """
+    sink = Sink(application_id, bootstrap_servers, [topic] if topic is not None else list(topics), **options)
+    try:
+        return sink.write(df, 0, run_id, topic=topic, new_query=True)
+    finally:
+        sink.close()
+
+
 class Checkpoint:
     """What Spark keeps of a query, on whatever file system it is."""
 
