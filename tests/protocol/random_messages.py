@@ -38,11 +38,6 @@ def every_version() -> Iterator[tuple[Any, int]]:
     return ((cls, version) for cls in CLASSES for version in versions(cls))
 
 
-def message_name(cls: Any) -> str:
-    name: str = cls.__name__
-    return name
-
-
 def random_message(cls: Any, version: int, random: Random, flexible: bool | None = None) -> Any:
     """A message of which every bit of the bytes can be told from every other."""
     flexible = version >= cls.__schema__.flexible if flexible is None else flexible
