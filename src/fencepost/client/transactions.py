@@ -231,7 +231,10 @@ class Transactions:
         except TimedOutError as error:
             call = "commit_transaction" if commit else "abort_transaction"
             raise OutcomeUnknownError(f"{error}. Call {call}() again to find out") from error
-        except (TransactionAbortableError, UnsupportedByBrokerError) as error:
+        except (TransactionAbortableError, UnsupportedByBrokerError, BrokerError) as error:
+            if isinstance(error, BrokerError) and not _is_unsupported(error):
+                self._die(error)
+                raise
             if commit:
                 self._fail(error, fatal=False)
                 await self.raise_error()
@@ -261,9 +264,7 @@ class Transactions:
 
     def _fail(self, error: ClientError, *, fatal: bool) -> None:
         """Nothing of the open transaction can be committed any more."""
-        if isinstance(error, UnsupportedByBrokerError) or (
-            isinstance(error, BrokerError) and error.code == ErrorCode.UNSUPPORTED_VERSION
-        ):
+        if _is_unsupported(error):
             # transaction.version was changed under the open transaction: abort, then go on in the other protocol.
             self._cluster.ask_features_again()
         elif fatal:
@@ -294,6 +295,13 @@ class Transactions:
         """Stop what is under way."""
         if self._registration is not None:
             self._registration.cancel()
+
+
+def _is_unsupported(error: ClientError) -> bool:
+    """Whether a request was not understood, as after a change of transaction.version."""
+    if isinstance(error, BrokerError):
+        return error.code == ErrorCode.UNSUPPORTED_VERSION
+    return isinstance(error, UnsupportedByBrokerError)
 
 
 def check_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:

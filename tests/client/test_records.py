@@ -1,0 +1,66 @@
+"""What a reader is shown of fetched batches, against a naive model (facts §8.2)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.client.records import records_of
+from fencepost.protocol.batch import stamp
+from fencepost.protocol.control import control_batch
+from fencepost.protocol.records import encode_batch
+
+PRODUCERS = st.integers(0, 3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("data"), PRODUCERS, st.integers(1, 3)),
+        st.tuples(st.sampled_from(["commit", "abort"]), PRODUCERS, st.just(0)),
+        st.tuples(st.just("plain"), st.just(9), st.integers(1, 3)),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS, st.integers(0, 30))
+def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
+    steps: list[tuple[str, int, int]], start: int
+) -> None:
+    data, offset = bytearray(), 0
+    open_since: dict[int, int] = {}
+    written: list[tuple[int, int | None]] = []
+    ends: dict[tuple[int, int], str] = {}
+    for kind, producer, count in steps:
+        if kind in ("commit", "abort"):
+            if producer not in open_since:
+                continue
+            batch = bytearray(control_batch(producer, 0, 0, kind == "commit", 0))
+            ends[producer, open_since.pop(producer)] = kind
+            size = 1
+        else:
+            transactional = kind == "data"
+            first = open_since.setdefault(producer, offset) if transactional else None
+            records = [(0, None, b"%d" % (offset + n), ()) for n in range(count)]
+            batch = bytearray(
+                encode_batch(
+                    records,
+                    producer_id=producer if transactional else -1,
+                    producer_epoch=0 if transactional else -1,
+                    base_sequence=0 if transactional else -1,
+                    transactional=transactional,
+                )
+            )
+            written += [(offset + n, None if first is None else producer * 1000 + first) for n in range(count)]
+            size = count
+        stamp(batch, 0, offset, 0)
+        data += batch
+        offset += size
+    stable = min(open_since.values(), default=offset)
+    aborted = [(producer, first) for (producer, first), kind in ends.items() if kind == "abort"]
+    hidden = {producer * 1000 + first for producer, first in aborted}
+    readable = bytes(data)
+    found, position = records_of("t", 0, readable, aborted, start)
+    expected = [at for at, transaction in written if at >= start and transaction not in hidden]
+    assert [record.offset for record in found] == expected
+    assert [record.value for record in found] == [b"%d" % at for at in expected]
+    assert position == max(start, offset)
+    assert stable <= offset
