@@ -1,0 +1,233 @@
+"""Records written and read again, by us and by two other clients, and batches that are damaged or lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaReader
+from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaWriter
+from aiokafka.record.util import decode_varint, encode_varint
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatch as KafkaPythonReader
+from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonWriter
+
+from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, crc_matches, read_header, set_max_timestamp
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.records import BatchBuilder, NewRecord, Record, decode_batch, encode_batch, seal, varint
+
+#: Lengths on both sides of where a number takes another byte.
+BYTES = st.one_of(st.none(), st.binary(max_size=80), st.builds(bytes, st.sampled_from([63, 64, 127, 8191, 8192])))
+HEADERS = st.lists(st.tuples(st.text(max_size=70), st.one_of(st.none(), st.binary(max_size=70))), max_size=3)
+TIMESTAMPS = st.one_of(st.integers(-1, 2**42), st.integers(1_700_000_000_000, 1_700_000_010_000))
+RECORDS = st.lists(st.tuples(TIMESTAMPS, BYTES, BYTES, HEADERS), min_size=1, max_size=8)
+
+#: Both clients' readers and writers; kafka-python has gzip only without further packages.
+READERS = [pytest.param(AiokafkaReader, id="aiokafka"), pytest.param(KafkaPythonReader, id="kafka-python")]
+WRITERS = [pytest.param(AiokafkaWriter, id="aiokafka"), pytest.param(KafkaPythonWriter, id="kafka-python")]
+
+
+def _read_by(reader: Any, batch: bytes) -> list[Record]:
+    return [
+        Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+        for record in reader(bytearray(batch))
+    ]
+
+
+def _expected(records: Sequence[NewRecord], base_offset: int = 0) -> list[Record]:
+    return [
+        Record(base_offset + place, timestamp, key, value, tuple(headers))
+        for place, (timestamp, key, value, headers) in enumerate(records)
+    ]
+
+
+def _decoded(batch: bytes, at: int = 0) -> list[Record]:
+    return [record._replace(headers=tuple(record.headers)) for record in decode_batch(batch, at)]
+
+
+@pytest.mark.parametrize("compression", Compression, ids=lambda compression: compression.name)
+@given(records=RECORDS, base_offset=st.integers(0, 2**62), before=st.binary(max_size=20), after=st.binary(max_size=20))
+def test_records_come_back(
+    compression: Compression, records: list[NewRecord], base_offset: int, before: bytes, after: bytes
+) -> None:
+    batch = encode_batch(records, base_offset=base_offset, compression=compression)
+    assert _decoded(before + batch + after, len(before)) == _expected(records, base_offset)
+
+
+@given(records=RECORDS, sequence=st.integers(0, 2**31 - 1), transactional=st.booleans())
+def test_the_header_says_what_is_in_the_batch(records: list[NewRecord], sequence: int, transactional: bool) -> None:
+    batch = encode_batch(
+        records,
+        base_offset=7,
+        producer_id=8,
+        producer_epoch=9,
+        base_sequence=sequence,
+        transactional=transactional,
+        leader_epoch=4,
+    )
+    header = read_header(batch)
+    assert header.size == len(batch)
+    assert crc_matches(batch, 0, header)
+    assert (header.base_offset, header.last_offset, header.record_count) == (7, 6 + len(records), len(records))
+    assert (header.base_timestamp, header.max_timestamp) == (records[0][0], max(record[0] for record in records))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (8, 9, sequence)
+    assert (header.is_transactional, header.is_control, header.partition_leader_epoch) == (transactional, False, 4)
+
+
+@pytest.mark.parametrize("compression", Compression, ids=lambda compression: compression.name)
+@given(records=RECORDS)
+def test_a_builder_makes_the_same_batch_piece_by_piece(compression: Compression, records: list[NewRecord]) -> None:
+    builder = BatchBuilder(compression)
+    assert [builder.append(*record) for record in records] == list(range(len(records)))
+    assert builder.count == len(records)
+    assert builder.size == len(encode_batch(records))
+    stated: dict[str, Any] = {"producer_id": 1, "producer_epoch": 2, "base_sequence": 3, "transactional": True}
+    assert builder.build(**stated) == encode_batch(records, compression=compression, **stated)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@given(records=RECORDS, compression=st.sampled_from(Compression))
+def test_other_clients_read_what_is_written(reader: Any, records: list[NewRecord], compression: Compression) -> None:
+    if reader is KafkaPythonReader and compression is not Compression.NONE:
+        compression = Compression.GZIP
+    batch = encode_batch(records, base_offset=1000, compression=compression)
+    assert reader(bytearray(batch)).validate_crc()
+    assert _read_by(reader, batch) == _expected(records, 1000)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@given(records=RECORDS, compression=st.sampled_from(Compression))
+def test_what_other_clients_write_is_read(writer: Any, records: list[NewRecord], compression: Compression) -> None:
+    if writer is KafkaPythonWriter and compression is not Compression.NONE:
+        compression = Compression.GZIP
+    theirs = writer(2, int(compression), True, 5, 6, 7, 1 << 30)
+    for place, (timestamp, key, value, headers) in enumerate(records):
+        theirs.append(place, timestamp, key, value, list(headers))
+    batch = bytes(theirs.build())
+    assert crc_matches(batch, 0, read_header(batch))
+    assert _decoded(batch) == _expected(records)
+    if read_header(batch).compression is Compression.NONE:
+        ours = encode_batch(records, producer_id=5, producer_epoch=6, base_sequence=7, transactional=True)
+        assert batch[CRC_START:] == ours[CRC_START:]
+
+
+@given(number=st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-10_000, 10_000)))
+def test_a_variable_length_number_is_zigzag(number: int) -> None:
+    theirs = bytearray()
+    encode_varint(number, theirs.append)
+    assert varint(number) == bytes(theirs)
+    assert decode_varint(bytearray(varint(number)))[0] == number
+
+
+@pytest.mark.parametrize("reader", READERS)
+@given(records=RECORDS, timestamp=st.integers(0, 2**42))
+def test_append_time_replaces_the_timestamp_of_every_record(
+    reader: Any, records: list[NewRecord], timestamp: int
+) -> None:
+    batch = bytearray(encode_batch(records))
+    set_max_timestamp(batch, 0, read_header(batch), timestamp)
+    assert {record.timestamp for record in decode_batch(batch)} == {timestamp}
+    assert _read_by(reader, bytes(batch)) == _decoded(bytes(batch))
+
+
+def _sealed(body: bytes, count: int) -> bytes:
+    return seal(body, count, 0, 0, last_offset_delta=max(count - 1, 0))
+
+
+@given(records=RECORDS)
+def test_a_batch_that_is_cut_off_is_refused(records: list[NewRecord]) -> None:
+    batch = encode_batch(records)
+    for size in {*range(0, len(batch), 7), HEADER_SIZE - 1, HEADER_SIZE, len(batch) - 1}:
+        with pytest.raises(ProtocolError):
+            decode_batch(batch[:size])
+
+
+@given(records=RECORDS, cut=st.integers(1, 10**6))
+def test_records_that_end_too_early_are_refused(records: list[NewRecord], cut: int) -> None:
+    body = encode_batch(records)[HEADER_SIZE:]
+    with pytest.raises(ProtocolError):
+        decode_batch(_sealed(body[: -(cut % len(body)) or -1], len(records)))
+
+
+@given(records=RECORDS, claimed=st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(0, 10)))
+def test_a_count_of_records_that_is_not_true_is_refused(records: list[NewRecord], claimed: int) -> None:
+    if claimed != len(records):
+        batch = bytearray(encode_batch(records))
+        batch[HEADER_SIZE - 4 : HEADER_SIZE] = claimed.to_bytes(4, "big", signed=True)
+        with pytest.raises(ProtocolError):
+            decode_batch(batch)
+
+
+@given(count=st.integers(-(2**31), 2**31 - 1).filter(bool))
+def test_a_count_of_headers_that_is_not_true_is_refused(count: int) -> None:
+    record = b"\x00\x00\x00" + varint(-1) + varint(-1) + varint(count)
+    with pytest.raises(ProtocolError):
+        decode_batch(_sealed(varint(len(record)) + record, 1))
+
+
+@given(length=st.integers(-(2**40), 2**40), place=st.sampled_from(["record", "key", "value", "header", "header value"]))
+def test_a_length_that_is_not_true_is_refused(length: int, place: str) -> None:
+    """Each part is 3 bytes long; a negative length is null, and what stands there is too much."""
+    true = {"record": 0, "key": 3, "value": 3, "header": 3, "header value": 3}
+    true["record"] = 3 + 4 + 4 + 1 + 4 + 4
+    if length != true[place]:
+        said = {part: varint(length if part == place else size) for part, size in true.items()}
+        body = said["record"] + b"\x00\x00\x00" + said["key"] + b"abc" + said["value"] + b"def" + varint(1)
+        body += said["header"] + b"ghi" + said["header value"] + b"jkl"
+        with pytest.raises(ProtocolError):
+            decode_batch(_sealed(body, 1))
+
+
+def test_a_number_without_end_is_refused() -> None:
+    for length in (5, 10, 11, 100):
+        with pytest.raises(ProtocolError):
+            decode_batch(_sealed(b"\xff" * length, 1))
+
+
+def test_a_header_name_that_is_no_text_is_refused() -> None:
+    batch = encode_batch([(0, b"k", b"v", [("name", b"v")])])
+    with pytest.raises(ProtocolError):
+        decode_batch(batch.replace(b"name", b"\xff\xfe\xfd\xfc"))
+
+
+@given(
+    records=RECORDS,
+    compression=st.sampled_from(Compression),
+    changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_a_damaged_batch_gives_records_or_a_protocol_error(
+    records: list[NewRecord], compression: Compression, changes: list[tuple[int, int]]
+) -> None:
+    """Without a look at the CRC, which would tell."""
+    batch = bytearray(encode_batch(records, compression=compression))
+    for place, value in changes:
+        batch[place % len(batch)] = value
+    try:
+        assert len(decode_batch(batch, limit=1 << 20)) <= 1 << 20
+    except ProtocolError:
+        pass
+
+
+@given(body=st.binary(max_size=60), count=st.integers(0, 5), compression=st.integers(0, 7))
+def test_garbage_gives_records_or_a_protocol_error(body: bytes, count: int, compression: int) -> None:
+    batch = bytearray(_sealed(body, count))
+    AFTER_CRC.pack_into(batch, CRC_START, compression, 0, 0, 0, -1, -1, -1, count)
+    try:
+        assert len(decode_batch(batch, limit=1 << 20)) == count
+    except ProtocolError:
+        pass
+
+
+@pytest.mark.parametrize("compression", [c for c in Compression if c], ids=lambda compression: compression.name)
+def test_a_batch_that_unfolds_beyond_the_limit_is_refused(compression: Compression) -> None:
+    batch = encode_batch([(0, None, bytes(100_000), ())], compression=compression)
+    assert len(decode_batch(batch, limit=100_100)) == 1
+    with pytest.raises(ProtocolError, match="unfolds to more than"):
+        decode_batch(batch, limit=100_000)
+
+
+def test_a_batch_that_compaction_has_emptied_has_no_records() -> None:
+    assert decode_batch(seal(b"", 0, 5, 5, base_offset=10, last_offset_delta=3)) == []
