@@ -1,0 +1,219 @@
+"""A small world for the group coordinator: journals in memory that check producers as a real partition does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "log"))
+
+from log_doubles import StoppedClock
+
+from fencepost.coordinator.group import CommitFor, Committed, GroupCoordinator, GroupSettings, Position
+from fencepost.coordinator.group.journal import TOPIC
+from fencepost.log.partition import Appended, Refused
+from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.log.producers import Producers
+from fencepost.protocol.batch import BatchHeader, read_header, stamp
+from fencepost.protocol.control import COMMIT, control_batch, read_control_record
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
+from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
+from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
+from fencepost.protocol.types import TopicPartition
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+NOBODY = ("", None, -1)
+
+
+class FakeJournal:
+    """One partition of `__consumer_offsets`; `refuse` is what it answers instead of taking a batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.end = 0
+        self.refuse: ErrorCode | None = None
+        self._producers = Producers()
+
+    def append(
+        self,
+        batch: bytes,
+        origin: Origin,
+        /,
+        *,
+        guard: VerificationGuard | None = None,
+        marker_transaction_version: int = 0,
+    ) -> Appended | Refused:
+        assert origin is Origin.COORDINATOR
+        if self.refuse is not None:
+            return Refused(self.refuse)
+        header, data = read_header(batch), bytearray(batch)
+        producers, base = self._producers, self.end
+        if header.is_control:
+            marker = read_control_record(batch)
+            assert marker is not None and marker.coordinator_epoch is not None
+            wrong = producers.check_marker(header, marker.coordinator_epoch, marker_transaction_version)
+            if wrong is None:
+                producers.marker_appended(header, base, marker.coordinator_epoch, marker.type == COMMIT, 0)
+        else:
+            wrong = None
+            if header.producer_id >= 0:
+                wrong = producers.check_data(header, guard, origin, verification_enabled=False)
+                if wrong is None:
+                    producers.data_appended(header, base, 0)
+        if wrong is not None:
+            return Refused(wrong)
+        stamp(data, 0, base, 0)
+        self.batches.append(bytes(data))
+        self.end = base + header.last_offset_delta + 1
+        return Appended(base, self.end - 1, -1, 0, self.end, False)
+
+    def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, bytes]]:
+        yield from ((read_header(batch), batch) for batch in self.batches if read_header(batch).last_offset >= offset)
+
+
+class World:
+    """A coordinator of one journal partition, and everything around it."""
+
+    def __init__(self, **settings: int) -> None:
+        self.journal = FakeJournal()
+        self.clock = StoppedClock()
+        self.settings = GroupSettings(**({"partitions": 1, "initial_rebalance_delay_ms": 0} | settings))
+        self.coordinator = self.restarted()
+
+    @property
+    def lsn(self) -> int:
+        return self.journal.end
+
+    def partition(self, topic: str, index: int) -> FakeJournal | None:
+        return self.journal if (topic, index) == (TOPIC, 0) else None
+
+    def restarted(self) -> GroupCoordinator:
+        """Another coordinator, which knows what the journal says."""
+        coordinator = GroupCoordinator(self, self.clock, self.settings, random.Random(1))
+        coordinator.load(0)
+        return coordinator
+
+    def restart(self) -> None:
+        self.coordinator.close()
+        self.coordinator = self.restarted()
+
+    # Positions
+
+    def commit(
+        self,
+        positions: Mapping[TopicPartition, int],
+        group: str = "g",
+        who: tuple[str, str | None, int] = NOBODY,
+        metadata: str = "",
+    ) -> Committed:
+        return self.coordinator.commit_offsets(CommitFor(group, *who), self._positions(positions, metadata))
+
+    def commit_in_transaction(
+        self,
+        pair: tuple[int, int],
+        positions: Mapping[TopicPartition, int],
+        group: str = "g",
+        who: tuple[str, str | None, int] = NOBODY,
+        metadata: str = "",
+    ) -> Committed:
+        told = self._positions(positions, metadata)
+        return self.coordinator.commit_transactional_offsets(CommitFor(group, *who), told, *pair, None)
+
+    def _positions(self, positions: Mapping[TopicPartition, int], metadata: str) -> dict[TopicPartition, Position]:
+        now = self.clock.now()
+        return {at: Position(offset, -1, metadata, now) for at, offset in positions.items()}
+
+    def end(self, pair: tuple[int, int], commit: bool, transaction_version: int = 2) -> ErrorCode:
+        """A marker that carries this pair: from transaction.version 2 on an epoch above that of what it ends."""
+        marker = control_batch(*pair, 0, commit, self.clock.now())
+        return self.coordinator.complete_transaction(0, marker, transaction_version)
+
+    def position(self, at: TopicPartition, group: str = "g", stable: bool = False) -> int | ErrorCode | None:
+        found = self.coordinator.fetch_offsets(group, [at], stable)
+        assert isinstance(found, dict), found
+        position = found[at]
+        return position.offset if isinstance(position, Position) else position
+
+    # Members
+
+    async def join(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        group: str = "g",
+        protocols: Mapping[str, bytes] | None = None,
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 20_000,
+        version: int = 9,
+    ) -> JoinGroupResponse:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name, metadata in (protocols or {"range": b"topics"}).items()
+            ],
+        )
+        return await self.coordinator.join_group(request, "client", "/host", version)
+
+    async def join_as_new(self, **how: object) -> JoinGroupResponse:
+        """Get an id first (KIP-394), then join with it."""
+        given = await self.join(**how)  # type: ignore[arg-type]
+        assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return await self.join(given.member_id, **how)  # type: ignore[arg-type]
+
+    async def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        instance: str | None = None,
+        group: str = "g",
+        protocol: str | None = None,
+    ) -> SyncGroupResponse:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_name=protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=key, assignment=value)
+                for key, value in (assignments or {}).items()
+            ],
+        )
+        return (await self.coordinator.sync_group(request))[0]
+
+    async def stable(self, count: int = 1, **how: object) -> tuple[int, list[str]]:
+        """A group with so many members, each with its number as assignment: generation and ids, the leader first."""
+        joined = await asyncio.gather(*(self.join_as_new(**how) for _ in range(count)))
+        while len({answer.generation_id for answer in joined}) > 1:
+            newest = max(joined, key=lambda answer: answer.generation_id)
+            joined = await asyncio.gather(*(self.join(answer.member_id, **how) for answer in joined))  # type: ignore[arg-type]
+            assert all(answer.generation_id >= newest.generation_id for answer in joined)
+        generation, leader = joined[0].generation_id, joined[0].leader
+        ids = [leader, *(answer.member_id for answer in joined if answer.member_id != leader)]
+        given = {member: b"%d" % number for number, member in enumerate(ids)}
+        answers = await asyncio.gather(
+            *(self.sync(member, generation, given if member == leader else None) for member in ids)
+        )
+        assert [bytes(answer.assignment) for answer in answers] == list(given.values())
+        return generation, ids
+
+    def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
+        return self.coordinator.heartbeat("g", member_id, instance, generation)
+
+    def state(self, group: str = "g") -> str:
+        found = self.coordinator.known(group)
+        return found.name if isinstance(found, ErrorCode) else found.state.value

@@ -1,0 +1,303 @@
+"""Positions: memory is what the journal says, whoever reads it, and the most recent record wins."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from group_doubles import A, B, World
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fencepost.coordinator.group.journal import OFFSET_KEY_VERSION
+from fencepost.protocol.batch import read_header
+from fencepost.protocol.codec import decode_stored, stored_version
+from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.records import decode_batch
+from fencepost.protocol.stored import OffsetCommitKey, OffsetCommitValue
+from fencepost.protocol.types import TopicPartition
+
+GROUPS = ("g", "h")
+PLACES = (A, B)
+P = 10
+"""A producer id."""
+
+
+# The naive model: every question goes through the whole journal
+
+
+class Event(NamedTuple):
+    """A record of the journal: a position (None: a tombstone), or a marker (`place` is None)."""
+
+    offset: int
+    producer_id: int
+    place: tuple[str, TopicPartition] | None
+    value: int | None
+
+
+def events(world: World) -> list[Event]:
+    found = []
+    for batch in world.journal.batches:
+        header = read_header(batch)
+        producer_id = header.producer_id if header.is_transactional else -1
+        if header.is_control:
+            marker = read_control_record(batch)
+            assert marker is not None
+            found.append(Event(header.base_offset, producer_id, None, int(marker.type == COMMIT)))
+            continue
+        for record in decode_batch(batch):
+            assert record.key is not None
+            if stored_version(record.key) == OFFSET_KEY_VERSION:
+                key = decode_stored(OffsetCommitKey, record.key)
+                value = None if record.value is None else decode_stored(OffsetCommitValue, record.value).offset
+                place = key.group, TopicPartition(key.topic, key.partition)
+                found.append(Event(record.offset, producer_id, place, value))
+    return found
+
+
+def outcome(event: Event, journal: list[Event]) -> bool | None:
+    """Whether a transactional record was committed; None while its transaction is open."""
+    ends = [e for e in journal if e.place is None and e.producer_id == event.producer_id and e.offset > event.offset]
+    return bool(ends[0].value) if ends else None
+
+
+def expected(journal: list[Event], group: str, at: TopicPartition) -> tuple[int | None, bool]:
+    """The position, and whether a transaction may still change it."""
+    records = [event for event in journal if event.place == (group, at)]
+    cleared = max((event.offset for event in records if event.value is None), default=-1)
+    records = [event for event in records if event.offset > cleared]
+    counts = [event for event in records if event.producer_id < 0 or outcome(event, journal)]
+    unstable = any(event.producer_id >= 0 and outcome(event, journal) is None for event in records)
+    return max(counts, default=Event(0, 0, None, None)).value, unstable
+
+
+def assert_all_agree(world: World) -> None:
+    journal, again = events(world), world.restarted()
+    for coordinator in (world.coordinator, again):
+        world.coordinator, kept = coordinator, world.coordinator
+        for group in GROUPS:
+            listed = []
+            for at in PLACES:
+                position, unstable = expected(journal, group, at)
+                assert world.position(at, group) == position, (group, at)
+                stable = ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else position
+                assert world.position(at, group, stable=True) == stable, (group, at)
+                listed += [at] if position is not None else []
+            assert list(_all(world, group)) == listed
+        world.coordinator = kept
+
+
+def _all(world: World, group: str) -> dict[TopicPartition, object]:
+    found = world.coordinator.fetch_offsets(group, None, require_stable=False)
+    assert isinstance(found, dict)
+    return dict(found)
+
+
+group = st.sampled_from(GROUPS)
+places = st.sets(st.sampled_from(PLACES), min_size=1)
+producer = st.integers(0, 2)
+value = st.integers(0, 50)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), group, places, value),
+        st.tuples(st.just("transactional"), producer, group, places, value),
+        st.tuples(st.just("end"), producer, st.booleans()),
+        st.tuples(st.just("late marker"), producer, st.booleans()),
+        st.tuples(st.just("delete offsets"), group, places),
+        st.tuples(st.just("delete group"), group),
+        st.tuples(st.just("refused"), group, places, value),
+        st.tuples(st.just("restart")),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_memory_and_a_reload_are_what_the_journal_says(history: list[tuple[object, ...]]) -> None:
+    world, epochs = World(), {0: 1, 1: 1, 2: 1}
+    for step in history:
+        match step:
+            case ("commit", str(name), set(at), int(offset)):
+                assert set(world.commit(dict.fromkeys(at, offset), name).errors.values()) == {ErrorCode.NONE}
+            case ("transactional", int(who), str(name), set(at), int(offset)):
+                done = world.commit_in_transaction((who, epochs[who]), dict.fromkeys(at, offset), name)
+                assert set(done.errors.values()) == {ErrorCode.NONE}
+            case ("end", int(who), bool(commit)):
+                epochs[who] += 1
+                assert world.end((who, epochs[who]), commit) == ErrorCode.NONE
+            case ("late marker", int(who), bool(commit)):
+                before = world.journal.end
+                answer = world.end((who, epochs[who] - 1), commit)
+                # An equal epoch is a repeated marker, taken while nothing is open; it changes no position.
+                assert answer in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+                assert (world.journal.end > before) == (answer == ErrorCode.NONE)
+            case ("delete offsets", str(name), set(at)):
+                world.coordinator.delete_offsets(name, sorted(at))
+            case ("delete group", str(name)):
+                world.coordinator.delete_group(name)
+            case ("refused", str(name), set(at), int(offset)):
+                world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+                answers = world.commit(dict.fromkeys(at, offset), name).errors
+                assert set(answers.values()) == {ErrorCode.NOT_COORDINATOR}
+                assert world.end((0, 99), True) == ErrorCode.KAFKA_STORAGE_ERROR
+                world.journal.refuse = None
+            case _:
+                world.restart()
+        assert_all_agree(world)
+
+
+# The same, case by case
+
+
+def test_the_most_recent_record_wins_and_not_the_most_recent_marker() -> None:
+    """KAFKA-14505."""
+    world = World()
+    world.commit_in_transaction((P, 0), {A: 5})
+    world.commit({A: 7})
+    world.end((P, 1), commit=True)
+    assert world.position(A) == 7
+    world.commit_in_transaction((P, 1), {A: 9})
+    world.commit_in_transaction((P, 1), {A: 8})
+    world.end((P, 2), commit=True)
+    assert world.position(A) == 8
+
+
+def test_positions_are_pending_until_the_marker() -> None:
+    world = World()
+    world.commit({A: 1})
+    world.commit_in_transaction((P, 0), {A: 5, B: 6})
+    assert (world.position(A), world.position(B)) == (1, None)
+    assert world.position(A, stable=True) == world.position(B, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert world.position(A, "h", stable=True) is None, "another group's"
+    world.end((P, 1), commit=False)
+    assert (world.position(A, stable=True), world.position(B, stable=True)) == (1, None)
+
+
+def test_a_marker_of_an_older_transaction_does_not_touch_a_newer_one() -> None:
+    world = World()
+    world.commit_in_transaction((P, 0), {A: 5})
+    world.end((P, 1), commit=True)
+    world.commit_in_transaction((P, 1), {A: 6})
+    for late in ((P, 0), (P, 1)):
+        assert world.end(late, commit=True) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert world.end(late, commit=False) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert world.position(A) == 5
+    assert world.position(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    world.end((P, 2), commit=True)
+    assert world.position(A) == 6
+
+
+def test_a_commit_of_an_older_epoch_is_refused_and_leaves_nothing_pending() -> None:
+    world = World()
+    world.commit_in_transaction((P, 0), {A: 5})
+    world.end((P, 1), commit=True)
+    late = world.commit_in_transaction((P, 0), {A: 4})
+    assert late.errors == {A: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert world.position(A, stable=True) == 5
+
+
+def test_a_marker_without_positions_changes_nothing() -> None:
+    world = World()
+    world.commit({A: 1})
+    assert world.end((P, 3), commit=True) == ErrorCode.NONE
+    assert world.position(A, stable=True) == 1
+
+
+def test_two_producers_of_one_group_do_not_end_each_other() -> None:
+    world = World()
+    world.commit_in_transaction((P, 0), {A: 5})
+    world.commit_in_transaction((P + 1, 0), {A: 6})
+    world.end((P + 1, 1), commit=False)
+    assert world.position(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    world.end((P, 1), commit=True)
+    assert world.position(A, stable=True) == 5
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_metadata_that_is_too_long_leaves_no_record(transactional: bool) -> None:
+    """KAFKA-16371: nothing stays pending for it."""
+    world = World(metadata_max_bytes=4)
+
+    def commit(metadata: str) -> ErrorCode:
+        if transactional:
+            return world.commit_in_transaction((P, 0), {A: 5}, metadata=metadata).errors[A]
+        return world.commit({A: 5}, metadata=metadata).errors[A]
+
+    assert commit("12345") == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert commit("ééé") == ErrorCode.OFFSET_METADATA_TOO_LARGE, "bytes count, not characters"
+    assert (world.position(A, stable=True), world.journal.end) == (None, 0)
+    assert commit("1234") == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("refused", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.MESSAGE_TOO_LARGE])
+def test_what_the_journal_refuses_is_not_remembered(refused: ErrorCode) -> None:
+    """KAFKA-15784; and the error is one that a client of the coordinator knows."""
+    world = World()
+    told = {
+        ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+        ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    }[refused]
+    world.commit({A: 1})
+    world.journal.refuse = refused
+    assert world.commit({A: 2}).errors == {A: told}
+    assert world.commit_in_transaction((P, 0), {A: 3}).errors == {A: told}
+    assert world.coordinator.delete_offsets("g", [A])[0] == told
+    assert world.coordinator.delete_group("g")[0] == told
+    assert world.position(A, stable=True) == 1
+
+
+# Removal and expiry
+
+DAY = 24 * 3600 * 1000
+
+
+def test_a_position_expires_when_nobody_used_it_for_so_long() -> None:
+    world = World(offsets_retention_ms=7 * DAY)
+    world.commit({A: 1})
+    world.clock.at += 3 * DAY
+    world.commit({B: 2})
+    world.clock.at += 4 * DAY
+    world.coordinator.tick(world.clock.now())
+    assert (world.position(A), world.position(B)) == (None, 2)
+    world.restart()
+    assert (world.position(A), world.position(B)) == (None, 2)
+
+
+def test_a_position_that_a_transaction_may_change_does_not_expire() -> None:
+    """KAFKA-19163: nor is its group forgotten."""
+    world = World(offsets_retention_ms=7 * DAY)
+    world.commit({A: 1})
+    world.commit_in_transaction((P, 0), {A: 2})
+    world.clock.at += 30 * DAY
+    world.coordinator.tick(world.clock.now())
+    assert world.position(A) == 1
+    world.end((P, 1), commit=True)
+    assert world.position(A) == 2
+
+
+def test_deleting_a_group_deletes_what_is_pending_too() -> None:
+    world = World()
+    world.commit({A: 1})
+    world.commit_in_transaction((P, 0), {A: 2, B: 3})
+    assert world.coordinator.delete_group("g")[0] == ErrorCode.NONE
+    assert (world.position(A, stable=True), world.position(B, stable=True)) == (None, None)
+    world.end((P, 1), commit=True)
+    assert (world.position(A), world.position(B)) == (None, None)
+    assert world.coordinator.delete_group("g")[0] == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_all_positions_are_asked_for_with_those_only_pending_when_they_must_be_stable() -> None:
+    world = World()
+    world.commit({A: 1})
+    world.commit_in_transaction((P, 0), {B: 2})
+    found = world.coordinator.fetch_offsets("g", None, require_stable=True)
+    assert isinstance(found, dict)
+    assert (list(found), found[B]) == ([A, B], ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert list(_all(world, "g")) == [A]
