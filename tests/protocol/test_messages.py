@@ -205,3 +205,21 @@ def test_random_values_have_the_same_bytes(ours: Any, theirs: Any, version: int)
         message = decode(ours, body, version)
         assert encode(message, version) == body
         assert read(encode(message, version), 0) == (entity, len(body))
+
+
+def _elements(cls: Any, version: int) -> Iterator[Any]:
+    """The structures that stand in arrays, at any depth."""
+    for field in fields_of(cls):
+        if field.wire.in_version(version):
+            element = field.of if field.kind == "array" else field
+            if element.kind == "struct":
+                if field.kind == "array":
+                    yield element.of
+                yield from _elements(element.of, version)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "version"), PAIRS)
+def test_every_element_of_an_array_takes_bytes(ours: Any, theirs: Any, version: int) -> None:
+    """Else a few bytes could claim any number of elements."""
+    for element in _elements(ours, version):
+        assert theirs.__flexible__ or any(_is_there(field, version, False) for field in fields_of(element))
