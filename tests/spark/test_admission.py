@@ -1,0 +1,31 @@
+"""How far a micro-batch goes, and into which parts it is cut."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.protocol.types import TopicPartition
+from fencepost.spark.admission import limited, split
+
+PARTITIONS = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 3))
+RANGES = st.dictionaries(PARTITIONS, st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1)
+
+
+@given(RANGES, st.integers(0, 200))
+def test_a_limit_is_used_up_and_never_exceeded(ranges: dict[TopicPartition, tuple[int, int]], most: int) -> None:
+    start = {at: begin for at, (begin, _) in ranges.items()}
+    end = {at: begin + more for at, (begin, more) in ranges.items()}
+    waiting = sum(more for _, more in ranges.values())
+    found = limited(start, end, most)
+    assert all(start[at] <= found[at] <= end[at] for at in ranges)
+    assert sum(found[at] - start[at] for at in ranges) == min(waiting, most)
+
+
+@given(RANGES, st.integers(1, 20))
+def test_parts_cover_everything_once_and_in_order(ranges: dict[TopicPartition, tuple[int, int]], pieces: int) -> None:
+    start = {at: begin for at, (begin, _) in ranges.items()}
+    end = {at: begin + more for at, (begin, more) in ranges.items()}
+    parts = split(start, end, pieces)
+    covered = [(at, offset) for at, low, high in parts for offset in range(low, high)]
+    assert covered == [(at, offset) for at in sorted(ranges) for offset in range(start[at], end[at])]

@@ -1,0 +1,205 @@
+"""Spark itself: read, write exactly once, replay, refuse.  One session for all of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from fencepost.broker import Broker, running_broker
+from fencepost.client.blocking import Admin, Producer
+from fencepost.client.cluster import Cluster
+from fencepost.client.portal import Portal
+from fencepost.client.transactional_id import TransactionalId
+from fencepost.spark import Sink, Step, WriteFailed, local_session, write, write_stream
+from fencepost.spark.tasks import slot_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 500
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    config = {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
+    session = local_session("tests", 2, config)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    settings = {"transaction.state.log.num.partitions": 4, "offsets.topic.num.partitions": 4}
+    with running_broker(settings=settings) as broker:
+        yield broker
+
+
+class Place:
+    """A source topic with rows and an empty target, with names of their own."""
+
+    def __init__(self, broker: Broker, tmp_path: Path) -> None:
+        self.servers = broker.bootstrap_servers
+        name = uuid.uuid4().hex[:8]
+        self.source, self.target, self.application = f"in-{name}", f"out-{name}", f"app-{name}"
+        self.checkpoint = str(tmp_path / "checkpoint")
+        with Admin(self.servers) as admin:
+            admin.create_topic(self.source, partitions=3)
+            admin.create_topic(self.target, partitions=3)
+        self.fill(0, ROWS)
+
+    def fill(self, first: int, count: int) -> None:
+        with Producer(self.servers) as producer:
+            for number in range(first, first + count):
+                producer.send(self.source, b"%d" % number, key=b"k%d" % number)
+            producer.flush()
+
+    def stream(self, spark: SparkSession, most: int = 200) -> DataFrame:
+        return (
+            spark.readStream.format("fencepost")
+            .option("kafka.bootstrap.servers", self.servers)
+            .option("subscribe", self.source)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", most)
+            .load()
+            .select("key", "value")
+        )
+
+    def run(self, spark: SparkSession, **options: Any) -> None:
+        write_stream(
+            self.stream(spark),
+            topic=self.target,
+            application_id=self.application,
+            bootstrap_servers=self.servers,
+            checkpoint_location=self.checkpoint,
+            trigger={"availableNow": True},
+            **options,
+        ).awaitTermination()
+
+    def shown(self) -> list[int]:
+        """What read_committed shows of the target, by a client that is not ours."""
+        reader = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": uuid.uuid4().hex,
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
+        reader.assign([TopicPartition(self.target, n, 0) for n in range(3)])
+        values, ended = [], 0
+        while ended < 3:
+            message = reader.poll(20)
+            assert message is not None
+            error = message.error()
+            if error is None:
+                values.append(int(message.value() or b""))
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF
+                ended += 1
+        reader.close()
+        return sorted(values)
+
+
+@pytest.fixture
+def place(broker: Broker, tmp_path: Path) -> Place:
+    return Place(broker, tmp_path)
+
+
+def test_a_batch_read_has_the_rows_and_columns_of_a_topic(spark: SparkSession, place: Place) -> None:
+    df = spark.read.format("fencepost").option("kafka.bootstrap.servers", place.servers)
+    rows = df.option("subscribe", place.source).option("includeHeaders", "true").load().collect()
+    assert sorted(int(row.value) for row in rows) == list(range(ROWS))
+    assert all(bytes(row.key) == b"k" + bytes(row.value) for row in rows)
+    assert {row.topic for row in rows} == {place.source}
+    assert len({(row.partition, row.offset) for row in rows}) == ROWS
+
+
+def test_a_stream_is_written_once_over_restarts(spark: SparkSession, place: Place) -> None:
+    steps: list[tuple[Step, int]] = []
+    place.run(spark, watch=lambda step, batch: steps.append((step, batch)))
+    assert place.shown() == list(range(ROWS))
+    place.fill(ROWS, 100)
+    place.run(spark)
+    assert place.shown() == list(range(ROWS + 100))
+    batches = [batch for step, batch in steps if step is Step.COMMITTED]
+    assert batches == list(range(len(batches))) and len(batches) > 1
+
+
+def test_a_batch_that_was_committed_is_not_written_again(spark: SparkSession, place: Place) -> None:
+    rows = spark.range(10).selectExpr("cast(id as string) as value")
+    sink = Sink(place.application, place.servers, [place.target])
+    assert sink.write(rows, 0, "query", topic=place.target)
+    sink.close()
+    again = Sink(place.application, place.servers, [place.target])
+    assert not again.write(rows, 0, "query", topic=place.target)
+    assert again.write(rows, 1, "query", topic=place.target)
+    with pytest.raises(WriteFailed, match="another query"):
+        again.write(rows, 2, "another", topic=place.target)
+    again.close()
+    assert place.shown() == sorted([*range(10), *range(10)])
+
+
+def test_an_attempt_that_fails_leaves_nothing_and_the_batch_is_run_again(spark: SparkSession, place: Place) -> None:
+    steps: list[Step] = []
+
+    def poison(step: Step, _batch: int) -> None:
+        """Somebody claims a slot while the first attempt is under way, as a task of a lost executor would."""
+        steps.append(step)
+        if step is Step.WRITTEN and steps.count(Step.WRITTEN) == 1:
+            portal, cluster = Portal(), Cluster(place.servers)
+            portal.call(TransactionalId(cluster, slot_name(place.application, 0)).init(10_000))
+            portal.call(cluster.close())
+            portal.close()
+
+    sink = Sink(place.application, place.servers, [place.target], watch=poison)
+    rows = spark.range(50).selectExpr("cast(id as string) as value")
+    assert sink.write(rows, 0, "query", topic=place.target)
+    sink.close()
+    assert steps == [Step.WRITTEN, Step.REPEATED, Step.WRITTEN, Step.COMMITTED]
+    assert place.shown() == list(range(50))
+
+
+def test_a_driver_that_was_replaced_cannot_commit(spark: SparkSession, place: Place) -> None:
+    rows = spark.range(5).selectExpr("cast(id as string) as value")
+    old = Sink(place.application, place.servers, [place.target])
+    assert old.write(rows, 0, "query", topic=place.target)
+    new = Sink(place.application, place.servers, [place.target])
+    assert new.write(rows, 1, "query", topic=place.target)
+    with pytest.raises(Exception, match="taken over"):
+        old.write(rows, 2, "query", topic=place.target)
+    old.close()
+    new.close()
+    assert place.shown() == sorted([*range(5), *range(5)])
+
+
+def test_rows_that_cannot_be_written_fail_with_the_reason(spark: SparkSession, place: Place) -> None:
+    sink = Sink(place.application, place.servers, [place.target], attempts=1)
+    with pytest.raises(ValueError, match="value"):
+        sink.write(spark.range(1), 0, "query", topic=place.target)
+    wrong = spark.range(1).selectExpr("cast(id as string) as value", "99 as partition")
+    with pytest.raises(WriteFailed, match="no partition 99"):
+        sink.write(wrong, 0, "query", topic=place.target)
+    sink.close()
+    assert place.shown() == []
+
+
+def test_a_run_is_written_once(spark: SparkSession, place: Place) -> None:
+    rows = spark.range(20).selectExpr("cast(id as string) as value")
+    told = [
+        write(rows, application_id=place.application, run_id=run, bootstrap_servers=place.servers, topic=place.target)
+        for run in ("monday", "monday", "tuesday")
+    ]
+    assert told == [True, False, True]
+    assert place.shown() == sorted([*range(20), *range(20)])
+
+
+def test_the_format_only_reads_and_says_what_to_use_instead(spark: SparkSession, place: Place) -> None:
+    rows = spark.range(1).selectExpr("cast(id as string) as value")
+    with pytest.raises(Exception, match="write_stream"):
+        rows.write.format("fencepost").mode("append").save()
+    assert place.shown() == []
