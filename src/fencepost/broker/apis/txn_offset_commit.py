@@ -5,7 +5,7 @@ v2    leader epochs
 v3    flexible; member and generation (KIP-447)
 v4    TRANSACTION_ABORTABLE may be answered
 v5    the offsets partition is added to the transaction here (KIP-890 part 2)
-v6    topic ids
+v6    topic ids; GROUP_ID_NOT_FOUND may be answered
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from fencepost.protocol.messages.txn_offset_commit import (
 from fencepost.protocol.types import TopicPartition
 
 _TOPIC_IDS_SINCE = 6
+_GROUP_NOT_FOUND_SINCE = 6
 _IMPLICIT_ADD_SINCE = 5
 Places = dict[tuple[int, int], ErrorCode]
 
@@ -122,6 +123,8 @@ def _commit(
 def _told(error: ErrorCode, version: int) -> ErrorCode:
     if version < 2 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if version < _GROUP_NOT_FOUND_SINCE and error is ErrorCode.GROUP_ID_NOT_FOUND:
+        return ErrorCode.ILLEGAL_GENERATION
     return error
 
 

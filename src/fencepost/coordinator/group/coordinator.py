@@ -152,11 +152,11 @@ class GroupCoordinator:
         home = self._home(who.group_id)
         if isinstance(home, ErrorCode):
             return Committed(dict.fromkeys(positions, home), 0)
-        group = home.groups.get(who.group_id)
-        if group is not None:
+        group = self.known(who.group_id)
+        if isinstance(group, Group):
             error = group.check_transactional_commit(who.member_id, who.group_instance_id, who.generation)
         else:
-            error = ErrorCode.NONE if who.generation < 0 else ErrorCode.ILLEGAL_GENERATION
+            error = ErrorCode.NONE if who.generation < 0 else group
         if error:
             return Committed(dict.fromkeys(positions, error), 0)
         errors, entries, taken = self._entries(who.group_id, positions)

@@ -27,6 +27,8 @@ from fencepost.runtime import Clock
 
 _MEMBER_ID_FIRST_SINCE = 4
 
+Joining = asyncio.Future[JoinGroupResponse]
+
 
 def refuse_join(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     """The answer to a JoinGroup that was not taken."""
@@ -65,13 +67,10 @@ class Membership:
         if not group.accepts(request.protocol_type, protocols):
             return refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         home.groups[request.group_id] = group
-        found = self._member_of(home, group, request, client_id, client_host, version, protocols)
-        if not isinstance(found, Member):
-            return found
-        answer: JoinGroupResponse = await found.joining
-        return answer
+        found = self._enter(home, group, request, client_id, client_host, version, protocols)
+        return found if isinstance(found, JoinGroupResponse) else await found
 
-    def _member_of(
+    def _enter(
         self,
         home: Home,
         group: Group,
@@ -80,8 +79,8 @@ class Membership:
         client_host: str,
         version: int,
         protocols: list[tuple[str, bytes]],
-    ) -> Member | JoinGroupResponse:
-        """The member that now waits for its generation, or its answer where it need not wait."""
+    ) -> Joining | JoinGroupResponse:
+        """Where the answer comes when the generation begins, or the answer where it need not be waited for."""
         instance = request.group_instance_id
         rebalance_timeout = request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
         if not request.member_id and instance in group.static_members:
@@ -118,7 +117,7 @@ class Membership:
 
     def _static_member_returned(
         self, home: Home, group: Group, request: JoinGroupRequest, protocols: list[tuple[str, bytes]]
-    ) -> Member | JoinGroupResponse:
+    ) -> Joining | JoinGroupResponse:
         """It restarted within its session: it keeps its place and assignment, its old id is fenced."""
         assert request.group_instance_id is not None
         member = group.members[group.static_members[request.group_instance_id]]
@@ -152,14 +151,15 @@ class Membership:
 
     # Rebalancing
 
-    def _rebalance_with(self, home: Home, group: Group, member: Member) -> Member:
-        """Have the member wait for the next generation, and see to it that there is one."""
+    def _rebalance_with(self, home: Home, group: Group, member: Member) -> Joining:
+        """Have the member wait for the next generation, and see to it that there is one: it may begin at once."""
         _answer(member, "joining", refuse_join(ErrorCode.UNKNOWN_MEMBER_ID))
-        member.joining = asyncio.get_running_loop().create_future()
+        waiter: Joining = asyncio.get_running_loop().create_future()
+        member.joining = waiter
         self._unwatch(member)
         self._prepare(home, group)
         self._check_joined(home, group)
-        return member
+        return waiter
 
     def _prepare(self, home: Home, group: Group) -> None:
         if group.state is GroupState.PREPARING_REBALANCE:
