@@ -1,0 +1,92 @@
+"""UpdateFeatures (57), and what the level of transaction.version changes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from wire import Client, add, batch, clients, end, init, init_answer, new_topic, produce
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest
+from fencepost.protocol.messages.update_features import FeatureUpdateKey
+
+client = clients()
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+
+
+def update(
+    client: Client, level: int, kind: int, feature: str = "transaction.version", *, dry: bool = False, version: int = 2
+) -> Any:
+    key = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind, allow_downgrade=kind != UPGRADE)
+    return client.ask(UpdateFeaturesRequest(feature_updates=[key], validate_only=dry), version)
+
+
+def finalized(client: Client) -> tuple[int, int]:
+    """Level of transaction.version (0: not told), and the epoch of the features."""
+    answer = client.ask(ApiVersionsRequest(client_software_name="wire", client_software_version="1"))
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    return levels.get("transaction.version", 0), answer.finalized_features_epoch
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_level_goes_down_and_up(client: Client, version: int) -> None:
+    level, epoch = finalized(client)
+    assert level == 2
+    for wanted, kind in [(1, SAFE), (0, UNSAFE if version else SAFE), (2, UPGRADE)]:
+        answer = update(client, wanted, kind, version=version)
+        assert answer.error_code == ErrorCode.NONE
+        results = [(each.feature, each.error_code) for each in answer.results]
+        assert results == ([("transaction.version", 0)] if version < 2 else [])
+        epoch += 1
+        assert finalized(client) == (wanted, epoch)
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize(
+    ("feature", "level", "kind"),
+    [
+        ("transaction.version", 3, UPGRADE),
+        ("transaction.version", -1, SAFE),
+        ("transaction.version", 1, UPGRADE),
+        ("unknown", 1, UPGRADE),
+    ],
+)
+def test_what_is_refused(client: Client, feature: str, level: int, kind: int, version: int) -> None:
+    before = finalized(client)
+    answer = update(client, level, kind, feature, version=version)
+    error = answer.results[0].error_code if version < 2 else answer.error_code
+    assert error == ErrorCode.INVALID_UPDATE_VERSION
+    assert finalized(client) == before
+
+
+@pytest.mark.parametrize("kind", [0, 4])
+def test_there_are_three_kinds(client: Client, kind: int) -> None:
+    assert update(client, 1, kind).error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_a_dry_run_changes_nothing(client: Client) -> None:
+    before = finalized(client)
+    assert update(client, 1, SAFE, dry=True).error_code == ErrorCode.NONE
+    assert finalized(client) == before
+
+
+def test_on_level_0_the_newer_protocol_is_refused_and_the_older_works(client: Client) -> None:
+    """Facts §3.6, §14: 35 every time, and nothing is stuck."""
+    topic = new_topic(client)
+    assert update(client, 0, UNSAFE).error_code == ErrorCode.NONE
+    pair = init(client, "t")
+    data = batch("v", pair=pair, sequence=0, transactional=True)
+    for _ in range(2):
+        assert produce(client, topic, data, "t").error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert end(client, "t", pair, commit=False).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert add(client, "t", pair, topic) == ErrorCode.NONE
+    assert produce(client, topic, data, "t", version=11).error_code == ErrorCode.NONE
+    assert end(client, "t", pair, version=4).error_code == ErrorCode.NONE
+    answer = init_answer(client, "t")
+    assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, pair.epoch + 1), "an end bumps nothing"
