@@ -25,7 +25,7 @@ _LOST_PLACE: Final = (
 
 
 class Idempotence:
-    """The rules (`sender.Rules`) of a sender without transactions."""
+    """The rules (`rules.Rules`) of a sender without transactions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.transactional_id: str | None = None

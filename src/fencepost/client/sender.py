@@ -1,6 +1,6 @@
 """Sends batches to the leaders of their partitions, again until they are answered for good.
 
-Whoever owns it decides, through `Rules`, who writes, what may be written now, and what a failure means.
+Whoever owns it decides, through its `Rules`, who writes, what may be written now, and what a failure means.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
 from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, DeliveryError, UnreachableError
 from fencepost.client.outcomes import Outcome, outcome_of
+from fencepost.client.rules import Rules
 from fencepost.client.transactional_id import Identity
 from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.compression import Compression
@@ -35,33 +36,6 @@ _LEADER_MOVED: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-
-
-class Rules(Protocol):
-    """What the owner of a sender decides."""
-
-    transactional_id: str | None
-    sender: Sender | None
-
-    @property
-    def identity(self) -> Identity | None:
-        """Who writes; None while that is not known."""
-        ...
-
-    def admits(self, at: TopicPartition) -> bool:
-        """Whether new batches may be sent to this partition now.  If not, the owner calls `wake` later."""
-        ...
-
-    def versions(self) -> tuple[int, int]:
-        """Least and newest version of Produce."""
-        ...
-
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> bool:
-        """A batch failed; true to send it again under a new identity.
-
-        `unresolved`: nobody knows whether it was written.
-        """
-        ...
 
 
 class Sender:

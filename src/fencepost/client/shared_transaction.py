@@ -31,7 +31,7 @@ class Ticket(NamedTuple):
 
 
 class SharedTransaction:
-    """The part of one process in it.  The rules (`sender.Rules`) of its sender."""
+    """The part of one process in it.  The rules (`rules.Rules`) of its sender."""
 
     def __init__(
         self,

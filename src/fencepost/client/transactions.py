@@ -48,7 +48,7 @@ _OLD_PAIR: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED,
 
 
 class Transactions:
-    """See the module.  The rules (`sender.Rules`) of a transactional producer's sender."""
+    """See the module.  The rules (`rules.Rules`) of a transactional producer's sender."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id: str | None = transactional_id
@@ -75,7 +75,7 @@ class Transactions:
         """A transaction is open or has failed, and is to be ended."""
         return self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
 
-    # What the sender asks (sender.Rules)
+    # What the sender asks (rules.Rules)
 
     @property
     def identity(self) -> Identity | None:

@@ -81,7 +81,7 @@ class Segment:
             # So that the largest timestamp is known again after a restart.
             self.times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
         files = [self.offsets.write(), self.times.write()]
-        if self.transactions.entries or self._disk.exists(self._beside(".txnindex")):
+        if len(self.transactions) or self._disk.exists(self._beside(".txnindex")):
             file = self._disk.open(self._beside(".txnindex"))
             data = self.transactions.encode()
             file.pwrite(data, 0)

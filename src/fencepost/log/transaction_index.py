@@ -5,6 +5,7 @@ An entry stands in the segment that holds the abort marker.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from struct import Struct
 from typing import NamedTuple
 
@@ -27,36 +28,49 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Appended to in memory; written with the other indexes of the segment.  The file is made with its first entry."""
 
-    def __init__(self, entries: list[AbortedTransaction] | None = None) -> None:
-        self.entries = entries or []
+    def __init__(self, data: bytearray | None = None) -> None:
+        self._data = data or bytearray()
 
     @classmethod
     def read(cls, file: File) -> TransactionIndex:
         """The entries of a file, up to the first that is not whole or of an unknown version."""
-        data, entries = file.pread(file.size(), 0), []
-        for at in range(0, len(data) - _ENTRY.size + 1, _ENTRY.size):
-            version, *numbers = _ENTRY.unpack_from(data, at)
-            if version != 0:
-                break
-            entries.append(AbortedTransaction(*numbers))
-        return cls(entries)
+        data = bytearray(file.pread(file.size(), 0))
+        known = 0
+        while known + _ENTRY.size <= len(data) and _ENTRY.unpack_from(data, known)[0] == 0:
+            known += _ENTRY.size
+        return cls(data[:known])
+
+    def __len__(self) -> int:
+        return len(self._data) // _ENTRY.size
+
+    def _at(self, number: int) -> AbortedTransaction:
+        return AbortedTransaction(*_ENTRY.unpack_from(self._data, number * _ENTRY.size)[1:])
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them, in the order of their markers."""
+        return [self._at(number) for number in range(len(self))]
 
     def append(self, aborted: AbortedTransaction) -> None:
-        assert not self.entries or self.entries[-1].last_offset < aborted.last_offset, "markers come in order"
-        self.entries.append(aborted)
+        assert not self._data or self._at(len(self) - 1).last_offset < aborted.last_offset, "markers come in order"
+        self._data += _ENTRY.pack(0, *aborted)
 
     def cut(self, offset: int) -> None:
         """Drop what was aborted at `offset` or after it."""
-        while self.entries and self.entries[-1].last_offset >= offset:
-            self.entries.pop()
+        del self._data[self._first(offset) * _ENTRY.size :]
 
     def encode(self) -> bytes:
-        return b"".join(_ENTRY.pack(0, *entry) for entry in self.entries)
+        return bytes(self._data)
+
+    def _first(self, offset: int) -> int:
+        """The first entry whose marker is at `offset` or after it."""
+        return bisect_left(range(len(self)), offset, key=lambda number: self._at(number).last_offset)
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
         """Add what a reader of [fetch_offset, upper_bound) must know; True if no later segment can have more."""
-        for entry in self.entries:
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+        for number in range(self._first(fetch_offset), len(self)):
+            entry = self._at(number)
+            if entry.first_offset < upper_bound:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound:
                 return True
