@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "log"))
 
-from log_doubles import StoppedClock
+from log_doubles import StoppedClock, run
 
 from fencepost.coordinator.group import CommitFor, Committed, GroupCoordinator, GroupSettings, Position
+from fencepost.coordinator.group.group import Group
 from fencepost.coordinator.group.journal import TOPIC
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
@@ -27,6 +30,7 @@ from fencepost.protocol.types import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 NOBODY = ("", None, -1)
+P = ParamSpec("P")
 
 
 class FakeJournal:
@@ -197,11 +201,9 @@ class World:
 
     async def stable(self, count: int = 1, **how: object) -> tuple[int, list[str]]:
         """A group with so many members, each with its number as assignment: generation and ids, the leader first."""
-        joined = await asyncio.gather(*(self.join_as_new(**how) for _ in range(count)))
-        while len({answer.generation_id for answer in joined}) > 1:
-            newest = max(joined, key=lambda answer: answer.generation_id)
-            joined = await asyncio.gather(*(self.join(answer.member_id, **how) for answer in joined))  # type: ignore[arg-type]
-            assert all(answer.generation_id >= newest.generation_id for answer in joined)
+        promised = [(await self.join(**how)).member_id for _ in range(count)]  # type: ignore[arg-type]
+        joined = await asyncio.gather(*(self.join(member, **how) for member in promised))  # type: ignore[arg-type]
+        assert {answer.error_code for answer in joined} == {ErrorCode.NONE}
         generation, leader = joined[0].generation_id, joined[0].leader
         ids = [leader, *(answer.member_id for answer in joined if answer.member_id != leader)]
         given = {member: b"%d" % number for number, member in enumerate(ids)}
@@ -217,3 +219,29 @@ class World:
     def state(self, group: str = "g") -> str:
         found = self.coordinator.known(group)
         return found.name if isinstance(found, ErrorCode) else found.state.value
+
+
+def virtual(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test on virtual time."""
+
+    @wraps(test)
+    def on_virtual_time(*given: P.args, **named: P.kwargs) -> None:
+        run(test(*given, **named))
+
+    return on_virtual_time
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def settled() -> None:
+    """Let everybody do what can be done at once."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def group_of(world: World) -> Group:
+    found = world.coordinator.known("g")
+    assert isinstance(found, Group)
+    return found

@@ -1,0 +1,282 @@
+"""Joining, syncing, staying and leaving, with everybody's timers, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from group_doubles import A, World, group_of, now, settled, virtual
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import JoinGroupResponse
+
+# Joining
+
+
+@virtual
+async def test_a_new_member_is_given_its_id_first() -> None:
+    world = World()
+    given = await world.join()
+    assert (given.error_code, given.members) == (ErrorCode.MEMBER_ID_REQUIRED, [])
+    assert given.member_id.startswith("client-")
+    joined = await world.join(given.member_id)
+    assert (joined.error_code, joined.generation_id, joined.leader) == (ErrorCode.NONE, 1, given.member_id)
+    assert [(each.member_id, bytes(each.metadata)) for each in joined.members] == [(given.member_id, b"topics")]
+
+
+@virtual
+async def test_older_clients_join_at_once() -> None:
+    joined = await World().join(version=3)
+    assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 1)
+
+
+@virtual
+async def test_an_id_that_nobody_gave_is_refused() -> None:
+    world = World()
+    assert (await world.join("x")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.state() == "GROUP_ID_NOT_FOUND", "nothing is kept of it"
+    await world.stable()
+    assert (await world.join("x")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(("session_ms", "fits"), [(5999, False), (6000, True), (60_000, True), (60_001, False)])
+@virtual
+async def test_the_session_must_be_within_bounds(session_ms: int, fits: bool) -> None:
+    answer = await World(max_session_timeout_ms=60_000).join(session_ms=session_ms)
+    expected = ErrorCode.MEMBER_ID_REQUIRED if fits else ErrorCode.INVALID_SESSION_TIMEOUT
+    assert answer.error_code == expected
+
+
+@virtual
+async def test_whoever_cannot_do_what_the_others_do_is_refused() -> None:
+    world = World()
+    await world.stable()
+    for wrong in ({"protocols": {"other": b""}}, {"protocol_type": "connect"}):
+        refused = await world.join(**wrong)
+        assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert world.state() == "Stable"
+
+
+@virtual
+async def test_a_group_has_so_many_members_and_no_more() -> None:
+    world = World(max_size=2)
+    await world.stable(2)
+    assert (await world.join()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert world.state() == "Stable"
+
+
+@virtual
+async def test_the_first_generation_waits_for_those_who_come_soon() -> None:
+    world = World(initial_rebalance_delay_ms=3000)
+    first = asyncio.create_task(world.join_as_new())
+    await asyncio.sleep(2)
+    second = asyncio.create_task(world.join_as_new())
+    await asyncio.sleep(2)
+    third = asyncio.create_task(world.join_as_new())
+    joined = await asyncio.gather(first, second, third)
+    assert now() == pytest.approx(9), "three seconds, again and again, while somebody came"
+    assert {answer.generation_id for answer in joined} == {1}
+    assert sorted(len(answer.members) for answer in joined) == [0, 0, 3]
+
+
+@virtual
+async def test_the_first_generation_waits_no_longer_than_a_rebalance_may_take() -> None:
+    world = World(initial_rebalance_delay_ms=3000)
+
+    async def come_later(seconds: int) -> JoinGroupResponse:
+        await asyncio.sleep(seconds)
+        return await world.join_as_new(rebalance_ms=7000)
+
+    tasks = [asyncio.create_task(come_later(seconds)) for seconds in range(0, 7, 2)]
+    await asyncio.gather(*tasks)
+    assert now() == pytest.approx(7)
+
+
+@virtual
+async def test_a_promised_id_holds_the_others_up_for_a_session_at_most() -> None:
+    world = World()
+    _, (leader,) = await world.stable()
+    await world.join(session_ms=8000)  # and never comes back with its id
+    asyncio.get_running_loop().call_later(5, lambda: world.heartbeat(leader, 1))
+    rejoined = await world.join(leader, protocols={"range": b"other topics"})
+    assert now() == pytest.approx(8)
+    assert rejoined.generation_id == 2
+
+
+@virtual
+async def test_a_client_that_went_away_while_it_waited_is_out_after_its_session() -> None:
+    world = World(initial_rebalance_delay_ms=3000)
+    gone = asyncio.create_task(world.join_as_new())
+    stays = asyncio.create_task(world.join_as_new(rebalance_ms=60_000))
+    await settled()
+    gone.cancel()
+    joined = await stays
+    assert len(group_of(world).members) == 2, "nobody knows yet"
+    syncing = asyncio.create_task(world.sync(joined.member_id, 1, {}))
+    await asyncio.sleep(9)
+    world.heartbeat(joined.member_id, 1)
+    await asyncio.sleep(2)
+    assert list(group_of(world).members) == [joined.member_id]
+    syncing.cancel()
+
+
+# Assigning
+
+
+@virtual
+async def test_everybody_gets_what_the_leader_says() -> None:
+    world = World()
+    generation, members = await world.stable(3)
+    assert world.state() == "Stable"
+    for number, member in enumerate(members):
+        again = await world.sync(member, generation)
+        assert (again.error_code, bytes(again.assignment)) == (ErrorCode.NONE, b"%d" % number)
+
+
+@virtual
+async def test_a_sync_is_checked() -> None:
+    world = World()
+    generation, (member,) = await world.stable()
+    assert (await world.sync("x", generation)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await world.sync(member, generation, group="h")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await world.sync(member, generation - 1)).error_code == ErrorCode.ILLEGAL_GENERATION
+    wrong = await world.sync(member, generation, protocol="sticky")
+    assert wrong.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (await world.sync(member, generation, protocol="range")).error_code == ErrorCode.NONE
+
+
+@virtual
+async def test_somebody_new_makes_everybody_join_again() -> None:
+    world = World()
+    generation, (old,) = await world.stable()
+    new = asyncio.create_task(world.join_as_new())
+    await settled()
+    assert world.heartbeat(old, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert (await world.sync(old, generation)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    again = await world.join(old)
+    assert (again.generation_id, again.leader) == (generation + 1, old)
+    assert sorted(each.member_id for each in again.members) == sorted([old, (await new).member_id])
+    assert world.heartbeat(old, generation) == ErrorCode.ILLEGAL_GENERATION
+    assert world.heartbeat(old, generation + 1) == ErrorCode.NONE
+
+
+@virtual
+async def test_who_waits_for_an_assignment_hears_of_the_next_rebalance() -> None:
+    world = World()
+    _, members = await world.stable(2)
+    answers = await asyncio.gather(*(world.join(member, protocols={"range": b"more"}) for member in members))
+    follower = next(member for member in members if member != answers[0].leader)
+    waiting = asyncio.create_task(world.sync(follower, answers[0].generation_id))
+    await settled()
+    assert not waiting.done()
+    newcomer = asyncio.create_task(world.join_as_new())
+    assert (await waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    newcomer.cancel()
+
+
+@virtual
+async def test_who_does_not_join_again_in_time_is_out() -> None:
+    world = World()
+    _, members = await world.stable(2, session_ms=60_000)
+    leader, silent = members
+    answer = await world.join(leader, protocols={"range": b"other topics"}, session_ms=60_000)
+    assert now() == pytest.approx(20), "the time for a rebalance"
+    assert list(group_of(world).members) == [leader]
+    assert world.heartbeat(silent, answer.generation_id) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@virtual
+async def test_a_leader_that_never_assigns_is_replaced() -> None:
+    world = World()
+    generation, members = await world.stable(2, session_ms=60_000)
+    answers = await asyncio.gather(
+        *(world.join(member, protocols={"range": b"more"}, session_ms=60_000) for member in members)
+    )
+    generation, leader = answers[0].generation_id, answers[0].leader
+    follower = next(member for member in members if member != leader)
+    told = await world.sync(follower, generation)
+    assert told.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert now() == pytest.approx(20)
+    assert list(group_of(world).members) == [follower]
+    assert group_of(world).leader == follower
+
+
+@virtual
+async def test_an_assignment_that_could_not_be_stored_is_not_given_out() -> None:
+    world = World()
+    joined = await world.join_as_new()
+    world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    refused = await world.sync(joined.member_id, 1, {joined.member_id: b"lost"})
+    assert (refused.error_code, bytes(refused.assignment)) == (ErrorCode.NOT_COORDINATOR, b"")
+    world.journal.refuse = None
+    again = await world.join(joined.member_id)
+    assert again.generation_id == 2
+    assert (await world.sync(joined.member_id, 2, {joined.member_id: b"kept"})).error_code == ErrorCode.NONE
+
+
+# Staying and leaving
+
+
+@virtual
+async def test_a_member_stays_while_it_beats() -> None:
+    world = World()
+    generation, (member,) = await world.stable()
+    for _ in range(5):
+        await asyncio.sleep(9)
+        assert world.heartbeat(member, generation) == ErrorCode.NONE
+    await asyncio.sleep(10.1)
+    assert world.heartbeat(member, generation) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.state() == "Empty"
+
+
+@virtual
+async def test_a_commit_is_a_sign_of_life_too() -> None:
+    world = World()
+    generation, (member,) = await world.stable()
+    await asyncio.sleep(9)
+    assert world.commit({A: 1}, who=(member, None, generation)).errors == {A: ErrorCode.NONE}
+    await asyncio.sleep(9)
+    assert world.heartbeat(member, generation) == ErrorCode.NONE
+
+
+@virtual
+async def test_whoever_leaves_is_gone_at_once_and_the_others_share() -> None:
+    world = World()
+    generation, (leader, follower) = await world.stable(2)
+    assert world.coordinator.leave_group("g", leader, None) == ErrorCode.NONE
+    assert world.heartbeat(follower, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = await world.join(follower)
+    assert (again.leader, len(again.members)) == (follower, 1)
+    assert world.coordinator.leave_group("g", follower, None) == ErrorCode.NONE
+    assert world.state() == "Empty"
+    assert world.coordinator.leave_group("g", follower, None) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.coordinator.leave_group("h", follower, None) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@virtual
+async def test_an_empty_group_can_begin_again() -> None:
+    world = World()
+    generation, (member,) = await world.stable()
+    world.coordinator.leave_group("g", member, None)
+    following, _ = await world.stable(2)
+    assert following > generation
+
+
+@virtual
+async def test_a_group_is_deleted_only_when_nobody_is_in_it() -> None:
+    world = World()
+    _, (member,) = await world.stable()
+    world.commit({A: 1}, "h")
+    assert world.coordinator.delete_group("g")[0] == ErrorCode.NON_EMPTY_GROUP
+    assert world.coordinator.delete_offsets("g", [A])[1] == {A: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+    world.coordinator.leave_group("g", member, None)
+    assert world.coordinator.delete_group("g")[0] == ErrorCode.NONE
+    assert world.state() == "GROUP_ID_NOT_FOUND"
+    assert [group.group_id for group in world.coordinator.groups()] == ["h"]
+    world.restart()
+    assert world.state() == "GROUP_ID_NOT_FOUND"

@@ -1,0 +1,140 @@
+"""Static members, and what a restart of the coordinator knows of groups; on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from group_doubles import A, World, group_of, now, virtual
+
+from fencepost.protocol.errors import ErrorCode
+
+# Static members
+
+
+@virtual
+async def test_a_static_member_that_comes_back_keeps_its_place() -> None:
+    world = World()
+    first = await world.join(instance="i")
+    assert first.error_code == ErrorCode.NONE, "its id need not be promised"
+    await world.sync(first.member_id, 1, {first.member_id: b"mine"}, instance="i")
+    back = await world.join(instance="i")
+    assert (back.error_code, back.generation_id) == (ErrorCode.NONE, 1)
+    assert back.member_id != first.member_id
+    synced = await world.sync(back.member_id, 1, instance="i")
+    assert (synced.error_code, bytes(synced.assignment)) == (ErrorCode.NONE, b"mine")
+    assert world.heartbeat(first.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
+    assert (await world.join(first.member_id, instance="i")).error_code == ErrorCode.FENCED_INSTANCE_ID
+    late = await world.sync(first.member_id, 1, instance="i")
+    assert late.error_code == ErrorCode.FENCED_INSTANCE_ID
+    who = (first.member_id, "i", 1)
+    assert world.commit({A: 1}, who=who).errors == {A: ErrorCode.FENCED_INSTANCE_ID}
+    assert world.commit_in_transaction((1, 0), {A: 1}, who=who).errors == {A: ErrorCode.FENCED_INSTANCE_ID}
+
+
+@virtual
+async def test_a_static_member_that_wants_something_else_makes_everybody_join_again() -> None:
+    world = World()
+    first = await world.join(instance="i")
+    await world.sync(first.member_id, 1, {}, instance="i")
+    back = await world.join(instance="i", protocols={"range": b"other topics"})
+    assert back.generation_id == 2
+
+
+@virtual
+async def test_a_static_member_is_out_when_its_session_ends() -> None:
+    world = World()
+    first = await world.join(instance="i")
+    await world.sync(first.member_id, 1, {}, instance="i")
+    await asyncio.sleep(10.1)
+    assert world.state() == "Empty"
+
+
+@virtual
+async def test_a_static_member_is_waited_for_through_a_rebalance() -> None:
+    world = World()
+    first = await world.join(instance="i", session_ms=60_000)
+    await world.sync(first.member_id, 1, {}, instance="i")
+    other = await world.join_as_new(session_ms=60_000)
+    assert now() == pytest.approx(20)
+    assert (other.generation_id, other.leader) == (2, other.member_id)
+    assert sorted(group_of(world).members) == sorted([first.member_id, other.member_id])
+
+
+@virtual
+async def test_an_admin_removes_a_static_member_by_its_name() -> None:
+    world = World()
+    await world.join(instance="i")
+    assert world.coordinator.leave_group("g", "", "j") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.coordinator.leave_group("g", "x", "i") == ErrorCode.FENCED_INSTANCE_ID
+    assert world.coordinator.leave_group("g", "", "i") == ErrorCode.NONE
+    assert group_of(world).members == {}
+
+
+# Restart
+
+
+@virtual
+async def test_a_restart_knows_groups_members_and_positions() -> None:
+    world = World()
+    generation, members = await world.stable(2)
+    world.commit({A: 7}, who=(members[0], None, generation))
+    world.restart()
+    assert world.state() == "Stable"
+    assert group_of(world).leader == members[0]
+    assert world.position(A) == 7
+    for number, member in enumerate(members):
+        assert world.heartbeat(member, generation) == ErrorCode.NONE
+        assert bytes((await world.sync(member, generation)).assignment) == b"%d" % number
+    assert world.commit({A: 8}, who=(members[0], None, generation - 1)).errors == {A: ErrorCode.ILLEGAL_GENERATION}
+
+
+@virtual
+async def test_after_a_restart_everybody_has_a_session_to_show_up() -> None:
+    world = World()
+    generation, (leader, follower) = await world.stable(2, session_ms=10_000)
+    await asyncio.sleep(9)
+    world.restart()
+    await asyncio.sleep(9)
+    assert world.heartbeat(leader, generation) == ErrorCode.NONE
+    await asyncio.sleep(2)
+    assert world.heartbeat(leader, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = await world.join(leader)
+    assert [each.member_id for each in again.members] == [leader]
+    assert follower not in group_of(world).members
+
+
+@virtual
+async def test_a_restart_knows_a_static_member_under_its_newest_id() -> None:
+    world = World()
+    first = await world.join(instance="i")
+    await world.sync(first.member_id, 1, {first.member_id: b"mine"}, instance="i")
+    back = await world.join(instance="i")
+    world.restart()
+    assert world.heartbeat(back.member_id, 1, "i") == ErrorCode.NONE
+    assert world.heartbeat(first.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
+
+
+@virtual
+async def test_generations_go_on_after_a_restart_of_an_empty_group() -> None:
+    world = World()
+    generation, (member,) = await world.stable()
+    world.coordinator.leave_group("g", member, None)
+    world.restart()
+    assert world.state() == "Empty"
+    following, _ = await world.stable()
+    assert following > generation
+
+
+@virtual
+async def test_nothing_rings_after_the_end() -> None:
+    world = World()
+    await world.stable(2)
+    world.coordinator.close()
+    await asyncio.sleep(100)
+    assert world.state() == "Stable"
