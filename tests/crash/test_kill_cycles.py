@@ -32,10 +32,10 @@ def read_committed(address: str) -> list[str]:
     while waiting:
         message = consumer.poll(30)
         assert message is not None, f"a transaction hangs: nothing more comes, still waiting for {waiting}"
-        key = (message.topic(), message.partition())
+        key = (message.topic() or "", message.partition() or 0)
         if message.error() is None:
-            records.append(message.value().decode())
-        elif message.offset() >= ends[key]:
+            records.append((message.value() or b"").decode())
+        elif (message.offset() or 0) >= ends[key]:
             waiting.pop(key, None)
     consumer.close()
     return records
