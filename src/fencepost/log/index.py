@@ -2,8 +2,8 @@
 
 `.index`: per entry int32 offset relative to the segment's base, int32 position.
 `.timeindex`: per entry int64 timestamp, int32 relative offset of the first record of that time or later.
-An entry is kept in memory and written to its file when the segment is rolled or checkpointed: after a crash what is
-missing is made again from the log.
+An entry is kept in memory until it is written to its file, when the segment is rolled or checkpointed: after a crash
+what is missing is made again from the log.
 """
 
 from __future__ import annotations
@@ -18,66 +18,85 @@ _TIME = Struct(">qi")
 
 
 class _Index:
-    """Entries of one size, sorted by their first number."""
+    """Entries of one size, sorted by their first number.  What is in the file already is not kept in memory."""
 
     _entry: Struct
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk
         self._path = path
-        self._loaded: bytearray | None = None
-        self._written = 0
+        self._tail = bytearray()
+        """What is not in the file yet."""
+        self._in_file: int | None = None
 
     @property
-    def _data(self) -> bytearray:
-        if self._loaded is None:
-            self._loaded = bytearray()
+    def _written(self) -> int:
+        """Bytes of the file that count; asked for at first use."""
+        if self._in_file is None:
+            self._in_file = 0
             if self._disk.exists(self._path):
                 file = self._disk.open(self._path)
-                self._loaded += file.pread(file.size() // self._entry.size * self._entry.size, 0)
+                self._in_file = file.size() // self._entry.size * self._entry.size
                 file.close()
-            self._written = len(self._loaded)
-        return self._loaded
+        return self._in_file
 
     @property
     def count(self) -> int:
-        return len(self._data) // self._entry.size
+        return (self._written + len(self._tail)) // self._entry.size
 
     def last(self) -> tuple[int, int] | None:
         """The last entry."""
-        return self._at(self.count - 1) if self._data else None
+        count = self.count
+        return self._at(count - 1) if count else None
 
-    def _at(self, number: int) -> tuple[int, int]:
-        first, second = self._entry.unpack_from(self._data, number * self._entry.size)
+    def _at(self, number: int, file: File | None = None) -> tuple[int, int]:
+        at = number * self._entry.size
+        if at >= self._written:
+            first, second = self._entry.unpack_from(self._tail, at - self._written)
+        elif file is None:
+            file = self._disk.open(self._path)
+            try:
+                return self._at(number, file)
+            finally:
+                file.close()
+        else:
+            first, second = self._entry.unpack(file.pread(self._entry.size, at))
         return first, second
 
     def _append(self, first: int, second: int) -> None:
-        data = self._data
-        data += self._entry.pack(first, second)
+        self._tail += self._entry.pack(first, second)
 
     def _floor(self, key: int) -> tuple[int, int] | None:
         """The last entry whose first number is at most `key`."""
-        low, high = 0, self.count
-        while low < high:
-            middle = (low + high) // 2
-            if self._at(middle)[0] <= key:
-                low = middle + 1
-            else:
-                high = middle
-        return self._at(low - 1) if low else None
+        file = self._disk.open(self._path) if self._written else None
+        try:
+            low, high = 0, self.count
+            while low < high:
+                middle = (low + high) // 2
+                if self._at(middle, file)[0] <= key:
+                    low = middle + 1
+                else:
+                    high = middle
+            return self._at(low - 1, file) if low else None
+        finally:
+            if file is not None:
+                file.close()
 
     def cut(self, count: int) -> None:
         """Keep only the first `count` entries."""
-        del self._data[count * self._entry.size :]
-        self._written = min(self._written, len(self._data))
+        size = count * self._entry.size
+        del self._tail[max(size - self._written, 0) :]
+        self._in_file = min(self._written, size)
 
     def write(self) -> File:
         """Bring the file up to date; returns it open, to be synced and closed."""
-        data, file = self._data, self._disk.open(self._path)
-        if self._written < len(data):
-            file.pwrite(bytes(data[self._written :]), self._written)
-            self._written = len(data)
-        file.truncate(self._written)
+        written, file = self._written, self._disk.open(self._path)
+        if self._tail:
+            file.pwrite(bytes(self._tail), written)
+            written += len(self._tail)
+        file.truncate(written)
+        self._in_file = written
+        self._tail.clear()
         return file
 
 
