@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fencepost.log.settings import LogSettings
@@ -164,7 +164,7 @@ class Settings(Mapping[str, Value]):
 
         def get(name: str) -> Any:
             if topic is not None and name in topic:
-                return TOPIC[name].parse(name, topic[name])
+                return _topic_value(name, topic[name])
             return self[TOPIC_DEFAULTS[name]]
 
         return LogSettings(
@@ -190,10 +190,15 @@ def check_topic_settings(given: Mapping[str, str | None]) -> None:
             continue
         if name not in TOPIC:
             raise BadSetting(f"{name} is not a topic setting{_did_you_mean(name, TOPIC)}")
+        _topic_value(name, value)
+
+
+def _topic_value(name: str, text: str) -> Value:
+    setting = TOPIC[name]
+    if name == "segment.bytes":
         # A topic may have smaller segments than a broker's default may be.
-        if name == "segment.bytes" and value.isdigit() and 14 <= int(value) <= _INT:
-            continue
-        TOPIC[name].parse(name, value)
+        setting = replace(setting, low=14)
+    return setting.parse(name, text)
 
 
 def _did_you_mean(name: str, known: Mapping[str, object]) -> str:
