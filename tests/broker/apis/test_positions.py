@@ -1,0 +1,163 @@
+"""OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from group_talk import Who, alone, commit, find_group, heartbeat, join_request, leave, position, txn_commit
+from wire import Client, clients, ended, init, new_topic, wait_until
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DeleteGroupsRequest, OffsetDeleteRequest, OffsetFetchRequest
+from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from fencepost.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+client = clients()
+COMMITS, FETCHES = range(2, 11), range(1, 11)
+
+
+def fetched(client: Client, topic: str | None, *partitions: int, version: int, stable: bool = False) -> Any:
+    """[(partition, offset, metadata, error)] of one topic, or of all."""
+    if version < 8:
+        old = None if topic is None else [OffsetFetchRequestTopic(name=topic, partition_indexes=list(partitions))]
+        answer = client.ask(OffsetFetchRequest(group_id="g", topics=old, require_stable=stable), version)
+        topics = answer.topics
+    else:
+        known = client.broker.topics.by_name
+        new = None
+        if topic is not None:
+            wanted = list(partitions)
+            new = [OffsetFetchRequestTopics(name=topic, topic_id=known[topic].topic_id, partition_indexes=wanted)]
+        asked = OffsetFetchRequestGroup(group_id="g", topics=new)
+        answer = client.ask(OffsetFetchRequest(groups=[asked], require_stable=stable), version).groups[0]
+        topics = answer.topics
+    assert answer.error_code == ErrorCode.NONE
+    return [
+        (each.partition_index, each.committed_offset, each.metadata, each.error_code)
+        for found in topics
+        for each in found.partitions
+    ]
+
+
+@pytest.mark.parametrize("version", COMMITS)
+def test_a_position_is_stored(client: Client, version: int) -> None:
+    find_group(client)
+    topic = new_topic(client, 3)
+    assert commit(client, topic, 7, 8, metadata="m", version=version) == [0, 0]
+    assert commit(client, topic, 6, version=version) == [0], "back is a way, too"
+    assert fetched(client, topic, 0, 1, 2, version=9) == [(0, 6, "", 0), (1, 8, "m", 0), (2, -1, "", 0)]
+
+
+@pytest.mark.parametrize("version", FETCHES)
+def test_a_position_is_found(client: Client, version: int) -> None:
+    find_group(client)
+    topic = new_topic(client, 2)
+    assert commit(client, topic, 7, metadata="m") == [0]
+    assert fetched(client, topic, 1, 0, version=version) == [(1, -1, "", 0), (0, 7, "m", 0)]
+    if version >= 2:
+        assert fetched(client, None, version=version) == [(0, 7, "m", 0)]
+
+
+@pytest.mark.parametrize("version", FETCHES)
+def test_a_transaction_in_the_way_is_told_to_whoever_asks(client: Client, version: int) -> None:
+    find_group(client)
+    topic = new_topic(client, 2)
+    pair = init(client, "t")
+    assert commit(client, topic, 7) == [0]
+    assert txn_commit(client, "t", pair, topic, 8, 9) == [0, 0]
+    unstable = [(0, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT), (1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)]
+    before = [(0, 7, "", 0), (1, -1, "", 0)]
+    assert fetched(client, topic, 0, 1, version=version, stable=True) == (unstable if version >= 7 else before)
+    assert fetched(client, topic, 0, 1, version=version) == before
+    if version >= 7:
+        assert fetched(client, None, version=version, stable=True) == unstable, "all: those with pending ones only, too"
+        assert fetched(client, None, version=version) == before[:1]
+    ended(client, "t", pair)
+    assert fetched(client, topic, 0, 1, version=version, stable=True) == [(0, 8, "", 0), (1, 9, "", 0)]
+
+
+@pytest.mark.parametrize("version", COMMITS)
+def test_unknown_partitions_and_long_metadata(client: Client, version: int) -> None:
+    find_group(client)
+    topic = new_topic(client)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(client, "unknown", 7, version=version) == [unknown]
+    assert commit(client, topic, 7, 8, version=version) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    too_long = commit(client, topic, 9, metadata="m" * 4097, version=version)
+    assert too_long == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert position(client, topic) == (7, 0)
+    assert commit(client, topic, 9, group="", version=version) == [ErrorCode.INVALID_GROUP_ID]
+
+
+@pytest.mark.parametrize("version", COMMITS)
+def test_who_may_commit_for_a_group_with_members(client: Client, version: int) -> None:
+    find_group(client)
+    topic = new_topic(client)
+    member = alone(client)
+    for each, error in [
+        (member, ErrorCode.NONE),
+        (Who(member.member_id, member.generation + 1), ErrorCode.ILLEGAL_GENERATION),
+        (Who("somebody", member.generation), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Who(), ErrorCode.UNKNOWN_MEMBER_ID),
+    ]:
+        assert commit(client, topic, 7, who=each, version=version) == [error], each
+    leave(client, member)
+    assert commit(client, topic, 8, version=version) == [ErrorCode.NONE]
+
+
+def test_during_a_rebalance(client: Client) -> None:
+    """Before everybody has joined the old generation may commit; then it may not until it is assigned."""
+    topic = new_topic(client)
+    member = alone(client)
+    other = Client(client.broker)
+    other.send(join_request(), version=3)
+    wait_until("it rebalances", lambda: heartbeat(client, member) == ErrorCode.REBALANCE_IN_PROGRESS)
+    assert commit(client, topic, 7, who=member) == [ErrorCode.NONE]
+    again = client.ask(join_request(member.member_id))
+    fresh = Who(again.member_id, again.generation_id)
+    assert commit(client, topic, 8, who=fresh) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert commit(client, topic, 8, who=member) == [ErrorCode.ILLEGAL_GENERATION]
+    assert position(client, topic) == (7, 0)
+    other.close()
+
+
+def forget(client: Client, topic: str, *partitions: int, group: str = "g") -> Any:
+    wanted = [OffsetDeleteRequestPartition(partition_index=index) for index in partitions]
+    request = OffsetDeleteRequest(group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=wanted)])
+    answer = client.ask(request)
+    return answer.error_code or [each.error_code for of_topic in answer.topics for each in of_topic.partitions]
+
+
+def test_positions_are_forgotten(client: Client) -> None:
+    find_group(client)
+    topic = new_topic(client, 2)
+    assert forget(client, topic, 0) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert commit(client, topic, 7, 8) == [0, 0]
+    assert forget(client, topic, 0, 5) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert (position(client, topic), position(client, topic, 1)) == ((-1, 0), (8, 0))
+    alone(client)
+    assert forget(client, topic, 1) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert forget(client, topic, 0, group="") == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_deleted_group_has_no_positions(client: Client) -> None:
+    find_group(client)
+    topic = new_topic(client, 2)
+    pair = init(client, "t")
+    assert commit(client, topic, 7) == [0]
+    assert txn_commit(client, "t", pair, topic, 5, 6) == [0, 0]
+    (result,) = client.ask(DeleteGroupsRequest(groups_names=["g"])).results
+    assert result.error_code == ErrorCode.NONE
+    ended(client, "t", pair)
+    for partition in (0, 1):
+        assert position(client, topic, partition, stable=True) == (-1, 0)
