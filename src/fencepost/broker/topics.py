@@ -113,12 +113,21 @@ class Topics:
         known = self.by_name.get(name)
         if known is not None:
             return known
-        count = "transaction.state.log.num.partitions" if name == TRANSACTION_STATE else "offsets.topic.num.partitions"
         # compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.
         settings = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
         if name == TRANSACTION_STATE:
             settings["compression.type"] = "uncompressed"
-        return self.create(name, self._settings.number(count), settings)
+        return self.create(name, self.internal_count(name), settings)
+
+    def internal_count(self, name: str) -> int:
+        """How many partitions the internal topic has, or will have: once it is there the setting has no say."""
+        known = self.by_name.get(name)
+        if known is not None:
+            return len(known.partitions)
+        of_transactions = name == TRANSACTION_STATE
+        return self._settings.number(
+            "transaction.state.log.num.partitions" if of_transactions else "offsets.topic.num.partitions"
+        )
 
     def check_count(self, topic: Topic, count: int) -> None:
         """Raises TopicRefused if the topic cannot grow to `count` partitions."""

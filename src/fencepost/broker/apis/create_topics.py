@@ -11,7 +11,7 @@ from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.configuration import described_topic
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import TopicRefused
+from fencepost.broker.topics import INTERNAL, TopicRefused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
@@ -37,6 +37,9 @@ def _create(asked: CreatableTopic, validate_only: bool, caller: Caller, broker: 
         or caller.may(Operation.CREATE, Resource.TOPIC, asked.name)
     ):
         return _refused(asked.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    if asked.name in INTERNAL and asked.name not in broker.topics.by_name:
+        message = f"{asked.name} is the broker's own: it is made when it is needed"
+        return _refused(asked.name, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     if asked.replication_factor not in (-1, 1) or any(len(found.broker_ids) != 1 for found in asked.assignments):
         message = "one node keeps one copy: the replication factor must be 1"
         return _refused(asked.name, ErrorCode.INVALID_REPLICATION_FACTOR, message)

@@ -13,11 +13,11 @@ v13   an error of the whole answer
 
 from __future__ import annotations
 
-from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import Topic, TopicRefused
+from fencepost.broker.topics import INTERNAL, Topic, TopicRefused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, MetadataResponse
 from fencepost.protocol.messages.metadata import (
@@ -60,10 +60,17 @@ def _one(wanted: MetadataRequestTopic, caller: Caller, broker: Broker, may_creat
         return _refused(wanted.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted)
     topic = topics.by_name.get(wanted.name)
     if topic is None and may_create:
-        if not caller.may(Operation.CREATE, Resource.TOPIC, wanted.name):
+        if not (
+            caller.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+            or caller.may(Operation.CREATE, Resource.TOPIC, wanted.name)
+        ):
             return _refused(wanted.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted)
         try:
-            topic = topics.create(wanted.name, broker.settings.number("num.partitions"))
+            if wanted.name in INTERNAL:
+                broker.ensure_coordinator(wanted.name)
+                topic = topics.by_name.get(wanted.name)
+            else:
+                topic = topics.create(wanted.name, broker.settings.number("num.partitions"))
         except TopicRefused as refused:
             return _refused(wanted.name, refused.error, wanted)
     if topic is None:
