@@ -39,6 +39,7 @@ def _delete(asked: DeleteTopicState, caller: Caller, broker: Broker) -> Deletabl
     else:
         try:
             topics.delete(topic)
+            broker.groups.forget_topic(topic.name)
         except TopicRefused as refused:
             error, message = refused.error, str(refused)
     topic_id = asked.topic_id if topic is None else topic.topic_id

@@ -5,7 +5,7 @@ v5    retention time is gone
 v6    leader epochs
 v7    static members
 v8    flexible
-v9    member epochs (KIP-848)
+v9    member epochs (KIP-848); GROUP_ID_NOT_FOUND may be answered
 v10   topic ids
 """
 
@@ -25,6 +25,7 @@ from fencepost.protocol.messages.offset_commit import (
 )
 from fencepost.protocol.types import TopicPartition
 
+_GROUP_NOT_FOUND_SINCE = 9
 _TOPIC_IDS_SINCE = 10
 
 
@@ -42,7 +43,7 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
             place = number, asked.partition_index
             if not group_allowed:
                 errors[place] = ErrorCode.GROUP_AUTHORIZATION_FAILED
-            elif not caller.may(Operation.READ, Resource.TOPIC, name):
+            elif name and not caller.may(Operation.READ, Resource.TOPIC, name):
                 errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif broker.storage.partition(name, asked.partition_index) is None:
                 errors[place] = unknown
@@ -63,7 +64,7 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
         )
         committed = broker.groups.commit_offsets(who, positions)
         lsn = committed.lsn
-        errors |= {place: committed.errors[at] for place, at in places.items()}
+        errors |= {place: _told(committed.errors[at], caller.version) for place, at in places.items()}
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,
@@ -78,6 +79,12 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
         for number, topic in enumerate(request.topics)
     ]
     return Held(OffsetCommitResponse(topics=topics), lsn)
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    if version < _GROUP_NOT_FOUND_SINCE and error is ErrorCode.GROUP_ID_NOT_FOUND:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
 
 
 def _name(topic: OffsetCommitRequestTopic, caller: Caller, broker: Broker) -> tuple[str, ErrorCode]:

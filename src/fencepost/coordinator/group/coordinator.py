@@ -121,11 +121,11 @@ class GroupCoordinator:
         home = self._home(who.group_id)
         if isinstance(home, ErrorCode):
             return Committed(dict.fromkeys(positions, home), 0)
-        group = home.groups.get(who.group_id)
-        if group is not None:
+        group = self.known(who.group_id)
+        if isinstance(group, Group):
             error = group.check_commit(who.member_id, who.group_instance_id, who.generation)
         else:
-            error = ErrorCode.NONE if who.generation < 0 else ErrorCode.ILLEGAL_GENERATION
+            error = ErrorCode.NONE if who.generation < 0 else group
         if error:
             return Committed(dict.fromkeys(positions, error), 0)
         self._membership.committed(home, who.group_id, who.member_id)
@@ -262,6 +262,13 @@ class GroupCoordinator:
             return ErrorCode.NON_EMPTY_GROUP, 0
         lsn = self._forget(home, group_id, home.offsets.partitions(group_id, with_pending=True), with_group=True)
         return (lsn, 0) if isinstance(lsn, ErrorCode) else (ErrorCode.NONE, lsn)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: one of the same name would begin at offset 0.  Pending positions go too."""
+        for home in self._homes.values():
+            for group_id in list(home.offsets.groups()):
+                known = home.offsets.partitions(group_id, with_pending=True)
+                self._forget(home, group_id, [at for at in known if at.topic == topic], with_group=False)
 
     def _forget(
         self, home: Home, group_id: str, partitions: Sequence[TopicPartition], *, with_group: bool
