@@ -148,7 +148,13 @@ def test_what_came_before_garbage_is_done(client: Client) -> None:
     other.send_bytes(other.frame(produce_request(client, topic, [batch("kept")])) + b"\xff\xff\xff\xff")
     client.ask(HELLO)
     other.close()
-    assert values(fetch(client, topic)) == ["kept"]
+    assert values(fetch(client, topic, wait_ms=10_000)) == ["kept"]
+
+
+def test_answers_that_are_ready_are_sent_before_the_end(client: Client) -> None:
+    client.send_bytes(client.frame(HELLO) + client.frame(HELLO) + b"\xff\xff\xff\xff")
+    assert client.receive().error_code == client.receive().error_code == ErrorCode.NONE
+    assert client.is_closed()
 
 
 def test_a_client_that_goes_away_while_it_waits_is_forgotten(client: Client) -> None:

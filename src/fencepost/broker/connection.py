@@ -75,7 +75,8 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
 
     def close(self) -> None:
-        """End the connection; what was handed to the transport is still sent."""
+        """End the connection; the answers that are ready are still sent."""
+        self._send()
         if self._transport is not None:
             self._transport.close()
 
