@@ -13,8 +13,9 @@ from group_talk import Who, alone, commit, find_group, join_request, position, t
 from wire import Client, Pair, clients, ended, find_coordinator, init, new_topic, serving
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import AddOffsetsToTxnRequest, OffsetDeleteRequest
+from fencepost.protocol.messages import AddOffsetsToTxnRequest, OffsetDeleteRequest, TxnOffsetCommitRequest
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 
 client = clients()
 EVERY = range(7)
@@ -201,12 +202,6 @@ def test_a_deleted_position_does_not_come_back(client: Client) -> None:
 
 
 def test_a_partition_named_twice_is_answered_twice_and_the_last_counts(client: Client) -> None:
-    from fencepost.protocol.messages import TxnOffsetCommitRequest
-    from fencepost.protocol.messages.txn_offset_commit import (
-        TxnOffsetCommitRequestPartition,
-        TxnOffsetCommitRequestTopic,
-    )
-
     topic = new_topic(client)
     find_group(client)
     pair = init(client, "t")

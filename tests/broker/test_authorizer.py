@@ -1,0 +1,225 @@
+"""What a caller is told who may not: Apache Kafka's code for each request and resource."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from group_talk import commit, find_group, join, sync_request, txn_commit
+from wire import Client, Pair, add, batch, end, fetch, init, init_answer, list_offset, new_topic, produce, serving
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteTopicsRequest,
+    DescribeGroupsRequest,
+    DescribeTransactionsRequest,
+    FindCoordinatorRequest,
+    JoinGroupResponse,
+    ListGroupsRequest,
+    ListTransactionsRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+    UpdateFeaturesRequest,
+    WriteTxnMarkersRequest,
+)
+from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
+from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from fencepost.protocol.messages.update_features import FeatureUpdateKey
+from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+
+NO_TOPIC, NO_GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
+NO_CLUSTER, NO_ID = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class Denies:
+    """Refuses what it is told to refuse, and nothing else."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[Resource, Operation]] = set()
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+        assert (principal, host) == ("User:ANONYMOUS", "/127.0.0.1")
+        assert name or resource is Resource.GROUP
+        return (resource, operation) not in self.denied
+
+
+class Scene:
+    """A topic, a producer and a group, made while everything was allowed."""
+
+    def __init__(self, client: Client, denies: Denies) -> None:
+        self.client, self.denies = client, denies
+        self.topic = new_topic(client)
+        self.pair: Pair = init(client, "t")
+        find_group(client)
+
+    def deny(self, resource: Resource, *operations: Operation) -> None:
+        self.denies.denied = {(resource, operation) for operation in operations or Operation}
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    denies = Denies()
+    with serving(denies) as broker:
+        client = Client(broker)
+        yield Scene(client, denies)
+        client.close()
+
+
+def write(scene: Scene) -> int:
+    data = batch("v", pair=scene.pair, sequence=0, transactional=True)
+    return produce(scene.client, scene.topic, data, "t").error_code
+
+
+def create(scene: Scene) -> int:
+    wanted = CreatableTopic(name="n", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    return int(scene.client.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code)
+
+
+def delete(scene: Scene) -> int:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=scene.topic)], timeout_ms=1000)
+    return int(scene.client.ask(request).responses[0].error_code)
+
+
+def show(scene: Scene) -> int:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=scene.topic)])
+    return int(scene.client.ask(request).topics[0].error_code)
+
+
+def add_offsets(scene: Scene) -> int:
+    request = AddOffsetsToTxnRequest(
+        transactional_id="t", producer_id=scene.pair.producer_id, producer_epoch=scene.pair.epoch, group_id="g"
+    )
+    return int(scene.client.ask(request).error_code)
+
+
+def positions(scene: Scene) -> int:
+    asked = OffsetFetchRequestGroup(group_id="g", topics=None)
+    return int(scene.client.ask(OffsetFetchRequest(groups=[asked]), 9).groups[0].error_code)
+
+
+def sync(scene: Scene) -> int:
+    joined = JoinGroupResponse(error_code=0, leader="", member_id="m", members=[])
+    return int(scene.client.ask(sync_request(joined, {})).error_code)
+
+
+def marker(scene: Scene) -> int:
+    topics = [WritableTxnMarkerTopic(name=scene.topic, partition_indexes=[0])]
+    wanted = WritableTxnMarker(
+        producer_id=50, producer_epoch=0, transaction_result=False, topics=topics, coordinator_epoch=0
+    )
+    answer = scene.client.ask(WriteTxnMarkersRequest(markers=[wanted]))
+    return int(answer.markers[0].topics[0].partitions[0].error_code)
+
+
+def level(scene: Scene) -> int:
+    key = FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)
+    return int(scene.client.ask(UpdateFeaturesRequest(feature_updates=[key])).error_code)
+
+
+def find(kind: int) -> Callable[[Scene], int]:
+    def ask(scene: Scene) -> int:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"])
+        return int(scene.client.ask(request, 4).coordinators[0].error_code)
+
+    return ask
+
+
+TOPIC, GROUP, CLUSTER, ID = Resource.TOPIC, Resource.GROUP, Resource.CLUSTER, Resource.TRANSACTIONAL_ID
+CASES: list[tuple[str, Resource, Operation, Callable[[Scene], int], ErrorCode]] = [
+    ("Produce", TOPIC, Operation.WRITE, write, NO_TOPIC),
+    ("Produce", ID, Operation.WRITE, write, NO_ID),
+    ("Fetch", TOPIC, Operation.READ, lambda s: fetch(s.client, s.topic).error_code, NO_TOPIC),
+    ("ListOffsets", TOPIC, Operation.DESCRIBE, lambda s: list_offset(s.client, s.topic, -1).error_code, NO_TOPIC),
+    ("Metadata", TOPIC, Operation.DESCRIBE, show, NO_TOPIC),
+    ("DeleteTopics", TOPIC, Operation.DELETE, delete, NO_TOPIC),
+    ("InitProducerId", ID, Operation.WRITE, lambda s: init_answer(s.client, "t").error_code, NO_ID),
+    ("AddPartitions", ID, Operation.WRITE, lambda s: add(s.client, "t", s.pair, s.topic), NO_ID),
+    ("AddPartitions", TOPIC, Operation.WRITE, lambda s: add(s.client, "t", s.pair, s.topic), NO_TOPIC),
+    ("AddOffsets", ID, Operation.WRITE, add_offsets, NO_ID),
+    ("AddOffsets", GROUP, Operation.READ, add_offsets, NO_GROUP),
+    ("EndTxn", ID, Operation.WRITE, lambda s: end(s.client, "t", s.pair).error_code, NO_ID),
+    ("TxnOffsetCommit", ID, Operation.WRITE, lambda s: txn_commit(s.client, "t", s.pair, s.topic, 1)[0], NO_ID),
+    ("TxnOffsetCommit", GROUP, Operation.READ, lambda s: txn_commit(s.client, "t", s.pair, s.topic, 1)[0], NO_GROUP),
+    ("TxnOffsetCommit", TOPIC, Operation.READ, lambda s: txn_commit(s.client, "t", s.pair, s.topic, 1)[0], NO_TOPIC),
+    ("OffsetCommit", GROUP, Operation.READ, lambda s: commit(s.client, s.topic, 1)[0], NO_GROUP),
+    ("OffsetCommit", TOPIC, Operation.READ, lambda s: commit(s.client, s.topic, 1)[0], NO_TOPIC),
+    ("OffsetFetch", GROUP, Operation.DESCRIBE, positions, NO_GROUP),
+    ("JoinGroup", GROUP, Operation.READ, lambda s: join(s.client).error_code, NO_GROUP),
+    ("SyncGroup", GROUP, Operation.READ, sync, NO_GROUP),
+    ("FindCoordinator", GROUP, Operation.DESCRIBE, find(0), NO_GROUP),
+    ("FindCoordinator", ID, Operation.DESCRIBE, find(1), NO_ID),
+    ("WriteTxnMarkers", CLUSTER, Operation.ALTER, marker, NO_CLUSTER),
+    ("UpdateFeatures", CLUSTER, Operation.ALTER, level, NO_CLUSTER),
+]
+
+
+@pytest.mark.parametrize(
+    ("operation", "resource", "ask", "error"),
+    [(operation, resource, ask, error) for _, resource, operation, ask, error in CASES],
+    ids=[f"{name}-{resource.name}" for name, resource, *_ in CASES],
+)
+def test_who_may_not(
+    scene: Scene, operation: Operation, resource: Resource, ask: Callable[[Scene], int], error: ErrorCode
+) -> None:
+    operations = [operation]
+    if ask is marker:
+        operations.append(Operation.CLUSTER_ACTION)  # either of the two is enough
+    scene.deny(resource, *operations)
+    assert ask(scene) == error
+    scene.deny(resource, *[other for other in Operation if other not in operations])
+    assert ask(scene) != error
+
+
+def test_either_right_makes_a_topic(scene: Scene) -> None:
+    scene.denies.denied = {(TOPIC, Operation.CREATE), (CLUSTER, Operation.CREATE)}
+    assert create(scene) == NO_TOPIC
+    scene.deny(CLUSTER)
+    assert create(scene) == ErrorCode.NONE
+
+
+def test_either_right_makes_an_idempotent_producer(scene: Scene) -> None:
+    """Facts §2.2, 3."""
+    both = [(CLUSTER, Operation.IDEMPOTENT_WRITE), (TOPIC, Operation.WRITE)]
+    for denied, error in [(both, NO_CLUSTER), (both[:1], ErrorCode.NONE), (both[1:], ErrorCode.NONE)]:
+        scene.denies.denied = set(denied)
+        assert init_answer(scene.client, None).error_code == error
+
+
+def test_brokers_only(scene: Scene) -> None:
+    scene.deny(CLUSTER, Operation.CLUSTER_ACTION)
+    answer = scene.client.ask(AddPartitionsToTxnRequest(), 5)
+    assert (answer.error_code, answer.results_by_transaction) == (NO_CLUSTER, [])
+
+
+def test_groups_and_ids_that_may_not_be_seen(scene: Scene) -> None:
+    client = scene.client
+    assert commit(client, scene.topic, 1) == [0]
+    scene.deny(GROUP)
+    assert client.ask(ListGroupsRequest()).groups == []
+    assert client.ask(DescribeGroupsRequest(groups=["g"])).groups[0].error_code == NO_GROUP
+    assert client.ask(DeleteGroupsRequest(groups_names=["g"])).results[0].error_code == NO_GROUP
+    scene.deny(ID)
+    assert client.ask(ListTransactionsRequest(state_filters=[], producer_id_filters=[])).transaction_states == []
+    (found,) = client.ask(DescribeTransactionsRequest(transactional_ids=["t"])).transaction_states
+    assert (found.error_code, found.transaction_state) == (NO_ID, "")
+
+
+def test_topics_that_may_not_be_seen_are_left_out(scene: Scene) -> None:
+    client = scene.client
+    assert add(client, "t", scene.pair, scene.topic) == ErrorCode.NONE
+    scene.deny(TOPIC, Operation.DESCRIBE)
+    assert client.ask(MetadataRequest(topics=None)).topics == []
+    (found,) = client.ask(DescribeTransactionsRequest(transactional_ids=["t"])).transaction_states
+    assert (found.transaction_state, found.topics) == ("Ongoing", [])
