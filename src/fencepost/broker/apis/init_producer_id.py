@@ -19,7 +19,7 @@ from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdRes
 
 @serves(InitProducerIdRequest, last=5)
 def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Broker) -> InitProducerIdResponse | Held:
-    refused = _unauthorized(request, caller)
+    refused = _unauthorized(request, caller, broker)
     if refused is not None:
         return InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1)
     answer = broker.transactions.init_producer_id(
@@ -43,12 +43,14 @@ def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Bro
     return Held(response, answer.lsn)
 
 
-def _unauthorized(request: InitProducerIdRequest, caller: Caller) -> ErrorCode | None:
+def _unauthorized(request: InitProducerIdRequest, caller: Caller, broker: Broker) -> ErrorCode | None:
     """Facts §2.2, 1-3."""
     name = request.transactional_id
     if name is None:
-        may = caller.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME)
-        return None if may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        may_write = caller.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) or any(
+            caller.may(Operation.WRITE, Resource.TOPIC, topic) for topic in broker.topics.by_name
+        )
+        return None if may_write else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     operations = [Operation.WRITE, *([Operation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
     if all(caller.may(operation, Resource.TRANSACTIONAL_ID, name) for operation in operations):
         return None
