@@ -11,8 +11,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from group_talk import Who, alone, commit, find_group, heartbeat, join_request, leave, position, txn_commit
-from wire import Client, clients, ended, init, new_topic, wait_until
+from wire import Client, clients, ended, init, new_topic, serving, wait_until
 
+from fencepost.broker.authorizer import Operation, Resource
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteGroupsRequest, OffsetDeleteRequest, OffsetFetchRequest
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -161,3 +162,31 @@ def test_a_deleted_group_has_no_positions(client: Client) -> None:
     ended(client, "t", pair)
     for partition in (0, 1):
         assert position(client, topic, partition, stable=True) == (-1, 0)
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_a_group_that_is_not_there(client: Client, version: int) -> None:
+    find_group(client)
+    topic = new_topic(client)
+    absent = commit(client, topic, 5, who=Who("m", 3), version=version)
+    assert absent == [ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION]
+    assert commit(client, topic, 5, version=version) == [ErrorCode.NONE], "it is made by whoever says no generation"
+    assert commit(client, topic, 6, who=Who("m", 3), version=version) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert position(client, topic) == (5, ErrorCode.NONE)
+
+
+class ReadsNoTopic:
+    def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:  # noqa: ARG002
+        return (operation, resource) != (Operation.READ, Resource.TOPIC)
+
+
+def test_a_topic_id_of_nothing_is_unknown_whatever_the_caller_may() -> None:
+    with serving(ReadsNoTopic()) as broker:
+        client = Client(broker)
+        find_group(client)
+        pair, topic = init(client, "t"), new_topic(client)
+        assert commit(client, topic, 1) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        assert txn_commit(client, "t", pair, topic, 1) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        assert commit(client, "nowhere", 1) == [ErrorCode.UNKNOWN_TOPIC_ID]
+        assert txn_commit(client, "t", pair, "nowhere", 1) == [ErrorCode.UNKNOWN_TOPIC_ID]
+        client.close()

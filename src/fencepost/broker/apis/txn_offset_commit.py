@@ -49,7 +49,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: B
             place = number, asked.partition_index
             if refused is not None:
                 errors[place] = refused
-            elif not caller.may(Operation.READ, Resource.TOPIC, name):
+            elif name and not caller.may(Operation.READ, Resource.TOPIC, name):
                 errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif broker.storage.partition(name, asked.partition_index) is None:
                 errors[place] = unknown
