@@ -60,7 +60,7 @@ def test_requests_without_answers_leave_no_gap(client: Client) -> None:
     topic = new_topic(client)
     for _ in range(3):
         client.send_bytes(client.frame(produce_request(client, topic, [batch("a")], acks=0)))
-        client._expected.pop()
+        client.forget_last()
         client.send(HELLO)
     for _ in range(3):
         assert client.receive().error_code == ErrorCode.NONE
