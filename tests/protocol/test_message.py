@@ -103,6 +103,8 @@ def test_tagged_fields_are_written_in_order_and_only_where_they_differ() -> None
     assert encode(Sample(always=1), 3) == front + b"\0"
     assert encode(Sample(always=1, high="a", low=6), 3) == front + b"\x02\0\x04\0\0\0\x06\xac\x02\x02\x02a"
     assert encode(Sample(always=1, place=Point(x=3, y=4)), 3) == front + b"\x01\x01\x03\x03\x04\0"
+    both = front + b"\x02\x01\x03\x03\x04\0\xac\x02\x02\x02a"
+    assert encode(Sample(always=1, high="a", place=Point(x=3, y=4)), 3) == both
 
 
 def test_tagged_fields_of_a_later_version_are_neither_written_nor_read() -> None:
@@ -115,6 +117,12 @@ def test_unknown_tagged_fields_are_stepped_over() -> None:
     """At every level, before, between and behind the known ones (KIP-482)."""
     body = b"\0\0\0\x01\x05none\x02\x07\x08\x01\x63\x02??" + b"\x03\0\x04\0\0\0\x06\x09\0\xac\x02\x02\x02a"
     assert decode(Sample, body, 3) == Sample(always=1, points=[Point(x=7, y=8)], low=6, high="a")
+
+
+@pytest.mark.parametrize("tag", [b"\x09", b"\xff\x7f", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f"])
+def test_a_tag_may_be_any_number_of_32_bits(tag: bytes) -> None:
+    body = b"\0\0\0\x01\x05none\x01\x01" + tag + b"\x03abc"
+    assert decode(Sample, body, 3) == Sample(always=1)
 
 
 @pytest.mark.parametrize(

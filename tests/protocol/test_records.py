@@ -173,7 +173,10 @@ def test_a_count_of_headers_that_is_not_true_is_refused(count: int) -> None:
         decode_batch(_sealed(varint(len(record)) + record, 1))
 
 
-@given(length=st.integers(-(2**40), 2**40), place=st.sampled_from(["record", "key", "value", "header", "header value"]))
+@given(
+    length=st.one_of(st.integers(-6, 30), st.integers(-(2**40), 2**40)),
+    place=st.sampled_from(["record", "key", "value", "header", "header value"]),
+)
 def test_a_length_that_is_not_true_is_refused(length: int, place: str) -> None:
     """Each part is 3 bytes long; a negative length is null, and what stands there is too much."""
     true = {"record": 0, "key": 3, "value": 3, "header": 3, "header value": 3}
@@ -190,6 +193,36 @@ def test_a_number_without_end_is_refused() -> None:
     for length in (5, 10, 11, 100):
         with pytest.raises(ProtocolError):
             decode_batch(_sealed(b"\xff" * length, 1))
+
+
+def test_a_record_that_ends_elsewhere_than_its_length_says_is_refused() -> None:
+    body = encode_batch([(0, b"key", b"value", ())] * 2)[HEADER_SIZE:]
+    for length in range(-5, len(body)):
+        changed = varint(length) + body[1:]
+        if changed == body:
+            assert len(decode_batch(_sealed(changed, 2))) == 2
+        else:
+            with pytest.raises(ProtocolError):
+                decode_batch(_sealed(changed, 2))
+
+
+def test_a_header_without_a_name_is_refused() -> None:
+    """Read as a step back, the length of -1 would be taken for that of the value as well."""
+    record = b"\x00\x00\x00" + varint(-1) + varint(-1) + varint(1) + varint(-1)
+    with pytest.raises(ProtocolError):
+        decode_batch(_sealed(varint(len(record)) + record, 1))
+
+
+def test_a_number_of_more_than_ten_bytes_is_refused() -> None:
+    """Even where it says nothing more than the first few of them."""
+    record = encode_batch([(0, b"key", b"value", ())])[HEADER_SIZE:]
+    for padding in range(1, 30):
+        padded = bytes([record[0] | 0x80, *[0x80] * (padding - 1), 0]) + record[1:]
+        if padding < 10:
+            assert decode_batch(_sealed(padded, 1)) == [Record(0, 0, b"key", b"value", ())]
+        else:
+            with pytest.raises(ProtocolError, match="too long"):
+                decode_batch(_sealed(padded, 1))
 
 
 def test_a_header_name_that_is_no_text_is_refused() -> None:

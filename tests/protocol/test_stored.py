@@ -71,6 +71,14 @@ def test_a_transaction_of_version_1_is_kafkas() -> None:
     assert decode_stored(TransactionLogValue, encode_stored(ended, 1)) == ended
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_what_a_transaction_does_not_say_is_as_kafka_takes_it(version: int) -> None:
+    value = decode_stored(TransactionLogValue, encode_stored(transaction(), version))
+    assert (value.previous_producer_id, value.next_producer_id, value.next_producer_epoch) == (-1, -1, -1)
+    assert value.client_transaction_version == 0
+    assert (value.instance_epoch, value.claimed_producer_id, value.timed_out_producer_id) == (-1, -1, -1)
+
+
 def test_what_only_we_keep_has_tags_from_10000_on() -> None:
     ours = transaction(instance_epoch=2, timed_out_producer_id=7, timed_out_producer_epoch=3)
     tags = b"\x03" + b"\x90\x4e\x02\0\2" + b"\x93\x4e\x08" + pack(">q", 7) + b"\x94\x4e\x02\0\3"
