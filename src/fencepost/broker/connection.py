@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 _FIRST_BUFFER: Final = 64 * 1024
 MOST_WAITING: Final = 512
 """Responses that may wait on one connection before nothing more is read from it."""
+_MOST_UNSENT: Final = 256 * 1024
+"""Bytes of responses that are gathered before they are handed to the transport, which then says whether to go on."""
 
 _FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
 
@@ -55,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[_Slot] = deque()
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._output: list[bytes] = []
+        self._unsent = 0
         self._reading = True
         self._writable = True
         self._handling = False
@@ -70,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._broker.connections.pop(self, None)
+        self._broker.disconnections.lost(self.caller)
         for task in list(self._tasks):
             task.cancel()
         self._slots.clear()
@@ -100,6 +104,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        return False
+
+    # Frames
+
+    def _go_on(self) -> None:
+        """Handle what has been read, for as long as the client takes its responses."""
         self._handling = True
         try:
             self._frames()
@@ -107,13 +120,8 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = False
         self._send()
 
-    def eof_received(self) -> bool:
-        return False
-
-    # Frames
-
     def _frames(self) -> None:
-        while self._end - self._start >= 4:
+        while self._end - self._start >= 4 and self._may_go_on:
             at = self._start
             size = int.from_bytes(self._view[at : at + 4], "big", signed=True)
             if not 8 <= size <= self._broker.largest_request:
@@ -125,6 +133,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._start = at + 4 + size
             self._request(self._view[at + 4 : at + 4 + size])
+            if self._unsent > _MOST_UNSENT:
+                self._send()
             if self._transport is None or self._transport.is_closing():
                 return
         if self._start == self._end:
@@ -194,6 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         if slot is None and not self._slots and not held:
             if data:
                 self._output.append(data)
+                self._unsent += len(data)
             return
         if slot is None:
             slot = _Slot()
@@ -201,9 +212,9 @@ class Connection(asyncio.BufferedProtocol):
         slot.data, slot.lsn = data, lsn
         if held:
             self._broker.storage.when_durable(lsn, self._ready)
-            self._throttle()
         else:
             self._ready()
+        self._throttle()
 
     def _unsupported(self, header: RequestHeader) -> None:
         """ApiVersions of the future gets the answer that every client can read; anything else ends the connection."""
@@ -228,6 +239,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             if slot.data:
                 self._output.append(slot.data)
+                self._unsent += len(slot.data)
             slots.popleft()
         if not self._handling:
             self._send()
@@ -237,16 +249,22 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self) -> None:
         if self._output:
             data = self._output[0] if len(self._output) == 1 else b"".join(self._output)
-            self._output = []
+            self._output, self._unsent = [], 0
             if self._transport is not None:
                 self._transport.write(data)
 
+    @property
+    def _may_go_on(self) -> bool:
+        return self._writable and len(self._slots) < MOST_WAITING
+
     def _throttle(self) -> None:
         """Read on only while the client takes its responses."""
-        may_read = self._writable and len(self._slots) < MOST_WAITING
+        may_read = self._may_go_on
         if may_read != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = may_read
             if may_read:
                 self._transport.resume_reading()
+                if not self._handling:
+                    self._go_on()
             else:
                 self._transport.pause_reading()
