@@ -280,3 +280,61 @@ async def test_a_group_is_deleted_only_when_nobody_is_in_it() -> None:
     assert [group.group_id for group in world.coordinator.groups()] == ["h"]
     world.restart()
     assert world.state() == "GROUP_ID_NOT_FOUND"
+
+
+@virtual
+async def test_a_follower_that_joins_again_as_it_was_disturbs_nobody() -> None:
+    world = World()
+    generation, (leader, follower) = await world.stable(2)
+    again = await world.join(follower)
+    assert (again.generation_id, again.members, world.state()) == (generation, [], "Stable")
+    assert world.heartbeat(leader, generation) == ErrorCode.NONE
+    leading = asyncio.create_task(world.join(leader))
+    await settled()
+    assert world.state() == "PreparingRebalance", "the leader asks for a new assignment by joining again"
+    assert (await world.join(follower)).generation_id == (await leading).generation_id == generation + 1
+
+
+@virtual
+async def test_a_repeated_join_is_answered_alike_until_the_assignment_is_there() -> None:
+    world = World()
+    first = await world.join_as_new()
+    again = await world.join(first.member_id)
+    assert (again.generation_id, again.leader, len(again.members)) == (1, first.member_id, 1)
+    assert world.state() == "CompletingRebalance"
+
+
+@virtual
+async def test_a_second_join_of_a_member_that_waits_takes_over() -> None:
+    world = World(initial_rebalance_delay_ms=3000)
+    member = (await world.join()).member_id
+    first = asyncio.create_task(world.join(member))
+    await settled()
+    second = asyncio.create_task(world.join(member))
+    assert (await first).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await second).generation_id == 1
+
+
+@virtual
+async def test_who_was_promised_an_id_may_leave_before_it_joins() -> None:
+    world = World()
+    _, (member,) = await world.stable()
+    promised = await world.join()
+    waiting = asyncio.create_task(world.join(member, protocols={"range": b"other topics"}))
+    await settled()
+    assert not waiting.done()
+    assert world.coordinator.leave_group("g", promised.member_id, None) == ErrorCode.NONE
+    assert (await waiting).generation_id == 2
+    assert (await world.join(promised.member_id)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@virtual
+async def test_who_leaves_while_it_waits_is_told_so() -> None:
+    world = World(initial_rebalance_delay_ms=3000)
+    member = (await world.join()).member_id
+    waiting = asyncio.create_task(world.join(member))
+    await settled()
+    assert world.coordinator.leave_group("g", member, None) == ErrorCode.NONE
+    assert (await waiting).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    await asyncio.sleep(3.1)
+    assert world.state() == "Empty"

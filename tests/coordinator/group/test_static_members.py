@@ -138,3 +138,21 @@ async def test_nothing_rings_after_the_end() -> None:
     world.coordinator.close()
     await asyncio.sleep(100)
     assert world.state() == "Stable"
+
+
+@virtual
+async def test_static_members_that_are_all_away_are_waited_for_until_their_sessions_end() -> None:
+    world = World()
+    first = await world.join(instance="i", session_ms=60_000)
+    second = asyncio.create_task(world.join(instance="j", session_ms=60_000))
+    await asyncio.sleep(0)
+    assert (await world.join(first.member_id, instance="i", session_ms=60_000)).generation_id == 2
+    leader, other = first.member_id, (await second).member_id
+    await asyncio.gather(
+        world.sync(leader, 2, {leader: b"1", other: b"2"}, instance="i"), world.sync(other, 2, instance="j")
+    )
+    assert world.coordinator.leave_group("g", "", "j") == ErrorCode.NONE
+    await asyncio.sleep(30)
+    assert list(group_of(world).members) == [leader], "the time for a rebalance is over, its session is not"
+    await asyncio.sleep(31)
+    assert world.state() == "Empty"
