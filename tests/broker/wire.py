@@ -15,6 +15,7 @@ import pytest
 from fencepost.broker import Broker, running_broker
 from fencepost.broker.authorizer import Authorizer
 from fencepost.broker.registry import SERVED
+from fencepost.broker.settings import Settings
 from fencepost.protocol.batch import headers
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.control import ABORT, read_control_record
@@ -76,7 +77,7 @@ class Client:
     def frame(self, request: Any, version: int | None = None) -> bytes:
         """The bytes of a request, whose answer is then expected."""
         api = request.__schema__.api
-        wanted = SERVED[api].last if version is None else version
+        wanted = SERVED[api].newest(Settings()) if version is None else version
         self._next += 1
         self._expected.append((self._next, api, wanted))
         return encode_request(request, wanted, self._next, "wire")

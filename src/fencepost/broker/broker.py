@@ -12,6 +12,7 @@ from typing import Self
 
 from fencepost.broker.authorizer import AllowEverything, Authorizer
 from fencepost.broker.connection import Connection
+from fencepost.broker.disconnections import Disconnections
 from fencepost.broker.features import Features
 from fencepost.broker.markers import LocalMarkers
 from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore
@@ -145,6 +146,11 @@ class Broker:
                 transaction_version=self.features.transaction_version,
             ),
         )
+        self.disconnections = Disconnections(
+            self.transactions,
+            bool(self.settings["transaction.abort.on.disconnect"]),
+            number("transaction.abort.on.disconnect.grace.ms"),
+        )
         self.groups = GroupCoordinator(
             self.storage,
             self.clock,
@@ -220,6 +226,7 @@ class Broker:
         for connection in list(self.connections):
             connection.close()
         self.groups.close()
+        self.disconnections.close()
 
     def crash(self) -> None:
         """What kill -9 does, for tests: nothing more is written, connections break off."""
@@ -229,6 +236,7 @@ class Broker:
         for connection in list(self.connections):
             connection.abort()
         self.groups.close()
+        self.disconnections.close()
         self.storage.abandon()
         self.metadata.close()
 

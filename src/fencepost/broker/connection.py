@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             header = read_request_header(frame, _FLEXIBLE)
             served = SERVED.get(header.api_key)
-            if served is None or not served.first <= header.api_version <= served.last:
+            if served is None or not served.first <= header.api_version <= served.newest(self._broker.settings):
                 self._unsupported(header)
                 return
             request = decode(served.request, frame, header.api_version, header.body_start)

@@ -6,7 +6,7 @@ only when an lsn is durable.  Where it has to wait for others it is a coroutine 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -44,6 +44,12 @@ class Served:
     last: int
     advertised_first: int
     handler: Handler
+    gate: tuple[int, str] | None = None
+    """From this version on it is served only where this broker setting is true."""
+
+    def newest(self, settings: Mapping[str, Any]) -> int:
+        """The newest version that a broker with these settings serves."""
+        return self.last if self.gate is None or settings[self.gate[1]] else self.gate[0] - 1
 
 
 SERVED: dict[int, Served] = {}
@@ -51,7 +57,12 @@ SERVED: dict[int, Served] = {}
 
 
 def serves(
-    request: Any, *, first: int | None = None, last: int | None = None, advertised_first: int | None = None
+    request: Any,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    advertised_first: int | None = None,
+    gate: tuple[int, str] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Serve a request's versions first to last (its own range by default) with this function."""
     lowest, highest = request.__schema__.versions
@@ -61,7 +72,7 @@ def serves(
         key = request.__schema__.api
         assert key not in SERVED, f"api {key} is served twice"
         advertised = low if advertised_first is None else advertised_first
-        SERVED[key] = Served(request, RESPONSES[key], low, high, advertised, handler)
+        SERVED[key] = Served(request, RESPONSES[key], low, high, advertised, handler, gate)
         return handler
 
     return register

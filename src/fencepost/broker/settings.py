@@ -100,6 +100,8 @@ BROKER: Final[dict[str, Setting]] = {
     "producer.id.expiration.ms": _int(_DAY, 1),
     "request.timeout.ms": _int(30_000, 1),
     "socket.request.max.bytes": _int(100 * 1024 * 1024, 1024),
+    "transaction.abort.on.disconnect": _bool(False),
+    "transaction.abort.on.disconnect.grace.ms": _int(1000),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": _int(10_000, 1),
     "transaction.max.timeout.ms": _int(900_000, 1),
     "transaction.partition.verification.enable": _bool(True),

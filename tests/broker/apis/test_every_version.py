@@ -22,7 +22,7 @@ from fencepost.protocol.layout import Field, fields_of
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import REQUESTS, ApiVersionsRequest, ApiVersionsResponse
 
-PRODUCE = 0
+PRODUCE, INIT_PRODUCER_ID = 0, 22
 EVERY = [(key, version) for key, served in sorted(SERVED.items()) for version in range(served.first, served.last + 1)]
 SAMPLES: dict[str, Any] = {
     "boolean": False,
@@ -36,7 +36,7 @@ SAMPLES: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Broker]:
-    with serving() as broker:
+    with serving(transaction_two_phase_commit_enable=True) as broker:
         yield broker
 
 
@@ -154,3 +154,14 @@ def test_a_request_without_client_id_is_answered(client: Client) -> None:
     client.frame(ApiVersionsRequest(), 0)
     client.send_bytes(encode_request(ApiVersionsRequest(), 0, 1, None))
     assert client.receive().error_code == ErrorCode.NONE
+
+
+def test_two_phase_commit_is_neither_advertised_nor_served_where_it_is_not_allowed() -> None:
+    with serving() as broker:
+        client = Client(broker)
+        answer: ApiVersionsResponse = client.ask(ApiVersionsRequest(), 0)
+        told = {key.api_key: key.max_version for key in answer.api_keys}
+        assert told[INIT_PRODUCER_ID] == 5
+        client.send_bytes(frame(INIT_PRODUCER_ID, 6))
+        assert client.is_closed()
+        client.close()

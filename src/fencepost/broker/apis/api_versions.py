@@ -30,7 +30,7 @@ def api_versions(request: ApiVersionsRequest, caller: Caller, broker: Broker) ->
     if wrong_cluster or request.node_id not in (-1, broker.node_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
     keys = [
-        ApiVersion(api_key=key, min_version=served.advertised_first, max_version=served.last)
+        ApiVersion(api_key=key, min_version=served.advertised_first, max_version=served.newest(broker.settings))
         for key, served in sorted(SERVED.items())
     ]
     supported = [

@@ -4,7 +4,7 @@ v2    flexible
 v3    the current producer id and epoch may be given (KIP-360)
 v4    PRODUCER_FENCED may be answered
 v5    TRANSACTION_ABORTABLE may be answered
-v6    two-phase commit (KIP-939), served only with transaction.two.phase.commit.enable
+v6    two-phase commit (KIP-939), only with transaction.two.phase.commit.enable
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 
-@serves(InitProducerIdRequest, last=5)
+@serves(InitProducerIdRequest, gate=(6, "transaction.two.phase.commit.enable"))
 def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Broker) -> InitProducerIdResponse | Held:
     refused = _unauthorized(request, caller, broker)
     if refused is not None:
@@ -31,6 +31,8 @@ def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Bro
         request.keep_prepared_txn,
     )
     error = answer.error
+    if not error and request.transactional_id is not None:
+        broker.disconnections.claimed(request.transactional_id, caller, answer.producer_id)
     if error is ErrorCode.PRODUCER_FENCED and caller.version < 4:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     response = InitProducerIdResponse(

@@ -293,6 +293,19 @@ class TransactionCoordinator:
         if not is_due(transaction, now):
             self._alarms.set(held, transaction.deadline)
             return
+        self._abort_open(held, now, "its time is up")
+
+    def abort_abandoned(self, transactional_id: str, producer_id: ProducerId) -> None:
+        """Abort what this producer left open when its connection closed; never a two-phase commit."""
+        held = self._held.get(transactional_id)
+        if held is None or held.transaction.producer_id != producer_id:
+            return
+        transaction = held.transaction
+        if transaction.state is State.ONGOING and transaction.pending is None and transaction.deadline is not None:
+            self._abort_open(held, self._clock.now(), "its producer's connection closed")
+
+    def _abort_open(self, held: Held, now: Milliseconds, why: str) -> None:
+        transaction = held.transaction
         level = self.settings.transaction_version()
         decision = time_out(transaction, level, now)
         if decision is NEEDS_PRODUCER_ID:
@@ -303,7 +316,8 @@ class TransactionCoordinator:
             return
         self.metrics.timed_out += 1
         logger.info(
-            "aborting a transaction whose time is up transactional_id=%s producer_id=%d epoch=%d timeout_ms=%d",
+            "aborting a transaction, %s transactional_id=%s producer_id=%d epoch=%d timeout_ms=%d",
+            why,
             transaction.transactional_id,
             *transaction.held,
             transaction.timeout_ms,

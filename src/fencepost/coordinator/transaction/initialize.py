@@ -25,7 +25,7 @@ epoch 0.  An exhausted epoch rotates to a fresh producer id.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from fencepost.coordinator.transaction.decision import (
     NEEDS_PRODUCER_ID,
@@ -232,6 +232,10 @@ def _may_have_rotated(transaction: TransactionMetadata, pair: Pair) -> bool:
     return pair.producer_id == transaction.previous_producer_id and is_exhausted(pair.producer_epoch)
 
 
+#: Bytes of a transactional id that the journal's key has room for.
+LONGEST_ID: Final = 32_767
+
+
 def check(
     pair: Pair,
     transactional_id: str | None,
@@ -248,7 +252,7 @@ def check(
         return ErrorCode.INVALID_REQUEST
     if transactional_id is None:
         return ErrorCode.NONE
-    if not transactional_id:
+    if not 0 < len(transactional_id.encode()) <= LONGEST_ID:
         return ErrorCode.INVALID_REQUEST
     if enable_2pc and not settings.two_phase_commit:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
