@@ -15,7 +15,13 @@ from wire import Client, clients, ended, init, new_topic, serving, wait_until
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import DeleteGroupsRequest, OffsetDeleteRequest, OffsetFetchRequest
+from fencepost.protocol.messages import (
+    DeleteGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+)
+from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from fencepost.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -190,3 +196,18 @@ def test_a_topic_id_of_nothing_is_unknown_whatever_the_caller_may() -> None:
         assert commit(client, "nowhere", 1) == [ErrorCode.UNKNOWN_TOPIC_ID]
         assert txn_commit(client, "t", pair, "nowhere", 1) == [ErrorCode.UNKNOWN_TOPIC_ID]
         client.close()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_a_position_may_be_kept_for_ever(client: Client, version: int) -> None:
+    find_group(client)
+    topic = new_topic(client)
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=3)]
+    request = OffsetCommitRequest(
+        group_id="g",
+        member_id="",
+        retention_time_ms=2**63 - 1,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
+    )
+    assert client.ask(request, version).topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert position(client, topic) == (3, ErrorCode.NONE)

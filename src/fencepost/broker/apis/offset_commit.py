@@ -27,6 +27,7 @@ from fencepost.protocol.types import TopicPartition
 
 _GROUP_NOT_FOUND_SINCE = 9
 _TOPIC_IDS_SINCE = 10
+_FOR_EVER = 2**63 - 1
 
 
 @serves(OffsetCommitRequest)
@@ -35,7 +36,7 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
     positions: dict[TopicPartition, Position] = {}
     places: dict[tuple[int, int], TopicPartition] = {}
     now = broker.clock.now()
-    expires = now + request.retention_time_ms if request.retention_time_ms >= 0 else -1
+    expires = min(now + request.retention_time_ms, _FOR_EVER) if request.retention_time_ms >= 0 else -1
     group_allowed = caller.may(Operation.READ, Resource.GROUP, request.group_id)
     for number, topic in enumerate(request.topics):
         name, unknown = _name(topic, caller, broker)
