@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, StringType
 _M: Final = np.uint32(0x5BD1E995)
 _SEED: Final = np.uint32(0x9747B28C)
 
-COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers", "slot")
+COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 
 
 def murmur2(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
@@ -72,7 +72,7 @@ def hashed(key: Column, value: Column) -> Column:
 def check_columns(df: DataFrame, topic: str | None) -> None:
     """Raises ValueError with what to do if the columns are not ones that can be written."""
     have = df.columns
-    unknown = [name for name in have if name not in COLUMNS[:-1]]
+    unknown = [name for name in have if name not in COLUMNS]
     if unknown or "value" not in have:
         raise ValueError(
             f"the DataFrame has the columns {', '.join(have)}: it must have value, and may have key, topic, partition, "
@@ -87,42 +87,51 @@ def check_columns(df: DataFrame, topic: str | None) -> None:
 def route(df: DataFrame, topic: str | None, counts: Mapping[str, int], slots: int) -> DataFrame:
     """The rows with their target and slot, each topic-partition in one of `slots` Spark partitions.
 
-    `counts`: topic -> number of partitions; every topic that occurs must be in it.
+    `counts`: topic -> number of partitions.  A row for another topic, or for a partition that its topic does not have,
+    fails the task that computes it.
     """
     have = df.columns
-
-    def column(name: str, kind: str) -> Column:
-        return sf.col(name).cast(kind) if name in have else sf.lit(None).cast(kind)
-
-    def binary(name: str) -> Column:
-        if name not in have:
-            return sf.lit(None).cast("binary")
-        kind = df.schema[name].dataType
-        return sf.col(name) if isinstance(kind, BinaryType | StringType) else sf.col(name).cast("string")
-
-    target = sf.lit(topic) if topic is not None else sf.col("topic")
-    key, value = binary("key").cast("binary"), binary("value").cast("binary")
-    first, total = {}, 0
-    for name, count in sorted(counts.items()):
-        first[name], total = total, total + count
-    names = sorted(counts)
-    count_of = sf.create_map(*[sf.lit(item) for name in names for item in (name, counts[name])])[sf.col("topic")]
-    first_of = sf.create_map(*[sf.lit(item) for name in names for item in (name, first[name])])[sf.col("topic")]
     rows = df.select(
-        target.alias("topic"),
-        column("partition", "int").alias("partition"),
-        key.alias("key"),
-        value.alias("value"),
-        column("timestamp", "timestamp").alias("timestamp"),
-        (sf.col("headers") if "headers" in have else sf.lit(None).cast("array<struct<key:string,value:binary>>")).alias(
-            "headers"
+        (sf.lit(topic) if topic is not None else sf.col("topic")).alias("topic"),
+        (sf.col("partition").cast("int") if "partition" in have else sf.lit(None).cast("int")).alias("partition"),
+        _binary(df, "key").alias("key"),
+        _binary(df, "value").alias("value"),
+        # What nobody gave is left out: every column costs on its way to Python.
+        *([sf.col("timestamp").cast("timestamp")] if "timestamp" in have else []),
+        *([sf.col("headers")] if "headers" in have else []),
+    )
+    count, first = _by_topic(counts), _by_topic(_firsts(counts))
+    hashes = sf.lit(0) if all(n == 1 for n in counts.values()) else hashed(sf.col("key"), sf.col("value"))
+    rows = rows.withColumn("partition", sf.coalesce(sf.col("partition"), hashes % count))
+    known = count.isNotNull() & (sf.col("partition") >= 0) & (sf.col("partition") < count)
+    refusal = sf.concat(
+        sf.lit("topic "),
+        sf.coalesce(sf.col("topic"), sf.lit("null")),
+        sf.when(count.isNull(), f" is not one of those of this write: {', '.join(sorted(counts))}").otherwise(
+            sf.concat(sf.lit(" has no partition "), sf.col("partition").cast("string"))
         ),
     )
-    if all(count == 1 for count in counts.values()):
-        chosen = sf.lit(0)
-    else:
-        chosen = hashed(sf.col("key"), sf.col("value")) % count_of
-    rows = rows.withColumn("partition", sf.coalesce(sf.col("partition"), chosen))
-    # A topic that is not known has no slot; the task that gets it says so.
-    slot = sf.coalesce((first_of + sf.col("partition")) % slots, sf.lit(0))
-    return rows.withColumn("slot", slot.cast("int")).repartitionById(slots, sf.col("slot"))
+    target = sf.when(known, first + sf.col("partition")).otherwise(sf.raise_error(refusal).cast("int"))
+    rows = rows.withColumn("target", target.cast("int")).drop("topic", "partition")
+    return rows.repartitionById(slots, sf.col("target") % slots)
+
+
+def _binary(df: DataFrame, name: str) -> Column:
+    if name not in df.columns:
+        return sf.lit(None).cast("binary")
+    kind = df.schema[name].dataType
+    text = sf.col(name) if isinstance(kind, BinaryType | StringType) else sf.col(name).cast("string")
+    return text.cast("binary")
+
+
+def _firsts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Topic -> the place of its partition 0 among all targets."""
+    first, total = {}, 0
+    for name in sorted(counts):
+        first[name], total = total, total + counts[name]
+    return first
+
+
+def _by_topic(numbers: Mapping[str, int]) -> Column:
+    """The number of the row's topic, null if it has none."""
+    return sf.create_map(*[sf.lit(item) for pair in sorted(numbers.items()) for item in pair])[sf.col("topic")]

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
@@ -95,31 +96,32 @@ class Write:
     async def _send(
         self, writer: SharedTransaction, codec: Compression, batches: Iterator[pa.RecordBatch]
     ) -> dict[TopicPartition, int]:
-        building: dict[TopicPartition, BatchBuilder] = {}
+        places = targets(self.counts)
+        building: dict[int, BatchBuilder] = {}
         counted: dict[TopicPartition, int] = {}
-        for batch in batches:
-            for at, key, value, timestamp, headers in _rows(batch):
-                builder = building.get(at)
-                if builder is None:
-                    self._check(at)
-                    builder = building[at] = BatchBuilder(codec)
-                builder.append(timestamp, key, value, headers)
-                if builder.size >= _BATCH_BYTES:
-                    del building[at]
-                    counted[at] = counted.get(at, 0) + builder.count
-                    await writer.write(at, builder)
-            await asyncio.sleep(0)  # let answers in
-        for at, builder in building.items():
+
+        async def send(target: int) -> None:
+            builder, at = building.pop(target), places[target]
             counted[at] = counted.get(at, 0) + builder.count
             await writer.write(at, builder)
+
+        for batch in batches:
+            for target, key, value, timestamp, headers in _rows(batch):
+                builder = building.get(target)
+                if builder is None:
+                    builder = building[target] = BatchBuilder(codec)
+                builder.append(timestamp, key, value, headers)
+                if builder.size >= _BATCH_BYTES:
+                    await send(target)
+            await asyncio.sleep(0)  # let answers in
+        for target in list(building):
+            await send(target)
         return counted
 
-    def _check(self, at: TopicPartition) -> None:
-        count = self.counts.get(at.topic)
-        if count is None:
-            raise ValueError(f"topic {at.topic!r} is not one of those of this write: {', '.join(sorted(self.counts))}")
-        if not 0 <= at.partition < count:
-            raise ValueError(f"topic {at.topic!r} has {count} partitions, there is no partition {at.partition}")
+
+def targets(counts: Mapping[str, int]) -> list[TopicPartition]:
+    """Every topic-partition that may be written to; a row carries its place in this list."""
+    return [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
 
 
 def slot_name(application_id: str, slot: int) -> str:
@@ -139,24 +141,18 @@ _RESULT_SCHEMA: Final = pa.schema(
 )
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, bytes | None, bytes | None, int, Any]]:
-    topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
-    keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
-    stamps, count = batch.column("timestamp"), len(topics)
-    now = SystemClock().now()
-    if stamps.null_count == count:
-        times: Any = [now] * count
-    else:
-        times = stamps.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64()).fill_null(now).to_pylist()
-    headers: Any = [()] * count
-    if batch.column("headers").null_count < count:
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | None, int, Any]]:
+    """Target, key, value, timestamp and headers of each row."""
+    count, names = batch.num_rows, batch.schema.names
+    targets, keys, values = (batch.column(name).to_pylist() for name in ("target", "key", "value"))
+    times: Any = repeat(SystemClock().now(), count)
+    if "timestamp" in names:
+        milliseconds = batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+        times = milliseconds.fill_null(SystemClock().now()).to_pylist()
+    headers: Any = repeat((), count)
+    if "headers" in names:
         headers = [
             tuple((entry["key"], entry["value"]) for entry in given) if given else ()
             for given in batch.column("headers").to_pylist()
         ]
-    targets: dict[tuple[str, int], TopicPartition] = {}
-    for topic, partition, key, value, time, given in zip(topics, partitions, keys, values, times, headers, strict=True):
-        at = targets.get((topic, partition))
-        if at is None:
-            at = targets[topic, partition] = TopicPartition(topic, partition)
-        yield at, key, value, time, given
+    return zip(targets, keys, values, times, headers, strict=True)
