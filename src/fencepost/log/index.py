@@ -28,6 +28,8 @@ class _Index:
         self._tail = bytearray()
         """What is not in the file yet."""
         self._in_file: int | None = None
+        self._newest: tuple[int, int] | None = None
+        """The last entry, once it was asked for."""
 
     @property
     def _written(self) -> int:
@@ -46,8 +48,9 @@ class _Index:
 
     def last(self) -> tuple[int, int] | None:
         """The last entry."""
-        count = self.count
-        return self._at(count - 1) if count else None
+        if self._newest is None and self.count:
+            self._newest = self._at(self.count - 1)
+        return self._newest
 
     def _at(self, number: int, file: File | None = None) -> tuple[int, int]:
         at = number * self._entry.size
@@ -65,6 +68,7 @@ class _Index:
 
     def _append(self, first: int, second: int) -> None:
         self._tail += self._entry.pack(first, second)
+        self._newest = first, second
 
     def _floor(self, key: int) -> tuple[int, int] | None:
         """The last entry whose first number is at most `key`."""
@@ -87,6 +91,7 @@ class _Index:
         size = count * self._entry.size
         del self._tail[max(size - self._written, 0) :]
         self._in_file = min(self._written, size)
+        self._newest = None
 
     def write(self) -> File:
         """Bring the file up to date; returns it open, to be synced and closed."""
