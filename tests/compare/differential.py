@@ -1,0 +1,305 @@
+"""The same raw requests to Apache Kafka and to Fencepost, answer by answer and state by state.
+
+A scenario is a seeded walk of one transactional id through requests of every version, with current, old, future and
+foreign pairs.  Producer ids are compared by the order in which they first appear.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from fencepost.protocol.codec import decode_response, encode_request
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import (
+    RESPONSES,
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    CreateTopicsRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from fencepost.protocol.records import encode_batch
+
+TOPIC = "differential"
+PARTITIONS = 2
+CLOSED = "closed"
+_SETTLED_AFTER = 5.0
+_NOT_READY = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+class Pair(NamedTuple):
+    """A producer id by its number of appearance (-1: none, 99: foreign), and an epoch."""
+
+    producer: int
+    epoch: int
+
+
+NOBODY = Pair(-1, -1)
+
+
+class Step(NamedTuple):
+    """One request."""
+
+    request: str
+    version: int
+    pair: Pair
+    argument: int = 0
+    """Commit (1) or abort (0); partition; sequence; whether only to verify."""
+
+    def __str__(self) -> str:
+        return f"{self.request} v{self.version} {tuple(self.pair)} {self.argument}"
+
+
+class Answer(NamedTuple):
+    """What a node answered, and what it then says of the transactional id."""
+
+    error: int | str
+    pair: Pair
+    state: str
+    current: Pair
+
+    def __str__(self) -> str:
+        error = self.error if isinstance(self.error, str) else ErrorCode(self.error).name
+        return f"{error} {tuple(self.pair)} -> {self.state} {tuple(self.current)}"
+
+
+class Node:
+    """One of the two, by a bare connection."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._address = host, int(port)
+        self._socket: socket.socket | None = None
+        self._ids: list[int] = []
+        self._name = ""
+        self._sequences: dict[tuple[int, Pair], int] = {}
+
+    def ask(self, request: Any, version: int) -> Any:
+        """The answer, or None if the connection was closed instead."""
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, 30)
+        self._socket.sendall(encode_request(request, version, 1, "differential"))
+        try:
+            data = self._read(int.from_bytes(self._read(4), "big"))
+        except (EOFError, ConnectionResetError):
+            self._socket.close()
+            self._socket = None
+            return None
+        return decode_response(RESPONSES[request.__schema__.api], data, version)[1]
+
+    def _read(self, count: int) -> bytes:
+        assert self._socket is not None
+        data = b""
+        while len(data) < count:
+            more = self._socket.recv(count - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def prepare(self) -> None:
+        """Make the topic and the internal topics."""
+        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
+        self.ask(CreateTopicsRequest(topics=[topic]), 5)
+        for kind, key in ((0, "group"), (1, "id")):
+            self.retry(lambda kind=kind, key=key: self._coordinator(kind, key))
+
+    def _coordinator(self, kind: int, key: str) -> int:
+        answer = self.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+        return int(answer.coordinators[0].error_code)
+
+    def retry(self, ask: Any) -> None:
+        end = time.monotonic() + 30
+        while ask() and time.monotonic() < end:
+            time.sleep(0.1)
+
+    def begin(self, name: str) -> None:
+        """A new transactional id."""
+        self._name, self._ids, self._sequences = name, [], {}
+
+    def symbol(self, producer_id: int) -> int:
+        if producer_id < 0:
+            return -1
+        if producer_id not in self._ids:
+            self._ids.append(producer_id)
+        return self._ids.index(producer_id)
+
+    def real(self, pair: Pair) -> tuple[int, int]:
+        known = 0 <= pair.producer < len(self._ids)
+        return (self._ids[pair.producer] if known else -1 if pair.producer < 0 else 123_456_789), pair.epoch
+
+    # Steps
+
+    def take(self, step: Step) -> Answer:
+        end = time.monotonic() + 30
+        while True:
+            error, pair = getattr(self, f"_{step.request}")(step)
+            if error not in _NOT_READY or time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        state, current = self.settled()
+        return Answer(error, pair, state, current)
+
+    def settled(self) -> tuple[str, Pair]:
+        """The state when no marker is missing any more."""
+        end = time.monotonic() + _SETTLED_AFTER
+        while True:
+            found = self.ask(DescribeTransactionsRequest(transactional_ids=[self._name]), 0).transaction_states[0]
+            if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                return "none", NOBODY
+            if found.error_code in _NOT_READY:
+                continue
+            if not found.transaction_state.startswith("Prepare") or time.monotonic() > end:
+                return found.transaction_state, Pair(self.symbol(found.producer_id), found.producer_epoch)
+            time.sleep(0.005)
+
+    def _init(self, step: Step) -> tuple[int | str, Pair]:
+        pid, epoch = self.real(step.pair)
+        request = InitProducerIdRequest(
+            transactional_id=self._name, transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
+        )
+        answer = self.ask(request, step.version)
+        if answer is None:
+            return CLOSED, NOBODY
+        return answer.error_code, Pair(self.symbol(answer.producer_id), answer.producer_epoch)
+
+    def _add(self, step: Step) -> tuple[int | str, Pair]:
+        pid, epoch = self.real(step.pair)
+        topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[step.argument % PARTITIONS])]
+        if step.version < 4:
+            request = AddPartitionsToTxnRequest(
+                transactional_id=self._name, producer_id=pid, producer_epoch=epoch, topics=topics
+            )
+        else:
+            one = AddPartitionsToTxnTransaction(
+                transactional_id=self._name,
+                producer_id=pid,
+                producer_epoch=epoch,
+                verify_only=step.argument >= PARTITIONS,
+                topics=topics,
+            )
+            request = AddPartitionsToTxnRequest(transactions=[one])
+        answer = self.ask(request, step.version)
+        if answer is None:
+            return CLOSED, NOBODY
+        if step.version < 4:
+            return answer.results_by_topic[0].results_by_partition[0].partition_error_code, NOBODY
+        if answer.error_code:
+            return answer.error_code, NOBODY
+        result = answer.results_by_transaction[0].topic_results[0].results_by_partition[0]
+        return result.partition_error_code, NOBODY
+
+    def _add_offsets(self, step: Step) -> tuple[int | str, Pair]:
+        pid, epoch = self.real(step.pair)
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._name, producer_id=pid, producer_epoch=epoch, group_id="group"
+        )
+        answer = self.ask(request, step.version)
+        return (CLOSED if answer is None else answer.error_code), NOBODY
+
+    def _produce(self, step: Step) -> tuple[int | str, Pair]:
+        pid, epoch = self.real(step.pair)
+        partition = step.argument % PARTITIONS
+        sequence = self._sequences.get((partition, step.pair), 0)
+        batch = encode_batch(
+            [(1_700_000_000_000, None, b"x", ())],
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=batch)])
+        request = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=5000, topic_data=[data])
+        answer = self.ask(request, step.version)
+        if answer is None:
+            return CLOSED, NOBODY
+        error = answer.responses[0].partition_responses[0].error_code
+        if error == ErrorCode.NONE:
+            self._sequences[partition, step.pair] = sequence + 1
+        return error, NOBODY
+
+    def _commit_offsets(self, step: Step) -> tuple[int | str, Pair]:
+        pid, epoch = self.real(step.pair)
+        position = TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._name,
+            group_id="group",
+            producer_id=pid,
+            producer_epoch=epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[position])],
+        )
+        answer = self.ask(request, step.version)
+        return (CLOSED if answer is None else answer.topics[0].partitions[0].error_code), NOBODY
+
+    def _end(self, step: Step) -> tuple[int | str, Pair]:
+        pid, epoch = self.real(step.pair)
+        request = EndTxnRequest(
+            transactional_id=self._name, producer_id=pid, producer_epoch=epoch, committed=step.argument == 1
+        )
+        answer = self.ask(request, step.version)
+        if answer is None:
+            return CLOSED, NOBODY
+        return answer.error_code, Pair(self.symbol(answer.producer_id), answer.producer_epoch)
+
+
+VERSIONS = {
+    "init": (0, 1, 2, 3, 4, 5),
+    "add": (0, 1, 2, 3, 4, 5),
+    "add_offsets": (0, 1, 2, 3, 4),
+    "produce": (3, 9, 11, 12),
+    "commit_offsets": (0, 2, 3, 4, 5),
+    "end": (0, 1, 2, 3, 4, 5),
+}
+
+
+def walk(chance: random.Random, length: int, tv2: bool) -> Generator[Step, Answer, None]:
+    """Steps, each chosen knowing the last answer (sent back in): mostly sensible ones, so that something happens."""
+    current, seen = NOBODY, [NOBODY]
+    yield_first = True
+    for _ in range(length):
+        weights = {"init": 2, "add": 2, "add_offsets": 1, "produce": 4, "commit_offsets": 1, "end": 4}
+        request = "init" if yield_first else chance.choices(list(weights), list(weights.values()))[0]
+        newest = (
+            VERSIONS[request][-1]
+            if tv2
+            else {"produce": 11, "end": 4, "commit_offsets": 4, "add": 3}.get(request, VERSIONS[request][-1])
+        )
+        version = newest if chance.random() < 0.6 else chance.choice(VERSIONS[request])
+        pair = current
+        if request == "init" and (yield_first or chance.random() < 0.5):
+            pair = NOBODY
+        elif chance.random() < 0.35:
+            base = chance.choice(seen)
+            pair = chance.choice(
+                [base, Pair(base.producer, base.epoch - 1), Pair(base.producer, base.epoch + 1), Pair(99, base.epoch)]
+            )
+        argument = (
+            chance.randrange(2) if request == "end" else chance.randrange(PARTITIONS * (2 if version >= 4 else 1))
+        )
+        if request in ("init", "add_offsets", "commit_offsets"):
+            argument = 0
+        if request == "init" and version < 3:
+            pair = NOBODY
+        yield_first = False
+        answer = yield Step(request, version, pair, argument)
+        if answer.current != NOBODY:
+            current = answer.current
+            seen.append(current)
