@@ -80,9 +80,10 @@ class Day:
             )
         assert driver.stdout is not None
         try:
-            for line in driver.stdout:
-                self.told(driver, line.split(), deed)
-            code = driver.wait()
+            with console.status("Spark is at work"):
+                for line in driver.stdout:
+                    self.told(driver, line.split(), deed)
+                code = driver.wait()
         except BaseException:
             driver.kill()
             raise
