@@ -41,6 +41,12 @@ class Verdict:
 
 def judge(bootstrap: str, prefix: str, count: int) -> Verdict:
     """Read both topics with read_committed and compare."""
+    departures = read_committed(bootstrap, f"{prefix}departures")
+    return compare(count, departures, read_committed(bootstrap, f"{prefix}carrier_delays"))
+
+
+def expect(count: int) -> tuple[dict[int, dict[str, Any]], dict[str, list[int]]]:
+    """What must be there: departures by number, and departures and delay by carrier."""
     airlines, planes = table("airlines.csv", "carrier"), table("planes.csv", "tailnum")
     expected: dict[int, dict[str, Any]] = {}
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -53,26 +59,25 @@ def judge(bootstrap: str, prefix: str, count: int) -> Verdict:
             expected[flight.number] = row
             sums[flight.carrier][0] += 1
             sums[flight.carrier][1] += flight.dep_delay or 0
-    departures = read_committed(bootstrap, f"{prefix}departures")
-    delays = read_committed(bootstrap, f"{prefix}carrier_delays")
+    return expected, sums
+
+
+def compare(count: int, departures: list[dict[str, Any]], delays: list[dict[str, Any]]) -> Verdict:
+    """Judge what was read of both topics after the first `count` flights."""
+    expected, sums = expect(count)
     verdict = Verdict(len(expected), len(departures))
     seen = Counter(row["id"] for row in departures)
     verdict.missing = [number for number in expected if number not in seen]
     verdict.duplicated = [number for number, times in seen.items() if times > 1]
     verdict.wrong = [row["id"] for row in departures if without_batch(row) != expected.get(row["id"])]
-    written: dict[tuple[int, str], int] = Counter((row["batch"], row["carrier"]) for row in departures)
+    written = Counter((row["batch"], row["carrier"]) for row in departures)
     told = Counter[tuple[int, str]]()
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for row in delays:
         told[row["batch"], row["carrier"]] += row["departures"]
         found[row["carrier"]][0] += row["departures"]
         found[row["carrier"]][1] += row.get("delay", 0)
-    batches = {batch for batch, _ in written} | {batch for batch, _ in told}
-    verdict.torn = sorted(
-        batch
-        for batch in batches
-        if {k: n for k, n in written.items() if k[0] == batch} != {k: n for k, n in told.items() if k[0] == batch}
-    )
+    verdict.torn = sorted({key[0] for key in written | told if written[key] != told[key]})
     for carrier in sorted(set(sums) | set(found)):
         verdict.sums[carrier] = (pair(sums[carrier]), pair(found[carrier]))
     return verdict

@@ -87,6 +87,28 @@ def test_the_outside_world_is_handed_in(module: Path) -> None:
     assert wrong == []
 
 
+ORDERLESS = ("set", "frozenset", "asyncio.all_tasks", "asyncio.wait", "asyncio.as_completed")
+
+
+def is_orderless(node: ast.expr) -> bool:
+    """A set, or something that gives its elements in no order that a seed decides."""
+    if isinstance(node, ast.Set | ast.SetComp):
+        return True
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ORDERLESS
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_nothing_runs_in_the_order_of_a_set(module: Path) -> None:
+    if name_of(module) == "simulation/loop.py":
+        return  # what is cancelled when all is over
+    loops = [
+        node.iter
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)
+    ]
+    assert [ast.unparse(node) for node in loops if is_orderless(node)] == []
+
+
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_files_stay_readable(module: Path) -> None:
     assert len(module.read_text().splitlines()) <= 420

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from benchmarks.apache_kafka import NoPeer, apache_kafka
 from benchmarks.fencepost_node import fencepost_node
-from differential import NOBODY, VERSIONS, Answer, Node, Step, walk
+from tests.compare.differential import NOBODY, VERSIONS, Answer, Node, Step, walk
 
 from fencepost.client.blocking import Admin
 from fencepost.coordinator.transaction.differences import DIFFERENCES

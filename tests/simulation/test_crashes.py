@@ -5,6 +5,10 @@ Each promise has a mutant, a broker or disk that breaks it on purpose, and is se
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from fencepost.log.storage import Storage
@@ -22,6 +26,22 @@ def test_two_hundred_crashes_break_no_promise_and_happen_again_byte_for_byte() -
     assert report.aborted > 200
     again = crash_again_and_again(SEED, 200)
     assert "\n".join(again.history).encode() == "\n".join(report.history).encode()
+
+
+def test_the_history_does_not_depend_on_the_process() -> None:
+    """Sets and hashes are in another order in every process; nothing may follow them."""
+    program = (
+        "from fencepost.simulation.crashes import crash_again_and_again\n"
+        "import sys; sys.stdout.write('\\n'.join(crash_again_and_again(5, 10).history))"
+    )
+    histories = [
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert histories[0] == histories[1]
+    assert len(histories[0]) > 1000
 
 
 def test_another_seed_is_another_history() -> None:

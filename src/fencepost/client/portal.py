@@ -7,6 +7,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from fencepost.client.errors import MisuseError
+
 T = TypeVar("T")
 
 
@@ -19,7 +21,10 @@ class Portal:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it in the loop; its result, or what it raises."""
+        """Run it in the loop; its result, or what it raises.  Raises MisuseError once this is closed."""
+        if self._loop.is_closed():
+            work.close()
+            raise MisuseError("it is closed: make a new one")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

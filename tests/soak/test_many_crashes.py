@@ -1,0 +1,15 @@
+"""The simulated crashes of many seeds, at every level of the protocol."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.simulation.crashes import crash_again_and_again
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("level", [2, 1, 0])
+def test_no_seed_breaks_a_promise(level: int) -> None:
+    for seed in range(300):
+        report = crash_again_and_again(seed, 30, producers=1 + seed % 5, transaction_version=level)
+        assert report.faults == [], f"seed {seed}"
