@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.apache_kafka import NoPeer, apache_kafka, java
 from benchmarks.fencepost_node import fencepost_node, resident_megabytes
+from benchmarks.spark_peer import spark_peer
 
 JAVA_SOURCE = Path(__file__).parent / "java" / "Transactions.java"
 PEER = "apache kafka"
@@ -30,14 +32,17 @@ BUDGETS = {
     "transactions/s, 32 Java producers": (1.5, 1.5),
     "produce 1 KB msg/s, librdkafka": (1.0, 1.5),
     "consume 1 KB msg/s, librdkafka": (1.0, 1.0),
+    "Spark read, rows/s": (2.0, 2.0),
+    "Spark write, rows/s": (1.0, 1.0),
+    "Spark topic to topic, rows/s": (1.0, 1.0),
 }
 
 Figures = dict[str, dict[str, list[float]]]
 
 
-def run(command: list[str]) -> dict[str, float]:
+def run(command: list[str], **environment: str) -> dict[str, float]:
     """Run one program and read its line of JSON."""
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     figures: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -52,6 +57,19 @@ def program(name: str, bootstrap: str, *options: str) -> dict[str, float]:
 
 def java_producers(bootstrap: str, producers: int, each: int, round_: int) -> dict[str, float]:
     return run(java(str(JAVA_SOURCE), bootstrap, str(producers), str(each), f"java-{producers}-{round_}"))
+
+
+def spark_round(bootstrap: str, name: str, figures: Figures, scale: float) -> None:
+    """Spark's figures once on one node: our source and sink, or its own connector."""
+    options = ["-m", "benchmarks.spark", "--bootstrap", bootstrap, "--rows", str(int(1_000_000 * scale))]
+    if name == PEER:
+        python, found = spark_peer()
+        done = run([str(python), *options, "--engine", "kafka", "--jars", found], PYSPARK_PYTHON=str(python))
+    else:
+        done = run([sys.executable, *options, "--engine", "fencepost"])
+    for figure, key in (("read", "read"), ("write", "written"), ("topic to topic", "streamed")):
+        figures[f"Spark {figure}, rows/s"][name].append(done[f"{key}_per_second"])
+        print(f"  {name:18} {f'Spark {figure}, rows/s':36} {done[f'{key}_per_second']:12,.1f}", flush=True)
 
 
 def one_round(bootstrap: str, name: str, figures: Figures, round_: int, scale: float, with_java: bool) -> None:
@@ -105,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="size of each run, 1.0 as published")
+    parser.add_argument("--only", choices=("clients", "spark"), help="leave the other figures out")
     options = parser.parse_args()
     figures: Figures = defaultdict(lambda: defaultdict(list))
     with ExitStack() as nodes:
@@ -121,7 +140,13 @@ def main() -> None:
         for round_ in range(options.rounds):
             print(f"round {round_ + 1} of {options.rounds}", flush=True)
             for name, bootstrap in addresses.items():
-                one_round(bootstrap, name, figures, round_, options.scale, with_java=PEER in addresses)
+                if options.only != "spark":
+                    one_round(bootstrap, name, figures, round_, options.scale, with_java=PEER in addresses)
+                if options.only != "clients":
+                    try:
+                        spark_round(bootstrap, name, figures, options.scale)
+                    except NoPeer as reason:
+                        print(f"no Spark figures of {name}: {reason}")
         for name, process_id in memory.items():
             print(f"{name}: {resident_megabytes(process_id):.0f} MB after the load")
     print(table(figures))

@@ -37,28 +37,24 @@ class NoPeer(Exception):
     """Apache Kafka cannot be started here; the message says why."""
 
 
+def fetch_jars(folder: Path, pom: str, what: str, *options: str) -> None:
+    """Have Maven copy what a project depends on into a folder, once.  Raises NoPeer."""
+    if (folder / "complete").exists():
+        return
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            raise NoPeer(f"{what} cannot be started: {tool} is not on the PATH (Java 17+ and Maven are needed)")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pom.xml").write_text(pom)
+    command = ["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), "dependency:copy-dependencies"]
+    if subprocess.run([*command, f"-DoutputDirectory={folder}", *options], capture_output=True).returncode != 0:
+        raise NoPeer(f"{what} cannot be started: Maven could not fetch its jars")
+    (folder / "complete").touch()
+
+
 def jars() -> str:
     """The class path of Apache Kafka, fetched on first use.  Raises NoPeer."""
-    if not (CACHE / "complete").exists():
-        for tool in ("java", "mvn"):
-            if shutil.which(tool) is None:
-                raise NoPeer(
-                    f"Apache Kafka cannot be started: {tool} is not on the PATH (Java 17+ and Maven are needed)"
-                )
-        CACHE.mkdir(parents=True, exist_ok=True)
-        (CACHE / "pom.xml").write_text(POM)
-        command = [
-            "mvn",
-            "-q",
-            "-B",
-            "-f",
-            str(CACHE / "pom.xml"),
-            "dependency:copy-dependencies",
-            f"-DoutputDirectory={CACHE}",
-        ]
-        if subprocess.run(command, capture_output=True).returncode != 0:
-            raise NoPeer("Apache Kafka cannot be started: Maven could not fetch its jars")
-        (CACHE / "complete").touch()
+    fetch_jars(CACHE, POM, "Apache Kafka")
     if shutil.which("java") is None:
         raise NoPeer("Apache Kafka cannot be started: java is not on the PATH")
     return f"{CACHE}/*"
