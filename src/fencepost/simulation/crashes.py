@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.simulation.checkers import check
+from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.workload import Outcomes, make_topics, produce, read_all
 from fencepost.simulation.world import World
@@ -56,3 +57,43 @@ def crash_again_and_again(
         return Report(world.history, faults, len(outcomes.committed), len(outcomes.aborted), len(outcomes.unknown))
 
     return run(main)
+
+
+def crash_at_write(
+    operation: int, *, power_loss: bool, transaction_version: int = 2, seed: int = 1, transactions: int = 4
+) -> Report | None:
+    """Crash at the n-th operation that changes the disk under a few transactions; None if there are not so many.
+
+    By kill -9, or by power loss: then what was not synced is lost in parts.
+    """
+
+    async def main(loop: VirtualLoop) -> Report | None:
+        world = World(loop, seed)
+        loop.set_exception_handler(_ignore_power_cut)
+        outcomes, stop = Outcomes(), asyncio.Event()
+        await world.start()
+        await make_topics(world, transaction_version)
+        world.disk.cut_power_after(operation)
+        task = loop.create_task(produce(world, "producer", outcomes, stop))
+        while not world.disk.off and len(outcomes.committed) + len(outcomes.aborted) < transactions:  # noqa: ASYNC110
+            await asyncio.sleep(0.0005)
+        reached = world.disk.off
+        if reached:
+            (world.lose_power if power_loss else world.kill)()
+            await world.start()
+        world.disk.cut_power_after(10**9)
+        await asyncio.sleep(0.1)
+        stop.set()
+        await task
+        faults = check(outcomes, await read_all(world))
+        await world.stop()
+        counts = (len(outcomes.committed), len(outcomes.aborted), len(outcomes.unknown))
+        return Report(world.history, faults, *counts) if reached else None
+
+    return run(main)
+
+
+def _ignore_power_cut(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What the broker was doing when the power went off ends there."""
+    if not isinstance(context.get("exception"), PowerCut):
+        loop.default_exception_handler(context)
