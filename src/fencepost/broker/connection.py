@@ -166,6 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._refuse(str(error))
             return
+        self._broker.metrics.requests[header.api_key] += 1
         caller = self.caller
         caller.version, caller.client_id = header.api_version, header.client_id
         try:

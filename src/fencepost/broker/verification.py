@@ -6,6 +6,7 @@ coordinator says is translated into codes that a client of that version understa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -73,6 +74,8 @@ def verify(
 ) -> Verified:
     """Look the partitions up in the transaction, or add them to it."""
     coordinator, lsn, timed_out = broker.transactions, 0, False
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
     if mode is Mode.ADD_PARTITION:
         added = coordinator.add_partitions(transactional_id, producer_id, producer_epoch, partitions, 2)
         errors = dict.fromkeys(partitions, added.error)
@@ -82,6 +85,7 @@ def verify(
     else:
         errors = coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
     broker.metrics.verifications += 1
+    broker.metrics.verification_time_ms += (loop.time() - begun) * 1000
     broker.metrics.verification_failures += sum(error is not ErrorCode.NONE for error in errors.values())
     return Verified(mode, {at: _of_leader(error, mode) for at, error in errors.items()}, lsn, timed_out)
 
