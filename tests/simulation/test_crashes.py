@@ -55,6 +55,17 @@ def test_the_older_protocol_keeps_the_promises_too(level: int) -> None:
     assert report.committed > 100
 
 
+def test_upgrades_and_downgrades_under_way_break_no_promise() -> None:
+    """A transaction that a downgrade cuts is aborted, and its producer goes on in the other protocol (KIP-890)."""
+    ended = 0
+    for seed in range(6):
+        report = crash_again_and_again(seed, 25, levels=(0, 1, 2))
+        assert report.faults == [], f"seed {seed}"
+        assert report.committed > 100
+        ended += sum("could not be committed" in line for line in report.history)
+    assert ended > 0, "some transactions are cut by a change"
+
+
 def _first_faults(power_losses: float, crashes: int = 15) -> list[str]:
     """What the checkers say of the first seed that shows something."""
     for seed in range(SEED, SEED + 10):

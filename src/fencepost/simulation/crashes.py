@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fencepost.client import Admin
 from fencepost.simulation.checkers import check
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.workload import Outcomes, make_topics, produce, read_all
-from fencepost.simulation.world import World
+from fencepost.simulation.world import ADDRESS, World
 
 
 class Report(NamedTuple):
@@ -30,9 +31,13 @@ def crash_again_and_again(
     producers: int = 3,
     power_losses: float = 0.5,
     transaction_version: int = 2,
+    levels: Sequence[int] = (),
     settings: Mapping[str, object] | None = None,
 ) -> Report:
-    """Crash so many times, by kill -9 or (with that probability) power loss.  The same seed gives the same history."""
+    """Crash so many times, by kill -9 or (with that probability) power loss.  The same seed gives the same history.
+
+    `levels`: those of transaction.version that are finalized in between, now and then.
+    """
 
     async def main(loop: VirtualLoop) -> Report:
         world = World(loop, seed, settings)
@@ -48,6 +53,8 @@ def crash_again_and_again(
                 world.kill()
             await asyncio.sleep(world.random.uniform(0, 0.02))
             await world.start()
+            if levels and world.random.random() < 0.5:
+                await _finalize(world, world.random.choice(levels))
         await asyncio.sleep(0.5)
         stop.set()
         await asyncio.gather(*tasks)
@@ -57,6 +64,13 @@ def crash_again_and_again(
         return Report(world.history, faults, len(outcomes.committed), len(outcomes.aborted), len(outcomes.unknown))
 
     return run(main)
+
+
+async def _finalize(world: World, level: int) -> None:
+    """Change transaction.version while everybody works."""
+    async with Admin(ADDRESS, runtime=world.runtime(f"admin-{world.loop.time()}")) as admin:
+        await admin.update_feature("transaction.version", level)
+    world.note(f"transaction.version {level}")
 
 
 def crash_at_write(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from fencepost.client import Admin, Consumer, Producer, TopicPartition
+from fencepost.client import Admin, Consumer, Producer, TopicPartition, TransactionAbortableError
 from fencepost.client.errors import ClientError
 from fencepost.simulation.world import ADDRESS, World
 
@@ -57,7 +57,12 @@ async def produce(world: World, name: str, outcomes: Outcomes, stop: asyncio.Eve
                 await producer.init_transactions()
                 while not stop.is_set():
                     tag, number = f"{name}-{number}", number + 1
-                    await _transaction(world, producer, tag, outcomes, chance)
+                    try:
+                        await _transaction(world, producer, tag, outcomes, chance)
+                    except TransactionAbortableError:
+                        await producer.abort_transaction()
+                        outcomes.aborted[tag] = outcomes.unknown.pop(tag)
+                        world.note(f"{tag} could not be committed")
             except Died:
                 number += 1
             except ClientError as error:
