@@ -17,6 +17,10 @@ T = TypeVar("T")
 EPOCH_MS = 1_735_689_600_000
 
 
+#: Seconds of virtual time that tasks have to end when all is over.
+_PATIENCE = 60
+
+
 class Deadlock(RuntimeError):
     """Everybody waits, and no timer is set."""
 
@@ -77,8 +81,10 @@ def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     try:
         return loop.run_until_complete(main(loop))
     finally:
-        for task in asyncio.all_tasks(loop):
+        left = asyncio.all_tasks(loop)
+        for task in left:
             task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=_PATIENCE))
         asyncio.set_event_loop(None)
         loop.close()
