@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 from demo.feed import PARTITIONS
 from fencepost.client.cluster import Cluster
-from fencepost.client.fetcher import LATEST, list_offsets
+from fencepost.client.fetcher import LATEST, fetch_partition, list_offsets
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import ABORT, COMMIT, read_control_record
-from fencepost.protocol.messages import FetchRequest
-from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.types import Isolation, TopicPartition
 
 
@@ -40,11 +38,9 @@ async def count_ends(bootstrap: str, prefix: str) -> Ends:
 async def _read(
     cluster: Cluster, at: TopicPartition, position: int, ends: dict[int, dict[tuple[int, int], None]]
 ) -> int:
-    wanted = FetchPartition(partition=at.partition, fetch_offset=position, partition_max_bytes=8 * 1024 * 1024)
-    request = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=at.topic, partitions=[wanted])])
     leader = await cluster.leader(at, cluster.deadline("counting markers"))
-    answer = await cluster.call(leader, request, most=12)
-    data = memoryview(answer.responses[0].partitions[0].records or b"")
+    found = await fetch_partition(cluster, leader, at, position, Isolation.READ_UNCOMMITTED, max_bytes=8 * 1024 * 1024)
+    data = memoryview(found.records or b"")
     for place, header in headers(data):
         position = header.last_offset + 1
         if header.is_control:

@@ -247,6 +247,22 @@ class Fetcher:
             task.cancel()
 
 
+async def fetch_partition(
+    cluster: Cluster, leader: int, at: TopicPartition, position: int, isolation: Isolation, *, max_bytes: int
+) -> Any:
+    """Ask a leader once for one partition; its part of the answer.  Raises ConnectionLostError."""
+    wanted = FetchPartition(partition=at.partition, fetch_offset=position, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=[FetchTopic(topic=at.topic, partitions=[wanted])],
+    )
+    answer = await cluster.call(leader, request, most=_NEWEST_FETCH)
+    return answer.responses[0].partitions[0]
+
+
 async def list_offsets(
     cluster: Cluster, partitions: Sequence[TopicPartition], timestamp: int, isolation: Isolation
 ) -> dict[TopicPartition, tuple[int, int]]:

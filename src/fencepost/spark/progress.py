@@ -12,19 +12,16 @@ from typing import Any, Final, NamedTuple
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
-from fencepost.client.fetcher import EARLIEST, LATEST, list_offsets
+from fencepost.client.fetcher import EARLIEST, LATEST, fetch_partition, list_offsets
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import FetchRequest
-from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
 
 TOPIC: Final = "fencepost.progress"
 PARTITION: Final = TopicPartition(TOPIC, 0)
 _FETCH_BYTES: Final = 4 * 1024 * 1024
-_NEWEST_FETCH: Final = 12
 
 
 class Progress(NamedTuple):
@@ -92,21 +89,15 @@ async def read_progress(cluster: Cluster, application_id: str) -> Progress | Non
     end = (await list_offsets(cluster, [PARTITION], LATEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
     ledger, position = Ledger(application_id), start
     while position < end:
-        asked = FetchPartition(partition=PARTITION.partition, fetch_offset=position, partition_max_bytes=_FETCH_BYTES)
-        request = FetchRequest(
-            max_wait_ms=100,
-            min_bytes=1,
-            max_bytes=_FETCH_BYTES,
-            isolation_level=Isolation.READ_UNCOMMITTED,
-            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
-        )
         try:
-            answer = await cluster.call(await cluster.leader(PARTITION, deadline), request, most=_NEWEST_FETCH)
+            leader = await cluster.leader(PARTITION, deadline)
+            found = await fetch_partition(
+                cluster, leader, PARTITION, position, Isolation.READ_UNCOMMITTED, max_bytes=_FETCH_BYTES
+            )
         except (ConnectionLostError, UnreachableError) as lost:
             cluster.forget_topic(TOPIC)
             await deadline.pause(lost)
             continue
-        found = answer.responses[0].partitions[0]
         error = ErrorCode(found.error_code)
         if error and not error.retriable:
             raise BrokerError(error, f"the progress record in {TOPIC} cannot be read")

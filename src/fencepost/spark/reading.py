@@ -10,16 +10,13 @@ import pyarrow as pa
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
-from fencepost.client.fetcher import EARLIEST, list_offsets
+from fencepost.client.fetcher import EARLIEST, fetch_partition, list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import FetchRequest
-from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.offsets import lost
 
-_NEWEST_FETCH: Final = 12
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _ROWS: Final = 20_000
 
@@ -95,7 +92,8 @@ class _RangeReader:
         while True:
             because: object
             try:
-                found = await self._ask(position, await cluster.leader(at, deadline))
+                leader = await cluster.leader(at, deadline)
+                found = await fetch_partition(cluster, leader, at, position, self._isolation, max_bytes=_FETCH_BYTES)
             except (ConnectionLostError, UnreachableError) as error:
                 because = error
             else:
@@ -117,20 +115,6 @@ class _RangeReader:
                 because = error_code.name
             cluster.forget_topic(at.topic)
             await deadline.pause(because)
-
-    async def _ask(self, position: int, leader: int) -> Any:
-        partition = FetchPartition(
-            partition=self._at.partition, fetch_offset=position, partition_max_bytes=_FETCH_BYTES
-        )
-        request = FetchRequest(
-            max_wait_ms=500,
-            min_bytes=1,
-            max_bytes=_FETCH_BYTES,
-            isolation_level=self._isolation,
-            topics=[FetchTopic(topic=self._at.topic, partitions=[partition])],
-        )
-        answer = await self._cluster.call(leader, request, most=_NEWEST_FETCH)
-        return answer.responses[0].partitions[0]
 
 
 def _arrow(
