@@ -195,7 +195,13 @@ class Connection(asyncio.BufferedProtocol):
             return False
         entry = self._waiting.popleft()
         try:
-            correlation_id, response = decode_response(entry.response, frame, entry.version)
+            try:
+                correlation_id, response = decode_response(entry.response, frame, entry.version)
+            except ProtocolError:
+                if entry.response is not ApiVersionsResponse:
+                    raise
+                # A broker that does not know the version answers in the first one (KIP-511).
+                correlation_id, response = decode_response(entry.response, frame, 0)
         except ProtocolError as error:
             self._waiting.appendleft(entry)
             self.close(f"{self.address} sent an answer that cannot be read: {error}")
