@@ -24,7 +24,7 @@ def running(example: str, address: str, folder: Path) -> Iterator[subprocess.Pop
     """The example as a program, on the broker at this address."""
     program = folder / "example.py"
     program.write_text(example.replace("127.0.0.1:9092", address))
-    process = subprocess.Popen([sys.executable, str(program)], cwd=folder, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-u", str(program)], cwd=folder, stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:

@@ -269,3 +269,23 @@ def test_a_batch_that_unfolds_beyond_the_limit_is_refused(compression: Compressi
 
 def test_a_batch_that_compaction_has_emptied_has_no_records() -> None:
     assert decode_batch(seal(b"", 0, 5, 5, base_offset=10, last_offset_delta=3)) == []
+
+
+@given(
+    st.lists(st.tuples(st.one_of(st.none(), st.binary(max_size=40)), st.one_of(st.none(), st.binary(max_size=40)))),
+    st.integers(61, 400),
+)
+def test_many_records_at_once_are_the_same_as_one_by_one(
+    pairs: list[tuple[bytes | None, bytes | None]], limit: int
+) -> None:
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    together = BatchBuilder()
+    taken = together.extend(1_700_000_000_000, keys, values, limit)
+    one_by_one = BatchBuilder()
+    for key, value in pairs[:taken]:
+        assert one_by_one.size < limit, "records are taken while there is room"
+        one_by_one.append(1_700_000_000_000, key, value)
+    assert taken == len(pairs) or one_by_one.size >= limit
+    assert (together.count, together.size) == (one_by_one.count, one_by_one.size)
+    if taken:
+        assert together.build(1, 2, 3, True) == one_by_one.build(1, 2, 3, True)

@@ -171,6 +171,27 @@ class BatchBuilder:
         self.count = place + 1
         return place
 
+    def extend(self, timestamp: int, keys: Sequence[bytes | None], values: Sequence[bytes | None], limit: int) -> int:
+        """Add records of one timestamp, without headers, until the batch has `limit` bytes; how many were taken."""
+        if self.count == 0:
+            self._base_timestamp = self._max_timestamp = timestamp
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+        front = b"\x00" + varint(timestamp - self._base_timestamp)
+        small, parts, size, place = _VARINTS, self._parts, self.size, self.count
+        for key, value in zip(keys, values, strict=True):
+            if size >= limit:
+                break
+            offset = small[place] if place < 8192 else _varint(place)
+            key_part = _NULL if key is None else (small[len(key)] if len(key) < 8192 else _varint(len(key))) + key
+            length = _NULL if value is None else small[len(value)] if len(value) < 8192 else _varint(len(value))
+            body = b"".join((front, offset, key_part, length, value or b"", b"\x00"))
+            encoded = (small[len(body)] if len(body) < 8192 else _varint(len(body))) + body
+            parts.append(encoded)
+            size += len(encoded)
+            place += 1
+        taken, self.count, self.size = place - self.count, place, size
+        return taken
+
     def build(
         self,
         producer_id: int = -1,

@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -106,13 +107,25 @@ class Write:
             await writer.write(at, builder)
 
         for batch in batches:
-            for target, key, value, timestamp, headers in _rows(batch):
-                builder = building.get(target)
-                if builder is None:
-                    builder = building[target] = BatchBuilder(codec)
-                builder.append(timestamp, key, value, headers)
-                if builder.size >= _BATCH_BYTES:
-                    await send(target)
+            if "timestamp" in batch.schema.names or "headers" in batch.schema.names:
+                for target, key, value, timestamp, headers in _rows(batch):
+                    builder = building.get(target)
+                    if builder is None:
+                        builder = building[target] = BatchBuilder(codec)
+                    builder.append(timestamp, key, value, headers)
+                    if builder.size >= _BATCH_BYTES:
+                        await send(target)
+            else:
+                now = SystemClock().now()
+                for target, keys, values in _by_target(batch):
+                    at = 0
+                    while at < len(keys):
+                        builder = building.setdefault(target, BatchBuilder(codec))
+                        at += builder.extend(
+                            now, keys[at:] if at else keys, values[at:] if at else values, _BATCH_BYTES
+                        )
+                        if builder.size >= _BATCH_BYTES:
+                            await send(target)
             await asyncio.sleep(0)  # let answers in
         for target in list(building):
             await send(target)
@@ -139,6 +152,18 @@ _RESULT_SCHEMA: Final = pa.schema(
         ("records", pa.int64()),
     ]
 )
+
+
+def _by_target(batch: pa.RecordBatch) -> Iterator[tuple[int, list[bytes | None], list[bytes | None]]]:
+    """Target, keys and values of the rows of each target, in their order."""
+    targets = batch.column("target").to_numpy(zero_copy_only=False)
+    order = np.argsort(targets, kind="stable")
+    sorted_targets = targets[order]
+    starts = [0, *(np.flatnonzero(np.diff(sorted_targets)) + 1).tolist(), len(order)]
+    for start, stop in pairwise(starts):
+        if start < stop:
+            rows = batch if stop - start == batch.num_rows else batch.take(pa.array(order[start:stop]))
+            yield int(sorted_targets[start]), rows.column("key").to_pylist(), rows.column("value").to_pylist()
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | None, int, Any]]:
