@@ -1,0 +1,103 @@
+"""Bugs that other group coordinators had (facts §13.4), each under its number.
+
+KAFKA-17507 and 18060 are asserted over the wire, in tests/broker/test_position_bugs.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from group_doubles import A, B, World, virtual
+
+from fencepost.coordinator.group import CommitFor
+from fencepost.protocol.errors import ErrorCode
+
+P = 40
+DAY = 24 * 3600 * 1000
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_kafka_14505_the_most_recent_record_wins_and_not_the_most_recent_marker(restarts: bool) -> None:
+    world = World()
+    world.commit_in_transaction((P, 0), {A: 5, B: 5})
+    world.commit({A: 7})
+    if restarts:
+        world.restart()
+    world.end((P, 1), commit=True)
+    if restarts:
+        world.restart()
+    assert (world.position(A, stable=True), world.position(B, stable=True)) == (7, 5)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_kafka_16371_metadata_that_is_too_long_leaves_nothing_pending(restarts: bool) -> None:
+    world = World(metadata_max_bytes=4)
+    refused = world.commit_in_transaction((P, 0), {A: 5}, metadata="12345")
+    assert refused.errors == {A: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert world.commit_in_transaction((P, 0), {B: 6}).errors == {B: ErrorCode.NONE}
+    if restarts:
+        world.restart()
+    assert world.position(A, stable=True) is None
+    world.end((P, 1), commit=True)
+    assert (world.position(A, stable=True), world.position(B, stable=True)) == (None, 6)
+
+
+def test_kafka_15784_what_the_journal_refuses_is_not_pending() -> None:
+    world = World()
+    world.commit({A: 1})
+    world.journal.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.commit_in_transaction((P, 0), {A: 3}).errors == {A: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert world.commit({A: 4}).errors == {A: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    world.journal.refuse = None
+    assert world.position(A, stable=True) == 1
+    world.end((P, 1), commit=True)
+    assert world.position(A, stable=True) == 1
+
+
+def test_kafka_15784_a_marker_that_is_refused_changes_no_position() -> None:
+    world = World()
+    world.commit_in_transaction((P, 0), {A: 3})
+    world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    for commit in (True, False):
+        assert world.end((P, 1), commit=commit) == ErrorCode.KAFKA_STORAGE_ERROR
+    world.journal.refuse = None
+    assert world.position(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    world.end((P, 1), commit=True)
+    assert world.position(A, stable=True) == 3
+
+
+@virtual
+async def test_kafka_19163_a_group_whose_positions_are_pending_is_not_forgotten() -> None:
+    world = World(offsets_retention_ms=7 * DAY)
+    generation, (member,) = await world.stable()
+    world.commit({A: 1}, who=(member, None, generation))
+    assert world.commit_in_transaction((P, 0), {B: 2}, who=(member, None, generation)).errors == {B: ErrorCode.NONE}
+    assert world.coordinator.leave_group("g", member, None) == ErrorCode.NONE
+    assert world.state() == "Empty"
+    for _ in range(3):
+        world.clock.at += 30 * DAY
+        world.coordinator.tick(world.clock.now())
+        assert world.state() == "Empty", "B waits for the end of its transaction"
+    assert world.position(A) is None
+    world.end((P, 1), commit=True)
+    assert world.position(B, stable=True) == 2
+    world.coordinator.close()
+
+
+@virtual
+async def test_facts_13_7_13_one_wrong_generation_fails_every_partition() -> None:
+    world = World()
+    generation, (member,) = await world.stable()
+    for wrong, error in [
+        ((member, None, generation + 1), ErrorCode.ILLEGAL_GENERATION),
+        (("stranger", None, generation), ErrorCode.UNKNOWN_MEMBER_ID),
+    ]:
+        assert world.commit_in_transaction((P, 0), {A: 1, B: 2}, who=wrong).errors == {A: error, B: error}
+    assert world.coordinator.fetch_offsets("g", None, require_stable=True) == {}
+    assert world.coordinator.commit_offsets(CommitFor("g", "stranger", None, generation), {}).errors == {}
+    world.coordinator.close()
