@@ -17,10 +17,12 @@ from fencepost.broker.features import Features
 from fencepost.broker.markers import LocalMarkers
 from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore
 from fencepost.broker.metrics import Metrics
+from fencepost.broker.registrar import LocalRegistrar, Registrar
 from fencepost.broker.settings import Settings
 from fencepost.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicRefused, Topics
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
 from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoordinator, TransactionSettings
+from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import Disk, DiskFull, LocalDisk
 from fencepost.log.storage import DirectoryUnusable, Storage
@@ -71,6 +73,8 @@ class Broker:
         disk: Disk | None = None,
         metadata: Callable[[Path], MetadataStore] = SqliteMetadataStore,
         authorizer: Authorizer | None = None,
+        markers: Callable[[Broker], Markers] = LocalMarkers,
+        registrar: Callable[[Broker], Registrar] = LocalRegistrar,
         failed: Callable[[StorageFailed], None] | None = None,
     ) -> None:
         self.settings = Settings(settings)
@@ -78,6 +82,8 @@ class Broker:
         self.clock = self.runtime.clock
         self.authorizer = authorizer or AllowEverything()
         self.metrics = Metrics()
+        #: How the coordinator reaches leaders, and leaders the coordinator.
+        self.markers, self.registrar = markers(self), registrar(self)
         self.node_id = self.settings.number("node.id")
         self.largest_request = self.settings.number("socket.request.max.bytes")
         self.host, _, port = listen.rpartition(":")
@@ -135,7 +141,7 @@ class Broker:
         self.transactions = TransactionCoordinator(
             self.storage,
             BlockProducerIds(StoredProducerIds(self.metadata)),
-            LocalMarkers(self),
+            self.markers,
             self.clock,
             TransactionSettings(
                 max_timeout_ms=number("transaction.max.timeout.ms"),

@@ -61,6 +61,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._writable = True
         self._handling = False
+        self._in_turn: asyncio.Task[None] | None = None
+        """What every later request waits for."""
 
     # asyncio's side
 
@@ -181,6 +183,9 @@ class Connection(asyncio.BufferedProtocol):
             task = asyncio.get_running_loop().create_task(self._wait(answer, slot, header))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
+            if served.in_turn:
+                self._in_turn = task
+                task.add_done_callback(self._turn_over)
             self._throttle()
         else:
             self._answer(answer, None, header)
@@ -191,6 +196,10 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             logger.exception("closing the connection from %s: api %d failed", self.caller.host, header.api_key)
             self.close()
+
+    def _turn_over(self, _: asyncio.Task[None]) -> None:
+        self._in_turn = None
+        self._throttle()
 
     def _answer(self, answer: Any, slot: _Slot | None, header: RequestHeader) -> None:
         """Put an answer into its place, and send what is ready."""
@@ -256,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _may_go_on(self) -> bool:
-        return self._writable and len(self._slots) < MOST_WAITING
+        return self._writable and self._in_turn is None and len(self._slots) < MOST_WAITING
 
     def _throttle(self) -> None:
         """Read on only while the client takes its responses."""

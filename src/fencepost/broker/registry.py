@@ -46,6 +46,8 @@ class Served:
     handler: Handler
     gate: tuple[int, str] | None = None
     """From this version on it is served only where this broker setting is true."""
+    in_turn: bool = False
+    """Where it has to wait, nothing that the client sent later may overtake it."""
 
     def newest(self, settings: Mapping[str, Any]) -> int:
         """The newest version that a broker with these settings serves."""
@@ -63,6 +65,7 @@ def serves(
     last: int | None = None,
     advertised_first: int | None = None,
     gate: tuple[int, str] | None = None,
+    in_turn: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Serve a request's versions first to last (its own range by default) with this function."""
     lowest, highest = request.__schema__.versions
@@ -72,7 +75,7 @@ def serves(
         key = request.__schema__.api
         assert key not in SERVED, f"api {key} is served twice"
         advertised = low if advertised_first is None else advertised_first
-        SERVED[key] = Served(request, RESPONSES[key], low, high, advertised, handler, gate)
+        SERVED[key] = Served(request, RESPONSES[key], low, high, advertised, handler, gate, in_turn)
         return handler
 
     return register

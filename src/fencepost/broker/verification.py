@@ -7,11 +7,12 @@ coordinator says is translated into codes that a client of that version understa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from fencepost.broker.registrar import Answer, Question
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
@@ -71,23 +72,29 @@ def verify(
     producer_id: int,
     producer_epoch: int,
     partitions: Sequence[TopicPartition],
-) -> Verified:
-    """Look the partitions up in the transaction, or add them to it."""
-    coordinator, lsn, timed_out = broker.transactions, 0, False
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    if mode is Mode.ADD_PARTITION:
-        added = coordinator.add_partitions(transactional_id, producer_id, producer_epoch, partitions, 2)
-        errors = dict.fromkeys(partitions, added.error)
-        lsn, timed_out = added.lsn, added.timed_out
-    elif not broker.settings["transaction.partition.verification.enable"]:
+) -> Verified | Awaitable[Verified]:
+    """Look the partitions up in the transaction, or add them to it; an awaitable if the coordinator is elsewhere."""
+    add = mode is Mode.ADD_PARTITION
+    if not add and not broker.settings["transaction.partition.verification.enable"]:
         return Verified(mode, dict.fromkeys(partitions, ErrorCode.NONE))
-    else:
-        errors = coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
-    broker.metrics.verifications += 1
-    broker.metrics.verification_time_ms += (loop.time() - begun) * 1000
-    broker.metrics.verification_failures += sum(error is not ErrorCode.NONE for error in errors.values())
-    return Verified(mode, {at: _of_leader(error, mode) for at, error in errors.items()}, lsn, timed_out)
+    begun = asyncio.get_running_loop().time()
+    answer = broker.registrar.ask(Question(transactional_id, producer_id, producer_epoch, partitions, add))
+    if isinstance(answer, Answer):
+        return _verified(broker, mode, answer, begun)
+    return _wait(broker, mode, answer, begun)
+
+
+async def _wait(broker: Broker, mode: Mode, answer: Awaitable[Answer], begun: float) -> Verified:
+    return _verified(broker, mode, await answer, begun)
+
+
+def _verified(broker: Broker, mode: Mode, answer: Answer, begun: float) -> Verified:
+    metrics, errors = broker.metrics, answer.errors
+    metrics.verifications += 1
+    metrics.verification_time_ms += (asyncio.get_running_loop().time() - begun) * 1000
+    metrics.verification_failures += sum(error is not ErrorCode.NONE for error in errors.values())
+    told = {at: _of_leader(error, mode) for at, error in errors.items()}
+    return Verified(mode, told, answer.lsn, answer.timed_out)
 
 
 def _of_leader(error: ErrorCode, mode: Mode) -> ErrorCode:

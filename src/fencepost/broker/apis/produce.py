@@ -12,14 +12,14 @@ v13   topic ids
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import CLOSE, NO_ANSWER, Held, serves
-from fencepost.broker.verification import Mode, verify
+from fencepost.broker.verification import Mode, Verified, verify
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
@@ -56,7 +56,11 @@ class _Write:
         self.outcome = Refused(error, message)
 
 
-@serves(ProduceRequest, advertised_first=0)
+Topics = list[tuple[TopicProduceData, list[_Write]]]
+Waiting = dict[TopicPartition, _Write]
+
+
+@serves(ProduceRequest, advertised_first=0, in_turn=True)
 def produce(request: ProduceRequest, caller: Caller, broker: Broker) -> Any:
     topics = [
         (
@@ -69,7 +73,33 @@ def produce(request: ProduceRequest, caller: Caller, broker: Broker) -> Any:
     for write in writes:
         _find(write, caller, broker)
     _check_transactional(request, writes, caller)
-    lsn = _verify(request, writes, caller, broker)
+    waiting, verified = _verify(request, writes, caller, broker)
+    if verified is None or isinstance(verified, Verified):
+        return _append(request, topics, waiting, verified)
+    for write in writes:
+        # What was read from the connection is its own again when this returns (KAFKA-15653).
+        write.data.records = bytes(write.data.records or b"")
+    return _append_later(request, topics, waiting, verified, broker)
+
+
+async def _append_later(
+    request: ProduceRequest, topics: Topics, waiting: Waiting, verified: Awaitable[Verified], broker: Broker
+) -> Any:
+    answer = await verified
+    for write in waiting.values():
+        if broker.storage.partition(*write.at) is not write.partition:
+            write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")
+    return _append(request, topics, waiting, answer)
+
+
+def _append(request: ProduceRequest, topics: Topics, waiting: Waiting, verified: Verified | None) -> Any:
+    """What was verified goes into the log if its guard still holds: much may have happened since it was asked."""
+    lsn, writes = 0, [write for _, of_topic in topics for write in of_topic]
+    if verified is not None:
+        lsn = verified.lsn
+        for at, error in verified.errors.items():
+            if error and waiting[at].outcome is None:
+                waiting[at].refuse(*verified.produce_error(at))
     for write in writes:
         _check_topic(write, request)
         if write.outcome is None:
@@ -137,9 +167,11 @@ def _check_transactional(request: ProduceRequest, writes: list[_Write], caller: 
             write.refuse(error)
 
 
-def _verify(request: ProduceRequest, writes: list[_Write], caller: Caller, broker: Broker) -> int:
-    """Have the transaction coordinator vouch for each transactional write (KIP-890); the lsn of what it appended."""
-    waiting: dict[TopicPartition, _Write] = {}
+def _verify(
+    request: ProduceRequest, writes: list[_Write], caller: Caller, broker: Broker
+) -> tuple[Waiting, Verified | Awaitable[Verified] | None]:
+    """Have the transaction coordinator vouch for each transactional write that needs it (KIP-890)."""
+    waiting: Waiting = {}
     implicit = caller.version >= _IMPLICIT_ADD_SINCE
     for write, header in _transactional(writes):
         assert write.partition is not None
@@ -154,22 +186,12 @@ def _verify(request: ProduceRequest, writes: list[_Write], caller: Caller, broke
             write.guard = found
             waiting[write.at] = write
     if not waiting:
-        return 0
+        return waiting, None
     first = next(iter(waiting.values())).header
     assert first is not None
     assert request.transactional_id is not None
-    verified = verify(
-        broker,
-        Mode.of_produce(caller.version),
-        request.transactional_id,
-        first.producer_id,
-        first.producer_epoch,
-        list(waiting),
-    )
-    for at, error in verified.errors.items():
-        if error:
-            waiting[at].refuse(*verified.produce_error(at))
-    return verified.lsn
+    mode, name = Mode.of_produce(caller.version), request.transactional_id
+    return waiting, verify(broker, mode, name, first.producer_id, first.producer_epoch, list(waiting))
 
 
 def _check_topic(write: _Write, request: ProduceRequest) -> None:
@@ -181,7 +203,7 @@ def _check_topic(write: _Write, request: ProduceRequest) -> None:
             write.refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")
 
 
-def _response(topics: list[tuple[TopicProduceData, list[_Write]]]) -> ProduceResponse:
+def _response(topics: Topics) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -10,17 +10,19 @@ v6    topic ids; GROUP_ID_NOT_FOUND may be answered
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from typing import Any
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import Held, serves
 from fencepost.broker.topics import CONSUMER_OFFSETS
-from fencepost.broker.verification import Mode, verify
+from fencepost.broker.verification import Mode, Verified, verify
 from fencepost.coordinator.group import CommitFor, Committed, Position
 from fencepost.coordinator.group.journal import APPEND_ERRORS
 from fencepost.log.partition import Refused
+from fencepost.log.producer_state import VerificationGuard
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from fencepost.protocol.messages.txn_offset_commit import (
@@ -34,10 +36,11 @@ _TOPIC_IDS_SINCE = 6
 _GROUP_NOT_FOUND_SINCE = 6
 _IMPLICIT_ADD_SINCE = 5
 Places = dict[tuple[int, int], ErrorCode]
+Positions = Mapping[TopicPartition, Position]
 
 
-@serves(TxnOffsetCommitRequest)
-def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: Broker) -> Held:
+@serves(TxnOffsetCommitRequest, in_turn=True)
+def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: Broker) -> Any:
     errors: Places = {}
     refused = _unauthorized(request, caller)
     positions: dict[TopicPartition, Position] = {}
@@ -59,16 +62,38 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: B
                 positions[at] = Position(
                     asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now
                 )
-    lsn = 0
-    if positions:
-        committed = _commit(request, positions, caller, broker)
-        lsn = committed.lsn
-        errors |= {place: _told(committed.errors[at], caller.version) for place, at in places.items()}
+    version = caller.version
+    committed = _commit(request, positions, version, broker) if positions else Committed({}, 0)
+    if isinstance(committed, Committed):
+        return _answer(request, errors, places, committed, version, broker)
+    return _answer_later(request, errors, places, committed, version, broker)
+
+
+async def _answer_later(
+    request: TxnOffsetCommitRequest,
+    errors: Places,
+    places: Mapping[tuple[int, int], TopicPartition],
+    committed: Awaitable[Committed],
+    version: int,
+    broker: Broker,
+) -> Held:
+    return _answer(request, errors, places, await committed, version, broker)
+
+
+def _answer(
+    request: TxnOffsetCommitRequest,
+    errors: Places,
+    places: Mapping[tuple[int, int], TopicPartition],
+    committed: Committed,
+    version: int,
+    broker: Broker,
+) -> Held:
+    errors |= {place: _told(committed.errors[at], version) for place, at in places.items()}
     response = _response(request, errors)
     response.transaction_timed_out = any(errors.values()) and broker.transactions.timed_out(
         request.transactional_id, request.producer_id, request.producer_epoch
     )
-    return Held(response, lsn)
+    return Held(response, committed.lsn)
 
 
 def _unauthorized(request: TxnOffsetCommitRequest, caller: Caller) -> ErrorCode | None:
@@ -88,8 +113,8 @@ def _name(topic: TxnOffsetCommitRequestTopic, caller: Caller, broker: Broker) ->
 
 
 def _commit(
-    request: TxnOffsetCommitRequest, positions: Mapping[TopicPartition, Position], caller: Caller, broker: Broker
-) -> Committed:
+    request: TxnOffsetCommitRequest, positions: Positions, version: int, broker: Broker
+) -> Committed | Awaitable[Committed]:
     """Verify, or add, the offsets partition; then write (facts §7.2, 6-10)."""
     if not broker.ensure_coordinator(CONSUMER_OFFSETS):
         return Committed(dict.fromkeys(positions, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
@@ -98,26 +123,56 @@ def _commit(
     partition = broker.storage.partition(*at)
     if error or partition is None:
         return Committed(dict.fromkeys(positions, error or ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
-    pid, epoch, lsn = request.producer_id, request.producer_epoch, 0
-    found = partition.start_verification(pid, epoch, -1, caller.version >= _IMPLICIT_ADD_SINCE)
+    pid, epoch, name = request.producer_id, request.producer_epoch, request.transactional_id
+    found = partition.start_verification(pid, epoch, -1, version >= _IMPLICIT_ADD_SINCE)
     if isinstance(found, Refused):
         error = found.error
-        if caller.version >= _IMPLICIT_ADD_SINCE and broker.transactions.timed_out(
-            request.transactional_id, pid, epoch
-        ):
+        if version >= _IMPLICIT_ADD_SINCE and broker.transactions.timed_out(name, pid, epoch):
             error = ErrorCode.TRANSACTION_ABORTABLE
         return Committed(dict.fromkeys(positions, error), broker.storage.lsn)
-    if found is not None:
-        verified = verify(broker, Mode.of_offset_commit(caller.version), request.transactional_id, pid, epoch, [at])
-        error, lsn = verified.errors[at], verified.lsn
-        if verified.timed_out and verified.mode is Mode.ADD_PARTITION:
-            error = ErrorCode.TRANSACTION_ABORTABLE
-        if error:
-            told = APPEND_ERRORS.get(error, error)
-            return Committed(dict.fromkeys(positions, told), max(lsn, broker.storage.lsn))
+    if found is None:
+        return _write(request, positions, broker, None)
+    verified = verify(broker, Mode.of_offset_commit(version), name, pid, epoch, [at])
+    if isinstance(verified, Verified):
+        return _write_verified(request, positions, broker, found, at, verified)
+    return _write_later(request, positions, broker, found, at, verified)
+
+
+async def _write_later(
+    request: TxnOffsetCommitRequest,
+    positions: Positions,
+    broker: Broker,
+    guard: VerificationGuard,
+    at: TopicPartition,
+    verified: Awaitable[Verified],
+) -> Committed:
+    return _write_verified(request, positions, broker, guard, at, await verified)
+
+
+def _write_verified(
+    request: TxnOffsetCommitRequest,
+    positions: Positions,
+    broker: Broker,
+    guard: VerificationGuard,
+    at: TopicPartition,
+    verified: Verified,
+) -> Committed:
+    error = verified.errors[at]
+    if verified.timed_out and verified.mode is Mode.ADD_PARTITION:
+        error = ErrorCode.TRANSACTION_ABORTABLE
+    if error:
+        told = APPEND_ERRORS.get(error, error)
+        return Committed(dict.fromkeys(positions, told), max(verified.lsn, broker.storage.lsn))
+    committed = _write(request, positions, broker, guard)
+    return committed._replace(lsn=max(verified.lsn, committed.lsn))
+
+
+def _write(
+    request: TxnOffsetCommitRequest, positions: Positions, broker: Broker, guard: VerificationGuard | None
+) -> Committed:
     who = CommitFor(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
-    committed = broker.groups.commit_transactional_offsets(who, positions, pid, epoch, found)
-    return committed._replace(lsn=max(lsn, committed.lsn))
+    pid, epoch = request.producer_id, request.producer_epoch
+    return broker.groups.commit_transactional_offsets(who, positions, pid, epoch, guard)
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:

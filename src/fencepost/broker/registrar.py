@@ -1,0 +1,60 @@
+"""What a leader asks the transaction coordinator: are these partitions in the transaction, or add them to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.broker import Broker
+
+
+class Question(NamedTuple):
+    """About one transaction.  `add`: make the partitions part of it, beginning it if need be; else only look."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: Sequence[TopicPartition]
+    add: bool
+
+
+class Answer(NamedTuple):
+    """The coordinator's error for each partition; `lsn`: what must be durable before anybody acts on it."""
+
+    errors: Mapping[TopicPartition, ErrorCode]
+    lsn: int = 0
+    timed_out: bool = False
+
+    @classmethod
+    def lost(cls, question: Question) -> Answer:
+        """No answer came: the partitions may have been added, or not."""
+        return cls(dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION))
+
+
+class Registrar(Protocol):
+    """Asks the coordinator of a transactional id; the counterpart of `Markers`."""
+
+    def ask(self, question: Question) -> Answer | Awaitable[Answer]:
+        """An awaitable where the coordinator is not on this node.  It never raises: see `Answer.lost`.
+
+        Asking the same again is harmless, and happens.
+        """
+        ...
+
+
+class LocalRegistrar:
+    """Every transactional id is coordinated by this node, so it answers at once."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def ask(self, question: Question) -> Answer:
+        coordinator, (name, pid, epoch, partitions, add) = self._broker.transactions, question
+        if add:
+            added = coordinator.add_partitions(name, pid, epoch, partitions, 2)
+            return Answer(dict.fromkeys(partitions, added.error), added.lsn, added.timed_out)
+        return Answer(coordinator.verify_partitions(name, pid, epoch, partitions))
