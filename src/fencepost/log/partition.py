@@ -116,7 +116,10 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Where a read_committed reader stops (facts §6.8)."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None or unstable > self.high_watermark else unstable
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        # What is open may have begun before the records that are left.
+        return max(unstable, self.log_start_offset)
 
     def bound(self, isolation: Isolation) -> int:
         """The offset up to which a reader of this isolation may read."""
