@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from log_doubles import START, Node, append, append_transactional, batch, end, error_of, run
 
-from fencepost.log.producer_state import Origin
+from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.errors import ErrorCode
 
 DAY = 24 * 3600 * 1000
@@ -29,6 +29,7 @@ def test_kafka_14884_a_guard_of_the_transaction_before_does_not_let_a_write_in()
         late = partition.start_verification(7, 0, 0, False)
         end(partition, 7, 0, False)
         current = partition.start_verification(7, 0, 0, False)
+        assert isinstance(late, VerificationGuard) and isinstance(current, VerificationGuard)
         write = batch(producer=(7, 0, 0), transactional=True)
         refused = partition.append(write, Origin.CLIENT, guard=late)
         assert error_of(refused) == ErrorCode.INVALID_TXN_STATE

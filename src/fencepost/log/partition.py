@@ -243,8 +243,11 @@ class Partition:
     def applied(
         self, header: BatchHeader, base_offset: int, segment: Segment, marker: tuple[int, bool] | None, now: int
     ) -> None:
-        """Note in the producer state what a batch in the log means; also when the log is read again."""
-        if header.producer_id < 0:
+        """Note in the producer state what a batch in the log means; also when the log is read again.
+
+        A control batch that is no marker (of another system, or emptied by compaction) means nothing.
+        """
+        if header.producer_id < 0 or (header.is_control and marker is None):
             return
         if marker is None:
             self.producers.data_appended(header, base_offset, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from fencepost.log import checkpoint_files
@@ -13,6 +14,8 @@ from fencepost.log.segment import Segment
 from fencepost.protocol.batch import BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
 
 
 def recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
@@ -121,22 +124,46 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, no
                 if check and (header.base_offset < partition.log_end_offset or not crc_matches(data, 0, header)):
                     break
                 segment.note(header, header.base_offset, at)
-                partition.applied(header, header.base_offset, segment, _marker(header, data), now)
+                partition.applied(header, header.base_offset, segment, _marker(partition, header, data), now)
                 partition.log_end_offset = header.last_offset + 1
                 end = at + header.size
-        except ProtocolError:
+        except ProtocolError as error:
             if not check:
-                raise
+                raise StorageFailed(f"{segment.path} is damaged at byte {end}: {error}") from error
         if end < segment.size:
+            logger.warning(
+                "cut a log behind its last whole batch, what follows was never acknowledged as durable "
+                "topic=%s partition=%d offset=%d bytes=%d",
+                partition.topic,
+                partition.index,
+                partition.log_end_offset,
+                segment.size - end,
+            )
             segment.file.truncate(end)
             segment.size = end
         position = 0
 
 
-def _marker(header: BatchHeader, data: memoryview) -> tuple[int, bool] | None:
+def _marker(partition: Partition, header: BatchHeader, data: memoryview) -> tuple[int, bool] | None:
+    """The coordinator epoch and outcome of a transaction marker; None for everything else, however strange."""
     if not header.is_control:
         return None
-    record = read_control_record(data, 0, header)
+    try:
+        record = read_control_record(data, 0, header)
+        why = "" if record is None or record.ends_transaction else f"its type is {record.type}"
+    except ProtocolError as error:
+        record, why = None, str(error)
+    if why:
+        logger.warning(
+            "a control batch is no transaction marker and is passed over: if it should have ended a transaction, end "
+            "that with WriteTxnMarkers topic=%s partition=%d offset=%d producer_id=%d epoch=%d reason=%s",
+            partition.topic,
+            partition.index,
+            header.base_offset,
+            header.producer_id,
+            header.producer_epoch,
+            why,
+        )
     if record is None or record.coordinator_epoch is None:
         return None
     return record.coordinator_epoch, record.type == COMMIT

@@ -131,7 +131,11 @@ class Replay:
         for path, known in self.files.items():
             if not known.removed:
                 disk.make_directory((root / path).parent)
-                open_files[path] = disk.open(root / path)
+                file = open_files[path] = disk.open(root / path)
+                if file.size() < known.checkpoint_size:
+                    raise StorageFailed(
+                        f"{path} has {file.size()} bytes and once had {known.checkpoint_size}, which were synced"
+                    )
         for known, position, data in self._bytes:
             if not known.removed:
                 open_files[known.path].pwrite(data, position)
