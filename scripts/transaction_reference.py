@@ -7,157 +7,185 @@ A test keeps the pages current.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.transaction_situations import (
+    FRESH,
+    KNOWN,
+    LAST,
+    MIDDLE,
+    NEW,
+    NOW,
+    TIMEOUT,
+    Situation,
+    callers,
+    reach,
+)
 
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
 from fencepost.coordinator.transaction.decision import Refusal, Transition, Unchanged
 from fencepost.coordinator.transaction.differences import DIFFERENCES
 from fencepost.coordinator.transaction.end import End, end
 from fencepost.coordinator.transaction.initialize import Initialize, initialize
-from fencepost.coordinator.transaction.state import STORED, TRANSITIONS, State
+from fencepost.coordinator.transaction.state import TRANSITIONS, State
 from fencepost.coordinator.transaction.transaction import NO_PAIR, Pair, TransactionMetadata
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import TopicPartition
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "transactions"
 
-NOW = Milliseconds(1_700_000_000_000)
-PRODUCER, EPOCH, INSTANCE, FRESH, FOREIGN = ProducerId(10), Epoch(7), Epoch(4), ProducerId(99), ProducerId(11)
-KNOWN, OTHER = TopicPartition("in", 0), TopicPartition("new", 0)
+ABSENT = ErrorCode.INVALID_PRODUCER_ID_MAPPING.name
+NOTHING = "-"
 
-#: what a caller may come with -> its pair
-PAIRS = {
-    "no pair": NO_PAIR,
-    "current": Pair(PRODUCER, EPOCH),
-    "one back": Pair(PRODUCER, Epoch(EPOCH - 1)),
-    "earlier, this instance": Pair(PRODUCER, INSTANCE),
-    "older instance": Pair(PRODUCER, Epoch(INSTANCE - 1)),
-    "ahead": Pair(PRODUCER, Epoch(EPOCH + 1)),
-    "another producer id": Pair(FOREIGN, EPOCH),
-}
-
-Cell = Callable[[TransactionMetadata, Pair], str]
+#: What a request is answered, in words: (the id, the caller's pair, transaction.version).
+Cell = Callable[[TransactionMetadata, Pair, int], str]
 
 
-def transaction(state: State, pending: State | None, timed_out: bool) -> TransactionMetadata:
-    """A transactional id in a state, held by producer id 10 at epoch 7, its instance since epoch 4."""
-    opened = state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
-    return TransactionMetadata(
-        "id",
-        PRODUCER,
-        EPOCH,
-        PRODUCER,
-        timeout_ms=Milliseconds(60_000),
-        state=state,
-        pending=pending,
-        partitions={KNOWN: None} if opened else {},
-        start_timestamp=Milliseconds(-1) if state is State.EMPTY else NOW,
-        last_update_timestamp=NOW,
-        client_transaction_version=2,
-        instance_epoch=INSTANCE,
-        timed_out=Pair(PRODUCER, Epoch(EPOCH - 1)) if timed_out else NO_PAIR,
-    )
+class Table(NamedTuple):
+    """One request; `levels` of transaction.version that differ, and whether it may come without a pair."""
+
+    request: str
+    cell: Cell
+    levels: tuple[int, ...]
+    without_pair: bool = False
 
 
-def pair_text(producer_id: int, epoch: int) -> str:
+def pair_text(of: TransactionMetadata, producer_id: int, epoch: int) -> str:
+    """A pair, relative to the one that is held."""
     if producer_id < 0:
         return ""
-    who = {PRODUCER: "P", FRESH: "P'", FOREIGN: "Q"}[ProducerId(producer_id)]
-    if who != "P":
-        return f" ({who}, {epoch})"
-    step = epoch - EPOCH
+    held = of.held
+    if producer_id != held.producer_id or held.producer_epoch < 0:
+        return f" (new, {epoch})"
+    step = epoch - held.producer_epoch
     return f" (P, E{f'{step:+d}' if step else ''})"
 
 
-def outcome(decision: object) -> str:
+def outcome(of: TransactionMetadata, decision: object) -> str:
     """A decision in a few words."""
     match decision:
         case Refusal(error=error):
             return error.name
-        case Unchanged(producer_id=producer_id, producer_epoch=epoch):
-            return "ok" + pair_text(producer_id, epoch)
-        case Transition(to=to, error=error, producer_id=producer_id, producer_epoch=epoch):
-            answer = "ok" + pair_text(producer_id, epoch) if error is ErrorCode.NONE else error.name
+        case Unchanged(producer_id=producer_id, producer_epoch=epoch, ongoing=ongoing):
+            return "ok" + pair_text(of, producer_id, epoch) + _kept(ongoing)
+        case Transition(to=to, error=error, producer_id=producer_id, producer_epoch=epoch, ongoing=ongoing):
+            ok = error is ErrorCode.NONE
+            answer = "ok" + pair_text(of, producer_id, epoch) + _kept(ongoing) if ok else error.name
             return f"{answer}, then {(to.pending or to.state).wire_name}"
     raise AssertionError(f"no decision: {decision}")
 
 
-def init_cell(level: int) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair) -> str:
-        return outcome(initialize(of, Initialize(pair, Milliseconds(60_000)), NOW, level, FRESH))
+def _kept(ongoing: Pair) -> str:
+    return "" if ongoing == NO_PAIR else " to end what is open"
+
+
+def init_cell(keep_prepared: bool) -> Cell:
+    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+        return outcome(of, initialize(of, Initialize(pair, TIMEOUT, keep_prepared), NOW, level, FRESH))
 
     return cell
 
 
-def end_cell(commit: bool, version: int, level: int) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair) -> str:
-        return outcome(end(of, End(*pair, commit, version), NOW, level, FRESH))
+def end_cell(commit: bool, version: int) -> Cell:
+    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+        return outcome(of, end(of, End(*pair, commit, version), NOW, level, FRESH))
 
     return cell
 
 
-def add_cell(version: int, at: TopicPartition, level: int) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair) -> str:
-        return outcome(add_partitions(of, AddPartitions(*pair, [at], version), NOW, level))
+def add_cell(version: int, at: TopicPartition) -> Cell:
+    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+        return outcome(of, add_partitions(of, AddPartitions(*pair, [at], version), NOW, level))
 
     return cell
 
 
 def verify_cell(at: TopicPartition) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair) -> str:
-        found = verify(of, *pair, [at])
-        error = next(iter(found.values())) if not isinstance(found, ErrorCode) else found
+    def cell(of: TransactionMetadata, pair: Pair, _: int) -> str:
+        error = verify(of, *pair, [at])[at]
         return "ok" if error is ErrorCode.NONE else error.name
 
     return cell
 
 
-def sections() -> Iterator[tuple[str, Cell, bool]]:
-    """Title, cell, and whether the caller may come without a pair."""
-    for level in (2, 1, 0):
-        yield f"InitProducerId, transaction.version {level}", init_cell(level), True
-    for level in (2, 0):
-        for commit in (True, False):
-            what = "commit" if commit else "abort"
-            yield f"EndTxn({what}) v0-v4, transaction.version {level}", end_cell(commit, 4, level), False
-            yield f"EndTxn({what}) v5, transaction.version {level}", end_cell(commit, 5, level), False
-    for version, name in (
-        (0, "AddPartitionsToTxn v0-v3, AddOffsetsToTxn"),
-        (2, "implicit add (Produce v12, TxnOffsetCommit v5)"),
-    ):
-        yield f"{name}: a partition that is in", add_cell(version, KNOWN, 2), False
-        yield f"{name}: a new partition", add_cell(version, OTHER, 2), False
-    yield "verification (AddPartitionsToTxn v4, v5, verify only): a partition that is in", verify_cell(KNOWN), False
-    yield "verification: a partition that is not in", verify_cell(OTHER), False
+def tables() -> Iterator[Table]:
+    yield Table("InitProducerId", init_cell(False), (2, 1, 0), without_pair=True)
+    yield Table("InitProducerId v6 with keepPreparedTxn", init_cell(True), (2, 1, 0), without_pair=True)
+    for commit in (True, False):
+        what = "commit" if commit else "abort"
+        yield Table(f"EndTxn({what}) v0-v4", end_cell(commit, 4), (2, 1, 0))
+        yield Table(f"EndTxn({what}) v5", end_cell(commit, 5), (2, 1, 0))
+    yield Table("AddPartitionsToTxn v0-v3 of a partition that is in", add_cell(0, KNOWN), (2, 1, 0))
+    yield Table("AddPartitionsToTxn v0-v3 of a new partition", add_cell(0, NEW), (2, 1, 0))
+    yield Table("AddOffsetsToTxn of a new group", add_cell(0, NEW), (2, 1, 0))
+    yield Table("AddPartitionsToTxn v4-v5 of a partition that is in", add_cell(2, KNOWN), (2, 1, 0))
+    yield Table("AddPartitionsToTxn v4-v5 of a new partition", add_cell(2, NEW), (2, 1, 0))
+    yield Table("AddPartitionsToTxn v4-v5 to verify a partition that is in", verify_cell(KNOWN), (2, 1, 0))
+    yield Table("AddPartitionsToTxn v4-v5 to verify a partition that is not in", verify_cell(NEW), (2, 1, 0))
 
 
-def situations() -> Iterator[tuple[str, TransactionMetadata]]:
-    """The rows of every table."""
-    for state in STORED:
-        yield state.wire_name, transaction(state, None, False)
-    yield "CompleteAbort, by a time-out", transaction(State.COMPLETE_ABORT, None, True)
-    yield "Ongoing, an end being written", transaction(State.ONGOING, State.PREPARE_COMMIT, False)
-    yield "PrepareAbort, markers missing", transaction(State.PREPARE_ABORT, State.COMPLETE_ABORT, False)
-    yield "PrepareAbort of a time-out, markers missing", transaction(State.PREPARE_ABORT, State.COMPLETE_ABORT, True)
+def row(table: Table, situation: Situation, level: int) -> str:
+    of = reach(situation, level)
+    cells = []
+    for name, pair in callers(situation, of).items():
+        if name == "no pair" and not table.without_pair:
+            continue
+        if pair is None:
+            cells.append(NOTHING)
+        elif of.held.producer_epoch < 0 and not table.without_pair:
+            cells.append(ABSENT)
+        else:
+            cells.append(table.cell(of, pair, level))
+    return f"| {situation.name} | {' | '.join(cells)} |"
 
 
-def requests_page() -> str:
-    lines = [
-        "# Every cell",
-        "",
-        "What each request is answered, by the state of the transactional id (rows) and the pair that the caller comes",
-        "with (columns). The id is held by (P, E), by an instance that began three epochs before E. An answer may",
-        "carry a pair, and a state follows where it changes.",
-        "Generated from the coordinator's decisions; do not edit.",
-    ]
-    for title, cell, without_pair in sections():
-        pairs = {name: pair for name, pair in PAIRS.items() if without_pair or pair != NO_PAIR}
-        lines += ["", f"## {title}", "", "| state | " + " | ".join(pairs) + " |", "|---" * (len(pairs) + 1) + "|"]
-        for name, of in situations():
-            lines.append(f"| {name} | " + " | ".join(cell(of, pair) for pair in pairs.values()) + " |")
+def rows(table: Table, situations: Sequence[Situation], level: int) -> list[str]:
+    names = [name for name in callers(situations[0], reach(situations[0], level)) if name != "no pair"]
+    if table.without_pair:
+        names.insert(0, "no pair")
+    head = ["| state | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    return head + [row(table, situation, level) for situation in situations]
+
+
+def requests_page(title: str, about: Sequence[str], situations: Sequence[Situation]) -> str:
+    lines = [f"# {title}", "", *about, "Generated from the coordinator's decisions; do not edit."]
+    for table in tables():
+        found = {level: rows(table, situations, level) for level in table.levels}
+        alike: list[tuple[list[int], list[str]]] = []
+        for level, cells in found.items():
+            same = next((levels for levels, other in alike if other == cells), None)
+            if same is None:
+                alike.append(([level], cells))
+            else:
+                same.append(level)
+        for levels, cells in alike:
+            versions = " and ".join(map(str, levels))
+            lines += ["", f"## {table.request}, at transaction.version {versions}", "", *cells]
     return "\n".join(lines) + "\n"
+
+
+def middle_page() -> str:
+    about = (
+        "What each request is answered, by the state of the transactional id (rows) and the pair that the caller comes",
+        "with (columns). The id is held by (P, E); its producer is the second one, and has held several epochs. An",
+        "answer may carry a pair, and a state follows where it changes. In PrepareCommit and PrepareAbort markers are",
+        "still missing.",
+    )
+    return requests_page("Every cell", about, MIDDLE)
+
+
+def last_epoch_page() -> str:
+    about = (
+        "The same at the end of a producer id: the id was held as (P, 32766), the last pair that a client may hold,",
+        "and what follows is a new producer id. (P, E) is the pair that is held in that row.",
+    )
+    return requests_page("Every cell at the last epoch", about, LAST)
 
 
 def states_page() -> str:
@@ -193,7 +221,12 @@ def differences_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"states.md": states_page, "requests.md": requests_page, "differences.md": differences_page}
+PAGES = {
+    "states.md": states_page,
+    "requests.md": middle_page,
+    "requests_at_the_last_epoch.md": last_epoch_page,
+    "differences.md": differences_page,
+}
 
 
 def main() -> None:

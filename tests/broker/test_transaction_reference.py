@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,51 +13,68 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from scripts.transaction_reference import FOLDER, PAGES
-from wire import Client, Pair, end, ended, find_coordinator, init, init_answer, serving, wait_until
+from scripts.transaction_reference import FOLDER, NOTHING, PAGES
+from scripts.transaction_situations import LAST, MIDDLE, NEAR_THE_LAST_EPOCH, Situation, Step
+from wire import Client, Pair, end, find_coordinator, init_answer, on_the_loop, serving
 
 from fencepost.broker import Broker
+from fencepost.broker.markers import LocalMarkers
+from fencepost.coordinator.transaction.journal import TOPIC, encode
+from fencepost.coordinator.transaction.markers import Marker, Results
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
+from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     CreateTopicsRequest,
     DescribeTransactionsRequest,
+    InitProducerIdRequest,
     UpdateFeaturesRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 
 Reply = tuple[ErrorCode, Pair | None]
+NOBODY = Pair(-1, -1)
+#: Topics whose leader takes markers, and whose leader is away.
+HERE, AWAY = "here", "away"
 KNOWN, NEW = 0, 1
-#: Of the rows, those that a broker whose markers are written at once can be found in.
-REACHABLE = ("Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "CompleteAbort, by a time-out")
+SITUATIONS = {"requests.md": MIDDLE, "requests_at_the_last_epoch.md": LAST}
+TIMEOUT_MS = 60_000
+#: Producer ids of seeded transactional ids; far from those that the broker gives out.
+SEEDED = 5_000_000
 _names = itertools.count()
 
 
 class Cell(NamedTuple):
-    """One cell of requests.md."""
+    """One cell of a page."""
 
     title: str
-    state: str
+    situation: Situation
     caller: str
     text: str
 
 
-def cells() -> Iterator[Cell]:
+def cells(page: str) -> Iterator[Cell]:
+    situations = {situation.name: situation for situation in SITUATIONS[page]}
     title, callers = "", []
-    for line in (FOLDER / "requests.md").read_text().splitlines():
+    for line in (FOLDER / page).read_text().splitlines():
         if line.startswith("## "):
             title = line[3:]
         elif line.startswith("| state "):
             callers = [part.strip() for part in line.strip("|").split("|")][1:]
         elif line.startswith("| "):
             state, *texts = (part.strip() for part in line.strip("|").split("|"))
-            yield from (Cell(title, state, caller, text) for caller, text in zip(callers, texts, strict=True))
+            yield from (
+                Cell(title, situations[state], caller, text) for caller, text in zip(callers, texts, strict=True)
+            )
 
 
-CELLS = list(cells())
-TITLES = list(dict.fromkeys(cell.title for cell in CELLS))
+CELLS = {page: [cell for cell in cells(page) if cell.text != NOTHING] for page in SITUATIONS}
+TITLES = [(page, title) for page, found in CELLS.items() for title in dict.fromkeys(cell.title for cell in found)]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -65,90 +82,27 @@ def test_the_pages_are_current(name: str) -> None:
     assert (FOLDER / name).read_text() == PAGES[name](), "run python scripts/transaction_reference.py"
 
 
-def level_of(title: str) -> int:
-    found = re.search(r"transaction.version (\d)", title)
-    return int(found[1]) if found else 2
-
-
-def ask(client: Client, title: str, name: str, pair: Pair) -> Reply:
-    """The request that a table is about."""
-    if title.startswith("InitProducerId"):
-        answer = init_answer(client, name, pair)
-        return ErrorCode(answer.error_code), Pair(answer.producer_id, answer.producer_epoch)
-    if title.startswith("EndTxn"):
-        version = 5 if " v5" in title else 4
-        done = end(client, name, pair, commit="commit" in title, version=version)
-        return ErrorCode(done.error_code), Pair(done.producer_id, done.producer_epoch) if version == 5 else None
-    partition = NEW if "new partition" in title or "not in" in title else KNOWN
-    topics = [AddPartitionsToTxnTopic(name="reference", partitions=[partition])]
-    if title.startswith("AddPartitionsToTxn v0"):
-        request = AddPartitionsToTxnRequest(
-            transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.epoch, topics=topics
-        )
-        added = client.ask(request, 3).results_by_topic[0]
-    else:
-        one = AddPartitionsToTxnTransaction(
-            transactional_id=name,
-            producer_id=pair.producer_id,
-            producer_epoch=pair.epoch,
-            verify_only=title.startswith("verification"),
-            topics=topics,
-        )
-        added = client.ask(AddPartitionsToTxnRequest(transactions=[one]), 5).results_by_transaction[0].topic_results[0]
-    return ErrorCode(added.results_by_partition[0].partition_error_code), None
-
-
-def state(client: Client, name: str) -> Any:
-    return client.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states[0]
-
-
-def add_known(client: Client, name: str, pair: Pair) -> None:
-    title = "implicit add: a partition that is in"
-    assert ask(client, title, name, pair)[0] is ErrorCode.NONE
-
-
-def bring(client: Client, name: str, wanted: str) -> Pair:
-    """Bring a fresh transactional id into a state, at an epoch three above its instance's; the current pair."""
-    find_coordinator(client, name)
-    timed = wanted.endswith("time-out")
-    init(client, name)
-    pair = init(client, name, timeout_ms=50 if timed else 60_000)
-    commit = wanted == "CompleteCommit"
-    before = 2 if wanted in ("Empty", "CompleteCommit", "CompleteAbort") or timed else 3
-    for _ in range(before):
-        add_known(client, name, pair)
-        pair = ended(client, name, pair, commit=commit)
-    if wanted == "Empty":
-        answer = init_answer(client, name, pair)
-        return Pair(answer.producer_id, answer.producer_epoch)
-    add_known(client, name, pair)
-    if wanted == "Ongoing":
-        return pair
-    if timed:
-        wait_until("it is timed out", lambda: state(client, name).transaction_state == "CompleteAbort")
-        return Pair(pair.producer_id, pair.epoch + 1)
-    return ended(client, name, pair, commit=commit)
-
-
-CALLERS: dict[str, Callable[[Pair], Pair]] = {
-    "no pair": lambda _: Pair(-1, -1),
-    "current": lambda pair: pair,
-    "one back": lambda pair: Pair(pair.producer_id, pair.epoch - 1),
-    "earlier, this instance": lambda pair: Pair(pair.producer_id, pair.epoch - 3),
-    "older instance": lambda pair: Pair(pair.producer_id, pair.epoch - 4),
-    "ahead": lambda pair: Pair(pair.producer_id, pair.epoch + 1),
-    "another producer id": lambda pair: Pair(pair.producer_id + 100_000, pair.epoch),
-}
-
-
 @pytest.fixture(scope="module")
 def node() -> Iterator[Broker]:
-    with serving() as broker:
+    patch = pytest.MonkeyPatch()
+    write = LocalMarkers.write
+
+    def written(markers: LocalMarkers, marker: Marker, partitions: Sequence[TopicPartition]) -> Results:
+        refused = dict.fromkeys((at for at in partitions if at.topic == AWAY), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return {**write(markers, marker, [at for at in partitions if at.topic != AWAY]), **refused}
+
+    patch.setattr(LocalMarkers, "write", written)
+    with serving(transaction_two_phase_commit_enable=True) as broker:
         client = Client(broker)
-        topic = CreatableTopic(name="reference", num_partitions=2, replication_factor=1, assignments=[], configs=[])
-        client.ask(CreateTopicsRequest(topics=[topic]))
+        topics = [
+            CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+            for name in (HERE, AWAY)
+        ]
+        client.ask(CreateTopicsRequest(topics=topics))
+        find_coordinator(client, "any")
         client.close()
         yield broker
+    patch.undo()
 
 
 def finalize(client: Client, level: int) -> None:
@@ -157,22 +111,185 @@ def finalize(client: Client, level: int) -> None:
         client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
 
 
-@pytest.mark.parametrize("title", TITLES)
-def test_the_broker_answers_what_the_table_says(node: Broker, title: str) -> None:
+def state(client: Client, name: str) -> Any:
+    return client.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states[0]
+
+
+class Id:
+    """A transactional id on its way to a situation, and then what a cell's caller asks of it."""
+
+    def __init__(self, client: Client, cell: Cell, level: int) -> None:
+        self._client, self.cell, self._level = client, cell, level
+        self.name = f"reference-{next(_names)}"
+        walk = cell.situation.walk
+        unfinished = Step.MARKERS not in walk and {Step.COMMIT, Step.ABORT, Step.TIME_OUT} & set(walk)
+        self._topic = AWAY if unfinished else HERE
+        self.waits = Step.TIME_OUT in walk
+        self._steps = list(walk)
+        self.held = self._before = NOBODY
+        self.first = self._told = NOBODY
+        if cell.situation.near_the_end:
+            self.held = self.first = Pair(SEEDED + next(_names), NEAR_THE_LAST_EPOCH)
+
+    def seed(self) -> TransactionMetadata:
+        """What the journal holds of an id that begins near its last epoch."""
+        epoch, pid = Epoch(self.first.epoch), ProducerId(self.first.producer_id)
+        return TransactionMetadata(
+            self.name, pid, epoch, pid, timeout_ms=Milliseconds(TIMEOUT_MS), instance_epoch=epoch
+        )
+
+    def walk(self) -> None:
+        """Take every step up to one that only time brings."""
+        while self._steps:
+            step = self._steps[0]
+            if step is Step.TIME_OUT:
+                return
+            self._steps.pop(0)
+            self._take(step)
+        if {Step.COMMIT, Step.ABORT} & set(self.cell.situation.walk):
+            found = state(self._client, self.name)
+            self.held = Pair(found.producer_id, found.producer_epoch)
+
+    def timed_out(self) -> None:
+        """The time-out has come: take the rest of the way."""
+        found = state(self._client, self.name)
+        assert found.transaction_state == ("PrepareAbort" if self._topic == AWAY else "CompleteAbort")
+        self._before, self.held = self.held, Pair(found.producer_id, found.producer_epoch)
+        self._steps.pop(0)
+        self.walk()
+
+    def _take(self, step: Step) -> None:
+        if step in (Step.NEW_INSTANCE, Step.SAME_INSTANCE, Step.RECOVER, Step.KEEP):
+            callers = {Step.SAME_INSTANCE: self.held, Step.RECOVER: self._before}
+            error, pair = self._init(callers.get(step, NOBODY), step is Step.KEEP)
+        elif step is Step.ADD:
+            error, pair = self._add(self.held, KNOWN, 5 if self._level == 2 else 3), self.held
+        elif step is Step.MARKERS:
+            return
+        else:
+            error, pair = self._end(self.held, step is Step.COMMIT, 5 if self._level == 2 else 4)
+        assert error is ErrorCode.NONE, (step, self.cell, error)
+        self._told = self.held = pair or self.held
+
+    def _init(self, pair: Pair, keep: bool) -> Reply:
+        if not keep:
+            given = init_answer(self._client, self.name, pair, timeout_ms=TIMEOUT_MS, version=5)
+        else:
+            request = InitProducerIdRequest(
+                transactional_id=self.name,
+                transaction_timeout_ms=TIMEOUT_MS,
+                producer_id=pair.producer_id,
+                producer_epoch=pair.epoch,
+                keep_prepared_txn=True,
+            )
+            given = self._client.ask(request, 6)
+        return ErrorCode(given.error_code), Pair(given.producer_id, given.producer_epoch)
+
+    def _end(self, pair: Pair, commit: bool, version: int) -> Reply:
+        done = end(self._client, self.name, pair, commit=commit, version=version)
+        given = Pair(done.producer_id, done.producer_epoch) if version == 5 else None
+        return ErrorCode(done.error_code), given
+
+    def _add(self, pair: Pair, partition: int, version: int, verify_only: bool = False) -> ErrorCode:
+        topics = [AddPartitionsToTxnTopic(name=self._topic, partitions=[partition])]
+        if version < 4:
+            request = AddPartitionsToTxnRequest(
+                transactional_id=self.name, producer_id=pair.producer_id, producer_epoch=pair.epoch, topics=topics
+            )
+            added = self._client.ask(request, version).results_by_topic[0]
+        else:
+            one = AddPartitionsToTxnTransaction(
+                transactional_id=self.name,
+                producer_id=pair.producer_id,
+                producer_epoch=pair.epoch,
+                verify_only=verify_only,
+                topics=topics,
+            )
+            answer = self._client.ask(AddPartitionsToTxnRequest(transactions=[one]), version)
+            added = answer.results_by_transaction[0].topic_results[0]
+        return ErrorCode(added.results_by_partition[0].partition_error_code)
+
+    def _caller(self) -> Pair:
+        producer_id, epoch = self.held
+        instance = 1 if self.cell.situation.walk[-1:] != (Step.KEEP,) else epoch
+        numbered = re.match(r"\(P, (\d+)\)", self.cell.caller)
+        if numbered is not None:
+            return Pair(self.first.producer_id, int(numbered[1]))
+        known = {
+            "no pair": NOBODY,
+            "current": self.held,
+            "one back": Pair(producer_id, epoch - 1),
+            "first of this instance": Pair(producer_id, instance),
+            "older instance": Pair(producer_id, instance - 1),
+            "ahead": Pair(producer_id, epoch + 1),
+            "what it becomes": self._told,
+            "another producer id": Pair(max(producer_id, 0) + 100_000, max(epoch, 0)),
+        }
+        return known[self.cell.caller]
+
+    def ask(self) -> Reply:
+        """The request that the cell's table is about, from its caller."""
+        title, pair = self.cell.title, self._caller()
+        if title.startswith("InitProducerId"):
+            return self._init(pair, "keepPreparedTxn" in title)
+        if title.startswith("EndTxn"):
+            return self._end(pair, "(commit)" in title, 5 if " v5" in title else 4)
+        if title.startswith("AddOffsetsToTxn"):
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self.name, producer_id=pair.producer_id, producer_epoch=pair.epoch, group_id="group"
+            )
+            return ErrorCode(self._client.ask(request, 4).error_code), None
+        partition = NEW if "new partition" in title or "not in" in title else KNOWN
+        return self._add(pair, partition, 5 if " v4-v5" in title else 3, "to verify" in title), None
+
+
+def bring(client: Client, cells: Sequence[Cell], level: int) -> list[Id]:
+    """A fresh transactional id for every cell, brought to its situation."""
+    ids = [Id(client, cell, level) for cell in cells]
+    seeds = [one.seed() for one in ids if one.cell.situation.near_the_end]
+    if seeds:
+        on_the_loop(client.broker, lambda: remember(client.broker, seeds))
+    to_time_out = [one for one in ids if one.waits]
+    for one in to_time_out:
+        one.walk()
+    if to_time_out:
+        later = Milliseconds(client.broker.clock.now() + 2 * TIMEOUT_MS)
+        on_the_loop(client.broker, lambda: client.broker.transactions.tick(later))
+    for one in to_time_out:
+        one.timed_out()
+    for one in ids:
+        if not one.waits:
+            one.walk()
+    return ids
+
+
+def remember(broker: Broker, seeds: Sequence[TransactionMetadata]) -> None:
+    """Have the coordinator find these ids in its journal."""
+    for seed in seeds:
+        journal = broker.storage.partition(TOPIC, broker.transactions.partition_for(seed.transactional_id))
+        assert journal is not None
+        journal.append(encode(seed, 2), Origin.COORDINATOR)
+    for index in range(broker.transactions.settings.partitions):
+        broker.transactions.resign(index)
+        broker.transactions.load(index)
+
+
+@pytest.mark.parametrize(("page", "title"), TITLES)
+def test_the_broker_answers_what_the_table_says(node: Broker, page: str, title: str) -> None:
     client = Client(node)
-    for cell in (cell for cell in CELLS if cell.title == title and cell.state in REACHABLE):
-        name = f"reference-{next(_names)}"
-        finalize(client, 2)
-        pair = bring(client, name, cell.state)
-        finalize(client, level_of(title))
-        before = state(client, name)
-        error, given = ask(client, title, name, CALLERS[cell.caller](pair))
-        answer, _, following = cell.text.partition(", then ")
-        expected = ErrorCode.NONE if answer.startswith("ok") else ErrorCode[answer]
-        assert error is expected, cell
-        step = re.search(r"\(P, E([+-]\d+)?\)", answer)
-        if step is not None and given is not None:
-            assert given == (pair.producer_id, pair.epoch + int(step[1] or 0)), cell
-        assert state(client, name).transaction_state == (following or before.transaction_state), cell
+    for level in map(int, re.findall(r"\d", title.partition("transaction.version")[2])):
+        finalize(client, level)
+        for one in bring(client, [cell for cell in CELLS[page] if cell.title == title], level):
+            before = state(client, one.name).transaction_state
+            error, given = one.ask()
+            answer, _, following = one.cell.text.partition(", then ")
+            expected = ErrorCode.NONE if answer.startswith("ok") else ErrorCode[answer]
+            assert error is expected, one.cell
+            step = re.search(r"\(P, E([+-]\d+)?\)", answer)
+            if step is not None and given is not None:
+                assert given == (one.held.producer_id, one.held.epoch + int(step[1] or 0)), one.cell
+            elif "(new, 0)" in answer and given is not None:
+                assert given.producer_id not in (-1, one.held.producer_id) and given.epoch == 0, one.cell
+            assert state(client, one.name).transaction_state == (following or before), one.cell
     finalize(client, 2)
     client.close()
