@@ -27,6 +27,7 @@ from scripts.transaction_situations import (
     reach,
 )
 
+from fencepost.broker.verification import Mode, Verified, of_leader
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
 from fencepost.coordinator.transaction.decision import Refusal, Transition, Unchanged
 from fencepost.coordinator.transaction.differences import DIFFERENCES
@@ -114,6 +115,35 @@ def verify_cell(at: TopicPartition) -> Cell:
     return cell
 
 
+def told_by_leader(mode: Mode, of: TransactionMetadata, pair: Pair, level: int) -> tuple[Verified, str]:
+    """What a leader makes of the coordinator's answer about a new partition, and what follows if it is added."""
+    if mode is not Mode.ADD_PARTITION:
+        return Verified(mode, {NEW: of_leader(verify(of, *pair, [NEW])[NEW], mode)}), ""
+    added = add_partitions(of, AddPartitions(*pair, [NEW], 2), NOW, level)
+    error = added.error if isinstance(added, Refusal) else ErrorCode.NONE
+    then = f", then {added.to.state.wire_name}" if isinstance(added, Transition) else ""
+    timed_out = isinstance(added, Refusal) and added.timed_out
+    return Verified(mode, {NEW: of_leader(error, mode)}, timed_out=timed_out), then
+
+
+def produce_cell(version: int) -> Cell:
+    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+        verified, then = told_by_leader(Mode.of_produce(version), of, pair, level)
+        error, _ = verified.produce_error(NEW)
+        return "ok" + then if error is ErrorCode.NONE else error.name
+
+    return cell
+
+
+def offsets_cell(version: int) -> Cell:
+    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+        verified, then = told_by_leader(Mode.of_offset_commit(version), of, pair, level)
+        error = verified.offsets_error(NEW)
+        return "ok" + then if error is ErrorCode.NONE else error.name
+
+    return cell
+
+
 def tables() -> Iterator[Table]:
     yield Table("InitProducerId", init_cell(False), (2, 1, 0), without_pair=True)
     yield Table("InitProducerId v6 with keepPreparedTxn", init_cell(True), (2, 1, 0), without_pair=True)
@@ -128,6 +158,12 @@ def tables() -> Iterator[Table]:
     yield Table("AddPartitionsToTxn v4-v5 of a new partition", add_cell(2, NEW), (2, 1, 0))
     yield Table("AddPartitionsToTxn v4-v5 to verify a partition that is in", verify_cell(KNOWN), (2, 1, 0))
     yield Table("AddPartitionsToTxn v4-v5 to verify a partition that is not in", verify_cell(NEW), (2, 1, 0))
+    for first, last in ((3, 10), (11, 11), (12, 13)):
+        versions = f"v{first}-v{last}" if first < last else f"v{first}"
+        yield Table(f"Produce {versions} to a partition that is not in", produce_cell(last), (2, 1, 0))
+    for first, last in ((0, 3), (4, 4), (5, 5)):
+        versions = f"v{first}-v{last}" if first < last else f"v{first}"
+        yield Table(f"TxnOffsetCommit {versions} of a group that is not in", offsets_cell(last), (2, 1, 0))
 
 
 def row(table: Table, situation: Situation, level: int) -> str:

@@ -13,9 +13,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from group_talk import txn_commit
 from scripts.transaction_reference import FOLDER, NOTHING, PAGES
 from scripts.transaction_situations import LAST, MIDDLE, NEAR_THE_LAST_EPOCH, Situation, Step
-from wire import Client, Pair, end, find_coordinator, init_answer, on_the_loop, serving
+from wire import Client, Pair, batch, end, find_coordinator, init_answer, on_the_loop, serving
 
 from fencepost.broker import Broker
 from fencepost.broker.markers import LocalMarkers
@@ -30,10 +31,12 @@ from fencepost.protocol.messages import (
     CreateTopicsRequest,
     DescribeTransactionsRequest,
     InitProducerIdRequest,
+    ProduceRequest,
     UpdateFeaturesRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 
@@ -100,6 +103,7 @@ def node() -> Iterator[Broker]:
         ]
         client.ask(CreateTopicsRequest(topics=topics))
         find_coordinator(client, "any")
+        find_coordinator(client, "any", key_type=0)
         client.close()
         yield broker
     patch.undo()
@@ -209,6 +213,14 @@ class Id:
             added = answer.results_by_transaction[0].topic_results[0]
         return ErrorCode(added.results_by_partition[0].partition_error_code)
 
+    def _produce(self, data: bytes, version: int) -> ErrorCode:
+        topic_id = self._client.broker.topics.by_name[self._topic].topic_id
+        written = TopicProduceData(
+            name=self._topic, topic_id=topic_id, partition_data=[PartitionProduceData(index=NEW, records=data)]
+        )
+        request = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=[written])
+        return ErrorCode(self._client.ask(request, version).responses[0].partition_responses[0].error_code)
+
     def _caller(self) -> Pair:
         producer_id, epoch = self.held
         instance = 1 if self.cell.situation.walk[-1:] != (Step.KEEP,) else epoch
@@ -239,6 +251,13 @@ class Id:
                 transactional_id=self.name, producer_id=pair.producer_id, producer_epoch=pair.epoch, group_id="group"
             )
             return ErrorCode(self._client.ask(request, 4).error_code), None
+        found = re.search(r" v\d+-v(\d+)| v(\d+)", title)
+        newest = int(found[1] or found[2]) if found else 0
+        if title.startswith("Produce"):
+            data = batch("x", pair=pair, sequence=0, transactional=True)
+            return self._produce(data, newest), None
+        if title.startswith("TxnOffsetCommit"):
+            return ErrorCode(txn_commit(self._client, self.name, pair, HERE, 1, version=newest)[0]), None
         partition = NEW if "new partition" in title or "not in" in title else KNOWN
         return self._add(pair, partition, 5 if " v4-v5" in title else 3, "to verify" in title), None
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.registrar import Answer, Question
+from fencepost.coordinator.group.journal import APPEND_ERRORS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
@@ -64,6 +65,12 @@ class Verified:
             return error, f"{at} is not part of an ongoing transaction of this producer"
         return error, None
 
+    def offsets_error(self, at: TopicPartition) -> ErrorCode:
+        """The error of a TxnOffsetCommit.  Only v5 knows 120, by which a timed-out producer aborts and goes on."""
+        if self.timed_out and self.mode is Mode.ADD_PARTITION:
+            return ErrorCode.TRANSACTION_ABORTABLE
+        return APPEND_ERRORS.get(self.errors[at], self.errors[at])
+
 
 def verify(
     broker: Broker,
@@ -93,11 +100,11 @@ def _verified(broker: Broker, mode: Mode, answer: Answer, begun: float) -> Verif
     metrics.verifications += 1
     metrics.verification_time_ms += (asyncio.get_running_loop().time() - begun) * 1000
     metrics.verification_failures += sum(error is not ErrorCode.NONE for error in errors.values())
-    told = {at: _of_leader(error, mode) for at, error in errors.items()}
+    told = {at: of_leader(error, mode) for at, error in errors.items()}
     return Verified(mode, told, answer.lsn, answer.timed_out)
 
 
-def _of_leader(error: ErrorCode, mode: Mode) -> ErrorCode:
+def of_leader(error: ErrorCode, mode: Mode) -> ErrorCode:
     """Only the coordinator knows of fencing, and only newer clients of TRANSACTION_ABORTABLE."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -20,7 +20,6 @@ from fencepost.broker.registry import Held, serves
 from fencepost.broker.topics import CONSUMER_OFFSETS
 from fencepost.broker.verification import Mode, Verified, verify
 from fencepost.coordinator.group import CommitFor, Committed, Position
-from fencepost.coordinator.group.journal import APPEND_ERRORS
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import VerificationGuard
 from fencepost.protocol.errors import ErrorCode
@@ -146,7 +145,10 @@ async def _write_later(
     at: TopicPartition,
     verified: Awaitable[Verified],
 ) -> Committed:
-    return _write_verified(request, positions, broker, guard, at, await verified)
+    partition, answer = broker.storage.partition(*at), await verified
+    if broker.storage.partition(*at) is not partition:
+        return Committed(dict.fromkeys(positions, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
+    return _write_verified(request, positions, broker, guard, at, answer)
 
 
 def _write_verified(
@@ -157,12 +159,9 @@ def _write_verified(
     at: TopicPartition,
     verified: Verified,
 ) -> Committed:
-    error = verified.errors[at]
-    if verified.timed_out and verified.mode is Mode.ADD_PARTITION:
-        error = ErrorCode.TRANSACTION_ABORTABLE
+    error = verified.offsets_error(at)
     if error:
-        told = APPEND_ERRORS.get(error, error)
-        return Committed(dict.fromkeys(positions, told), max(verified.lsn, broker.storage.lsn))
+        return Committed(dict.fromkeys(positions, error), max(verified.lsn, broker.storage.lsn))
     committed = _write(request, positions, broker, guard)
     return committed._replace(lsn=max(verified.lsn, committed.lsn))
 
