@@ -140,6 +140,22 @@ def test_the_same_producer_goes_on_after_a_time_out(level: int, first_call: str)
 
 
 @LEVELS
+def test_the_same_producer_goes_on_after_it_aborts_what_was_timed_out(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await (await writer.send("t", b"late", partition=0))
+            await asyncio.sleep(15)
+            await writer.abort_transaction()
+            async with writer.transaction():
+                await writer.send("t", b"again", partition=0)
+        assert await shown(world) == [b"again"]
+
+    simulate(scenario, level)
+
+
+@LEVELS
 def test_a_producer_that_was_replaced_is_told_so_and_writes_nothing(level: int) -> None:
     async def scenario(world: World) -> None:
         async with producer(world) as first, producer(world) as second:

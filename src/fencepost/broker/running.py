@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fencepost.broker.authorizer import Authorizer
 from fencepost.broker.broker import Broker
+from fencepost.runtime import Runtime
 
 
 @contextmanager
@@ -21,10 +22,18 @@ def running_broker(
     settings: Mapping[str, object] | None = None,
     flush: str = "durable",
     authorizer: Authorizer | None = None,
+    runtime: Runtime | None = None,
 ) -> Iterator[Broker]:
     """A broker that answers inside the `with` block; without `data` its directory is a temporary one."""
     with tempfile.TemporaryDirectory(prefix="fencepost-") as temporary:
-        broker = Broker(data=data or temporary, listen=listen, settings=settings, flush=flush, authorizer=authorizer)
+        broker = Broker(
+            data=data or temporary,
+            listen=listen,
+            settings=settings,
+            flush=flush,
+            authorizer=authorizer,
+            runtime=runtime,
+        )
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="fencepost-broker", daemon=True)
         thread.start()

@@ -154,14 +154,22 @@ class TransactionalId:
         )
 
     async def end(self, who: Identity, commit: bool, tv2: bool, deadline: Deadline | None = None) -> Identity:
-        """End the transaction; the pair for the next one."""
+        """End the transaction; the pair for the next one.
+
+        Raises TransactionTimedOutError also where an abort is answered well, but by a version that cannot carry the
+        pair to go on with.
+        """
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.epoch, committed=commit
         )
         answer = await self._ask(
             "EndTxn", request, lambda found: found.error_code, deadline, versions=_Versions.of("EndTxn", tv2)
         )
-        return Identity(answer.producer_id, answer.producer_epoch) if answer.producer_id >= 0 else who
+        if answer.producer_id >= 0:
+            return Identity(answer.producer_id, answer.producer_epoch)
+        if answer.transaction_timed_out:
+            raise timed_out_error(self.name)
+        return who
 
     async def _ask(
         self,

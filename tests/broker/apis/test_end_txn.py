@@ -148,6 +148,7 @@ def test_after_a_time_out_the_commit_is_refused_and_the_producer_may_go_on(versi
         assert commit.transaction_timed_out == (version >= 3)
         abort = end(client, "t", pair, commit=False, version=version)
         assert abort.error_code == ErrorCode.NONE
+        assert abort.transaction_timed_out == (version >= 3)
         if version >= 5:
             following = Pair(abort.producer_id, abort.producer_epoch)
             write(client, topic, following, "next")

@@ -31,7 +31,7 @@ def end_txn(request: EndTxnRequest, caller: Caller, broker: Broker) -> EndTxnRes
             error_code=error,
             producer_id=ended.producer_id,
             producer_epoch=ended.producer_epoch,
-            transaction_timed_out=ended.timed_out and bool(error),
+            transaction_timed_out=ended.timed_out,
         ),
         ended.lsn,
     )
