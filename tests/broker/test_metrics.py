@@ -7,7 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from wire import Client, batch, init, new_topic, produce, serving
+import pytest
+from wire import Client, add, batch, ended, init, new_topic, produce, serving
 
 from fencepost.protocol.errors import ErrorCode
 
@@ -24,4 +25,22 @@ def test_verifications_and_their_failures_are_counted() -> None:
         assert (broker.metrics.verifications, broker.metrics.verification_failures) == (2, 1)
         assert broker.metrics.verification_time_ms > 0
         assert broker.metrics.requests[0] == 2
+        client.close()
+
+
+@pytest.mark.parametrize("version", [3, 11, 12, 13])
+def test_a_transaction_is_verified_once_for_each_partition(version: int) -> None:
+    with serving() as broker:
+        client = Client(broker)
+        topics, pair = [new_topic(client), new_topic(client)], init(client, "id")
+        for transaction in (1, 2):
+            if version < 12:
+                for topic in topics:
+                    assert add(client, "id", pair, topic) == ErrorCode.NONE
+            for sequence in range(5):
+                for topic in topics:
+                    record = batch("x", pair=pair, sequence=sequence, transactional=True)
+                    assert produce(client, topic, record, "id", version=version).error_code == ErrorCode.NONE
+            pair = ended(client, "id", pair)
+            assert broker.metrics.verifications == transaction * len(topics)
         client.close()

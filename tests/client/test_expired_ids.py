@@ -1,0 +1,69 @@
+"""KIP-360, failure handling: a producer whose transactional id has expired (INVALID_PRODUCER_ID_MAPPING)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.client.test_producer import LEVELS, producer, shown, simulate
+
+from fencepost.client import Admin, Producer, ProducerFencedError, TopicPartition, TransactionAbortableError
+from fencepost.simulation.world import ADDRESS, World
+
+EXPIRY = {"transactional.id.expiration.ms": 5000, "transaction.remove.expired.transaction.cleanup.interval.ms": 1000}
+CALLS = pytest.mark.parametrize("call", ["send", "offsets"])
+
+
+async def commit(writer: Producer, value: bytes) -> None:
+    async with writer.transaction():
+        await writer.send("t", value, partition=0)
+
+
+async def use(writer: Producer, call: str) -> None:
+    await writer.begin_transaction()
+    if call == "send":
+        await writer.send("t", b"with the expired pair", partition=1)
+    else:
+        await writer.send_offsets_to_transaction({TopicPartition("t", 0): 1}, "group")
+    await writer.commit_transaction()
+
+
+async def expire(world: World) -> None:
+    await asyncio.sleep(10)
+    async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+        assert await admin.list_transactions() == {}
+
+
+@LEVELS
+@CALLS
+def test_cases_1_and_2_the_open_transaction_is_aborted_and_the_same_producer_goes_on(level: int, call: str) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await commit(writer, b"before")
+            await expire(world)
+            with pytest.raises(TransactionAbortableError):
+                await use(writer, call)
+            await writer.abort_transaction()
+            await commit(writer, b"after")
+        assert await shown(world) == [b"before", b"after"]
+
+    simulate(scenario, level, **EXPIRY)
+
+
+@LEVELS
+@CALLS
+def test_case_3_another_producer_has_the_id_by_now(level: int, call: str) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as first, producer(world) as second:
+            await first.init_transactions()
+            await commit(first, b"first")
+            await expire(world)
+            await second.init_transactions()
+            await commit(second, b"second")
+            with pytest.raises(ProducerFencedError):
+                await use(first, call)
+            await commit(second, b"second again")
+        assert await shown(world) == [b"first", b"second", b"second again"]
+
+    simulate(scenario, level, **EXPIRY)
