@@ -261,7 +261,8 @@ def test_leader_epochs_are_remembered() -> None:
         node = Node()
         append(node.partition, batch(4))
         assert node.partition.end_offset_for_epoch(0) == (0, 4)
-        assert node.partition.end_offset_for_epoch(3) == (0, 4)
+        assert node.partition.end_offset_for_epoch(3) == (-1, -1)
         assert node.partition.end_offset_for_epoch(-1) == (-1, -1)
+        assert node.partition.end_offset_for_epoch(-2) == (-2, 0)
 
     run(main())

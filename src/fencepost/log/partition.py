@@ -9,12 +9,14 @@ from __future__ import annotations
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from fencepost.log import reading
+from fencepost.log.batch_check import check_batch
 from fencepost.log.disk import Disk, DiskFull
+from fencepost.log.outcome import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
 from fencepost.log.segment import Segment
@@ -23,7 +25,7 @@ from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import (
     HEADER_SIZE,
     BatchHeader,
-    crc_matches,
+    clear_log_append_time,
     read_header,
     set_max_timestamp,
     stamp,
@@ -32,25 +34,7 @@ from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.types import Buffer, Isolation
 
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """A batch is in the log, durable once the storage's `durable` has reached `lsn`."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time: int
-    log_start_offset: int
-    lsn: int
-    duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Nothing was appended or read."""
-
-    error: ErrorCode
-    message: str | None = None
+__all__ = ["Appended", "Journal", "Partition", "Refused"]
 
 
 class Journal(Protocol):
@@ -152,13 +136,15 @@ class Partition:
         """
         try:
             header = read_header(batch)
-        except ProtocolError as error:
-            return Refused(ErrorCode.INVALID_RECORD, str(error))
-        if header.is_control:
-            return self._append_marker(batch, header, origin, marker_transaction_version)
-        refused = self._check_form(batch, header) if origin is Origin.CLIENT else None
-        if refused is not None:
-            return refused
+        except ProtocolError as unreadable:
+            return Refused(ErrorCode.INVALID_RECORD, str(unreadable))
+        if origin is Origin.CLIENT:
+            wrong = check_batch(batch, header, self.settings, self._journal.now())
+            if wrong is not None:
+                silent = wrong.error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+                return wrong if silent else replace(wrong, log_start_offset=self.log_start_offset)
+        elif header.is_control:
+            return self._append_marker(batch, header, marker_transaction_version)
         if header.producer_id >= 0:
             producers = self.producers
             if origin is Origin.CLIENT:
@@ -166,30 +152,11 @@ class Partition:
                 if duplicate is not None:
                     first, last = duplicate.first_offset, duplicate.last_offset
                     lsn, start = self._journal.lsn, self.log_start_offset
-                    return Appended(first, last, -1, start, lsn, duplicate=True)
-            wrong = producers.check_data(header, guard, origin, self.settings.verification_enabled)
-            if wrong is not None:
-                return Refused(wrong, self._explain(wrong, header))
+                    return Appended(first, last, duplicate.timestamp, start, lsn, duplicate=True)
+            error = producers.check_data(header, guard, origin, self.settings.verification_enabled)
+            if error is not None:
+                return Refused(error, self._explain(error, header), self.log_start_offset)
         return self._write(batch, header)
-
-    def _check_form(self, batch: Buffer, header: BatchHeader) -> Refused | None:
-        """What a client's batch must be, whoever sends it (facts §6.3 c, j)."""
-        if header.size != len(batch):
-            return Refused(ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request")
-        if not crc_matches(batch, 0, header):
-            return Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch does not match")
-        if header.size > self.settings.max_message_bytes:
-            limit = self.settings.max_message_bytes
-            return Refused(
-                ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {header.size} bytes, max.message.bytes is {limit}"
-            )
-        if header.base_offset != 0 or header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
-            return Refused(ErrorCode.INVALID_RECORD, "record count and offsets of the batch do not agree")
-        if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-            return Refused(ErrorCode.INVALID_RECORD, "a batch with a producer id needs an epoch and a base sequence")
-        if header.is_transactional and header.producer_id < 0:
-            return Refused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
-        return None
 
     def _explain(self, error: ErrorCode, header: BatchHeader) -> str:
         who = f"producer_id={header.producer_id} epoch={header.producer_epoch} sequence={header.base_sequence}"
@@ -202,11 +169,7 @@ class Partition:
             case _:
                 return f"{who}: the write to {self.topic}-{self.index} is not part of an ongoing transaction"
 
-    def _append_marker(
-        self, batch: Buffer, header: BatchHeader, origin: Origin, transaction_version: int
-    ) -> Appended | Refused:
-        if origin is Origin.CLIENT:
-            return Refused(ErrorCode.INVALID_RECORD, "a client may not write control records")
+    def _append_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> Appended | Refused:
         record = read_control_record(batch, 0, header)
         if record is None or record.coordinator_epoch is None:
             return Refused(ErrorCode.INVALID_RECORD, "a control batch without a transaction marker")
@@ -223,6 +186,8 @@ class Partition:
         log_append_time = -1
         if self.settings.message_timestamp_type == "LogAppendTime" and marker is None:
             header, log_append_time = set_max_timestamp(data, 0, header, now), now
+        elif header.is_log_append_time:
+            header = clear_log_append_time(data, 0, header)
         stamp(data, 0, base_offset, self.leader_epoch)
         try:
             journal.reserve(HEADER_SIZE + len(data))
@@ -320,9 +285,10 @@ class Partition:
 
     def scan(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch from the one that holds `offset` to the log end, durable or not: for coordinators that load."""
-        for segment in list(self.segments):
-            for _, header, data in segment.walk(0):
-                if header.last_offset >= offset:
+        for segment in self.segments[self.segment_of(offset) :]:
+            position = segment.locate(offset) if offset > segment.base_offset else 0
+            if position is not None:
+                for _, header, data in segment.walk(position):
                     yield header, data
 
     def segment_of(self, offset: int) -> int:
@@ -341,10 +307,15 @@ class Partition:
         return self.producers.active()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) if there is none."""
+        """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) for one yet to come.
+
+        An epoch before the first known one ended where that one began.
+        """
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
-        found = (-1, -1)
+        if epoch == -1 or epoch > self.leader_epoch:
+            return -1, -1
+        found = (epoch, self.epoch_starts[0][1] if self.epoch_starts else self.log_start_offset)
         for number, (known, _) in enumerate(self.epoch_starts):
             if known <= epoch:
                 following = self.epoch_starts[number + 1 :]

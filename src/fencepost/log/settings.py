@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+LONG = 2**63 - 1
+"""Stands for no limit where Kafka has no -1."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
@@ -17,6 +20,8 @@ class LogSettings:
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
     message_timestamp_type: str = "CreateTime"
+    timestamp_before_max_ms: int = LONG
+    timestamp_after_max_ms: int = 3600 * 1000
     cleanup_policy: str = "delete"
     delete_retention_ms: int = 24 * 3600 * 1000
     min_cleanable_dirty_ratio: float = 0.5

@@ -135,7 +135,17 @@ def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoc
 
 def set_max_timestamp(buffer: bytearray, at: int, header: BatchHeader, timestamp: int) -> BatchHeader:
     """Make a batch one of log-append time (message.timestamp.type), with its CRC anew."""
-    header = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=timestamp)
+    return _rewrite(
+        buffer, at, header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=timestamp)
+    )
+
+
+def clear_log_append_time(buffer: bytearray, at: int, header: BatchHeader) -> BatchHeader:
+    """Make a batch one whose records have the times that their producer gave them, with its CRC anew."""
+    return _rewrite(buffer, at, header._replace(attributes=header.attributes & ~LOG_APPEND_TIME))
+
+
+def _rewrite(buffer: bytearray, at: int, header: BatchHeader) -> BatchHeader:
     AFTER_CRC.pack_into(buffer, at + CRC_START, *header[5:])
     header = header._replace(crc=crc32c(memoryview(buffer)[at + CRC_START : at + header.size]))
     _HEADER.pack_into(buffer, at, *header)

@@ -29,7 +29,7 @@ from wire import (
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, FetchRequest
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
-from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
+from fencepost.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchTopic, PartitionData
 
 client = clients()
 VERSIONS = range(4, 19)
@@ -221,3 +221,53 @@ def test_a_topic_that_is_deleted_while_somebody_waits(client: Client, version: i
     fetched = client.receive().responses[0].partitions[0]
     expected = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (fetched.error_code, fetched.high_watermark) == (expected, -1)
+
+
+def astray(client: Client, topic: str, offset: int, last_epoch: int) -> PartitionData:
+    """The answer to a reader that says under which leader it has read up to there."""
+    request = fetch_request(client, topic, offset, wait_ms=10_000)
+    request.topics[0].partitions[0].last_fetched_epoch = last_epoch
+    answered: PartitionData = client.ask(request).responses[0].partitions[0]
+    return answered
+
+
+def test_a_reader_that_has_read_what_is_not_there_is_told_where_it_parted(client: Client) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("a", "b"))
+    epoch = client.broker.storage.partition(topic, 0).leader_epoch  # type: ignore[union-attr]
+    assert values(astray(client, topic, 1, epoch)) == ["a", "b"]
+    found = astray(client, topic, 5, epoch)
+    assert (found.error_code, found.high_watermark, found.records) == (ErrorCode.NONE, 2, b"")
+    assert found.diverging_epoch == EpochEndOffset(epoch=epoch, end_offset=2)
+    assert astray(client, topic, 1, epoch + 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("version", range(7, 19))
+def test_who_goes_on_with_a_session_hears_that_it_is_forgotten(client: Client, version: int) -> None:
+    request = fetch_request(client, new_topic(client))
+    for session, epoch, error in ((0, -1, 0), (0, 0, 0), (9, -1, 0), (0, 1, 70), (9, 4, 70)):
+        request.session_id, request.session_epoch = session, epoch
+        answer = client.ask(request, version)
+        assert (answer.error_code, answer.session_id, len(answer.responses)) == (error, 0, 0 if error else 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_unknown_isolation_shows_nothing(client: Client, version: int) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("a"))
+    request = fetch_request(client, topic)
+    request.isolation_level = 2
+    answer = client.ask(request, version)
+    shown = [one.error_code for topic in answer.responses for one in topic.partitions]
+    assert answer.error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if version >= 7 else 0)
+    assert shown == ([] if version >= 13 else [ErrorCode.UNKNOWN_SERVER_ERROR])
+
+
+def test_less_than_no_bytes_is_an_error(client: Client) -> None:
+    topic = new_topic(client)
+    assert fetch(client, topic, max_bytes=-1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert fetch(client, topic, max_bytes=0).error_code == ErrorCode.NONE
+
+
+def test_any_leader_epoch_below_zero_means_none(client: Client) -> None:
+    assert fetch(client, new_topic(client), leader_epoch=-2).error_code == ErrorCode.NONE

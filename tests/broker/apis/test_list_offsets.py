@@ -105,3 +105,33 @@ def test_unknown_places_and_other_epochs(client: Client) -> None:
         wanted = [ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=LATEST)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
         assert client.ask(request).topics[0].partitions[0].error_code == error
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_question_of_no_version(client: Client, version: int) -> None:
+    assert list_offset(client, new_topic(client), -7, version=version).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def ask_twice(topic: str, **how: int) -> ListOffsetsRequest:
+    wanted = [ListOffsetsPartition(partition_index=0, timestamp=timestamp) for timestamp in (-1, -2)]
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=wanted)], **{"replica_id": -1, **how})
+
+
+def test_a_partition_that_is_asked_for_twice_is_refused_once(client: Client) -> None:
+    (found,) = client.ask(ask_twice(new_topic(client))).topics[0].partitions
+    assert (found.error_code, found.offset) == (ErrorCode.INVALID_REQUEST, -1)
+
+
+def test_an_isolation_that_nobody_knows_is_not_taken_for_another(client: Client) -> None:
+    request = ask_twice(new_topic(client), isolation_level=2)
+    del request.topics[0].partitions[0]
+    assert client.ask(request).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_only_consumers_stop_at_the_last_stable_offset(client: Client) -> None:
+    topic, pair = new_topic(client), init(client, "t")
+    assert produce(client, topic, batch("a", pair=pair, sequence=0, transactional=True), "t").error_code == 0
+    for replica, end in ((-1, 0), (-2, 1)):
+        request = ask_twice(topic, isolation_level=1, replica_id=replica)
+        del request.topics[0].partitions[1]
+        assert client.ask(request).topics[0].partitions[0].offset == end

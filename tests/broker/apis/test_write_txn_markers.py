@@ -40,7 +40,7 @@ def marker(
 
 def write(client: Client, *markers: WritableTxnMarker, version: int = 2) -> list[list[int]]:
     answer = client.ask(WriteTxnMarkersRequest(markers=list(markers)), version)
-    assert [each.producer_id for each in answer.markers] == [each.producer_id for each in markers]
+    assert [each.producer_id for each in answer.markers] == list(dict.fromkeys(each.producer_id for each in markers))
     return [[one.error_code for topic in each.topics for one in topic.partitions] for each in answer.markers]
 
 
@@ -117,10 +117,33 @@ def test_a_marker_of_nobody_is_not_written(client: Client, pair: tuple[int, int]
     assert fetch(client, topic).high_watermark == 0
 
 
-def test_two_markers_of_one_producer_are_both_answered(client: Client) -> None:
+def test_two_markers_of_one_producer_have_one_result(client: Client) -> None:
     one, two = new_topic(client), new_topic(client)
-    assert write(client, marker(one, (50, 1)), marker(two, (50, 1))) == [[0], [0]]
+    assert write(client, marker(one, (50, 1)), marker(two, (50, 1))) == [[0, 0]]
     assert [fetch(client, topic).high_watermark for topic in (one, two)] == [1, 1]
+
+
+def test_of_two_markers_for_one_place_the_last_answer_is_told(client: Client) -> None:
+    topic = new_topic(client)
+    assert write(client, marker(topic, (50, 1)), marker(topic, (50, 0))) == [[ErrorCode.INVALID_PRODUCER_EPOCH]]
+
+
+def test_a_marker_for_no_partition_is_left_out_of_the_answer(client: Client) -> None:
+    nowhere = marker(new_topic(client), (50, 1))
+    nowhere.topics = []
+    assert client.ask(WriteTxnMarkersRequest(markers=[nowhere])).markers == []
+
+
+def test_a_partition_named_twice_is_marked_once(client: Client) -> None:
+    topic = new_topic(client)
+    assert write(client, marker(topic, (50, 1), 0, 0)) == [[0]]
+    assert fetch(client, topic).high_watermark == 1
+
+
+def test_a_transaction_version_below_zero_is_an_error(client: Client) -> None:
+    topic = new_topic(client)
+    assert write(client, marker(topic, (50, 1), transaction_version=-1)) == [[ErrorCode.UNKNOWN_SERVER_ERROR]]
+    assert fetch(client, topic).high_watermark == 0
 
 
 def test_unknown_partitions_have_no_producers(client: Client) -> None:

@@ -2,7 +2,8 @@
 
 v4    isolation level, aborted transactions, last stable offset
 v5    log start offset
-v7    sessions: every request is answered as one without a session, which clients accept (KIP-227)
+v7    sessions: every request is answered as one without a session, which clients accept (KIP-227);
+      one that goes on with a session is told that it is forgotten
 v9    the leader epoch that the reader knows
 v11   rack
 v12   flexible
@@ -24,6 +25,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.messages.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchTopic,
@@ -32,10 +34,20 @@ from fencepost.protocol.messages.fetch import (
 from fencepost.protocol.types import Isolation
 
 _TOPIC_IDS_SINCE = 13
+_NOT_HERE = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 
 
 @serves(FetchRequest)
 def fetch(request: FetchRequest, caller: Caller, broker: Broker) -> Any:
+    if request.session_epoch > 0:
+        # It counts on what it asked for before: it asks for everything again when it hears that this is forgotten.
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    if request.isolation_level not in (0, 1):
+        return _nonsense(request, caller)
     plan = _Plan(request, caller, broker)
     if plan.failed or request.max_wait_ms <= 0 or plan.readable() >= request.min_bytes:
         return plan.read()
@@ -87,9 +99,21 @@ class _Plan:
         if caller.version >= _TOPIC_IDS_SINCE:
             known = broker.topics.by_id.get(topic.topic_id)
             name = None if known is None else known.name
-        found = [(wanted, _partition(name, wanted, caller, broker)) for wanted in topic.partitions]
+        found = [(wanted, self._find(name, wanted, caller, broker)) for wanted in topic.partitions]
         self.failed = self.failed or any(isinstance(place, ErrorCode) for _, place in found)
         return found
+
+    def _find(self, name: str | None, wanted: FetchPartition, caller: Caller, broker: Broker) -> Partition | ErrorCode:
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not caller.may(Operation.READ, Resource.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partition = broker.storage.partition(name, wanted.partition)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if min(wanted.partition_max_bytes, self._max_bytes) < 0:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return _check_epoch(wanted.current_leader_epoch, partition)
 
     def look_again(self) -> None:
         """After a wait: a partition that was deleted meanwhile has no files any more."""
@@ -102,13 +126,18 @@ class _Plan:
     def partitions(self) -> list[Partition]:
         return [place for _, found in self._topics for _, place in found if isinstance(place, Partition)]
 
+    def _at_once(self, wanted: FetchPartition, place: Partition) -> bool:
+        """Whether the answer is an error, or the news that the reader has gone astray."""
+        inside = place.log_start_offset <= wanted.fetch_offset <= place.log_end_offset
+        return not inside or _diverging(wanted, place) is not None
+
     def readable(self) -> int:
         """About how many bytes a read would give; at least min_bytes where it would give an error."""
         total = 0
         for _, found in self._topics:
             for wanted, place in found:
                 if isinstance(place, Partition):
-                    if not place.log_start_offset <= wanted.fetch_offset <= place.log_end_offset:
+                    if self._at_once(wanted, place):
                         return self.min_bytes
                     readable = place.readable_bytes(wanted.fetch_offset, self.isolation)
                     total += min(readable, wanted.partition_max_bytes)
@@ -129,7 +158,20 @@ class _Plan:
         self, wanted: FetchPartition, place: Partition | ErrorCode, budget: int, *, first: bool
     ) -> PartitionData:
         if isinstance(place, ErrorCode):
-            return _refused(wanted, place)
+            return _refused(wanted, place, [] if place in _NOT_HERE else None)
+        diverging = _diverging(wanted, place)
+        if diverging is not None and diverging.end_offset < 0:
+            return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if diverging is not None and wanted.fetch_offset >= place.log_start_offset:
+            return PartitionData(
+                partition_index=wanted.partition,
+                error_code=ErrorCode.NONE,
+                high_watermark=place.high_watermark,
+                last_stable_offset=place.last_stable_offset,
+                log_start_offset=place.log_start_offset,
+                diverging_epoch=diverging,
+                records=b"",
+            )
         # The first batch of an answer is given however large it is, or a reader could never go on.
         limit = min(wanted.partition_max_bytes, budget)
         fetched = place.read(wanted.fetch_offset, max(limit, 0), self.isolation, at_least_one=first)
@@ -149,29 +191,44 @@ class _Plan:
         )
 
 
-def _partition(name: str | None, wanted: FetchPartition, caller: Caller, broker: Broker) -> Partition | ErrorCode:
-    if name is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if not caller.may(Operation.READ, Resource.TOPIC, name):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    partition = broker.storage.partition(name, wanted.partition)
-    if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _check_epoch(wanted.current_leader_epoch, partition)
-
-
 def _check_epoch(known: int, partition: Partition) -> Partition | ErrorCode:
-    if known == -1 or known == partition.leader_epoch:
+    if known < 0 or known == partition.leader_epoch:
         return partition
     return ErrorCode.FENCED_LEADER_EPOCH if known < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def _refused(wanted: FetchPartition, error: ErrorCode) -> PartitionData:
+def _diverging(wanted: FetchPartition, partition: Partition) -> EpochEndOffset | None:
+    """Where the reader's last leader epoch ended here, if it has read something else; -1 for an epoch yet to come."""
+    last = wanted.last_fetched_epoch
+    if last < 0:
+        return None
+    epoch, end_offset = partition.end_offset_for_epoch(last)
+    if end_offset >= 0 and epoch >= last and end_offset >= wanted.fetch_offset:
+        return None
+    return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+
+def _nonsense(request: FetchRequest, caller: Caller) -> FetchResponse:
+    """To an isolation that nobody knows: to take it for another would show what must not be seen."""
+    error, responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
+    if caller.version < _TOPIC_IDS_SINCE:
+        responses = [
+            FetchableTopicResponse(
+                topic=topic.topic, partitions=[_refused(wanted, error, []) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    return FetchResponse(error_code=error, responses=responses)
+
+
+def _refused(
+    wanted: FetchPartition, error: ErrorCode, aborted: list[AbortedTransaction] | None = None
+) -> PartitionData:
     return PartitionData(
         partition_index=wanted.partition,
         error_code=error,
         high_watermark=-1,
         last_stable_offset=-1,
-        aborted_transactions=None,
+        aborted_transactions=aborted,
         records=b"",  # never null: librdkafka does not survive it (KAFKA-18646)
     )

@@ -13,6 +13,8 @@ v11   -6: the first offset not yet kept remotely
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
@@ -28,29 +30,38 @@ from fencepost.protocol.messages.list_offsets import (
 from fencepost.protocol.types import Isolation
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
-_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_NEVER = 32767
+CONSUMER = -1
 
 
 @serves(ListOffsetsRequest)
 def list_offsets(request: ListOffsetsRequest, caller: Caller, broker: Broker) -> ListOffsetsResponse:
-    isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    # Whoever is not a consumer reads without isolation.
+    committed = request.isolation_level == 1 and request.replica_id == CONSUMER
+    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     topics = []
     for topic in request.topics:
         seen = caller.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        asked = Counter(wanted.partition_index for wanted in topic.partitions)
         answers = []
-        for wanted in topic.partitions:
+        for wanted in {wanted.partition_index: wanted for wanted in topic.partitions}.values():
             partition = broker.storage.partition(topic.name, wanted.partition_index)
             if not seen:
                 answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif asked[wanted.partition_index] > 1:
+                answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
+            elif wanted.timestamp < 0 and caller.version < _SINCE.get(wanted.timestamp, _NEVER):
+                answers.append(_refused(wanted, ErrorCode.UNSUPPORTED_VERSION))
             elif partition is None:
                 answers.append(_refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            elif request.isolation_level not in (0, 1):
+                answers.append(_refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
             elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 older = wanted.current_leader_epoch < partition.leader_epoch
                 answers.append(
                     _refused(wanted, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
                 )
-            elif caller.version < _SINCE.get(wanted.timestamp, 0):
-                answers.append(_refused(wanted, ErrorCode.UNSUPPORTED_VERSION))
             else:
                 answers.append(_find(wanted, partition, isolation))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))

@@ -12,7 +12,9 @@ v13   topic ids
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Iterator
+from struct import Struct
 from typing import Any
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -22,21 +24,25 @@ from fencepost.broker.registry import CLOSE, NO_ANSWER, Held, serves
 from fencepost.broker.verification import Mode, Verified, verify
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
-from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
+from fencepost.protocol.batch import MAGIC, BatchHeader, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Buffer, TopicPartition
 
 _ZSTD_SINCE = 7
 _IMPLICIT_ADD_SINCE = 12
 _TOPIC_IDS_SINCE = 13
+
+#: Of a batch of any format: its size, and behind it and four other bytes its magic.
+_SIZE_AT, _FRONT, _SHORTEST, _LEAST_SIZE = 8, Struct(">i4xb"), 17, 14
 
 
 class _Write:
@@ -72,6 +78,7 @@ def produce(request: ProduceRequest, caller: Caller, broker: Broker) -> Any:
     writes = [write for _, of_topic in topics for write in of_topic]
     for write in writes:
         _find(write, caller, broker)
+    _refuse_repeated(writes)
     _check_transactional(request, writes, caller)
     waiting, verified = _verify(request, writes, caller, broker)
     if verified is None or isinstance(verified, Verified):
@@ -131,8 +138,10 @@ def _find(write: _Write, caller: Caller, broker: Broker) -> None:
     records = write.data.records
     if write.partition is None:
         write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    elif records is None or len(records) < HEADER_SIZE:
+    elif records is None or len(records) < _SHORTEST:
         write.refuse(ErrorCode.INVALID_RECORD, f"a partition takes exactly one record batch, {write.at} got none")
+    elif _is_no_batch(records):
+        write.refuse(ErrorCode.CORRUPT_MESSAGE, f"what {write.at} got is no record batch of any format")
     else:
         try:
             write.header = header = read_header(records)
@@ -143,6 +152,20 @@ def _find(write: _Write, caller: Caller, broker: Broker) -> None:
             write.refuse(ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request")
         elif header.attributes & 7 == Compression.ZSTD and caller.version < _ZSTD_SINCE:
             write.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def _is_no_batch(records: Buffer) -> bool:
+    """Whether size or format are ones that no batch has ever had."""
+    size, magic = _FRONT.unpack_from(records, _SIZE_AT)
+    return size < _LEAST_SIZE or not 0 <= magic <= MAGIC
+
+
+def _refuse_repeated(writes: list[_Write]) -> None:
+    """Each partition once: of two batches one would be verified for the other."""
+    places = Counter(write.at for write in writes)
+    for write in writes:
+        if places[write.at] > 1 and write.outcome is None:
+            write.refuse(ErrorCode.INVALID_REQUEST, f"{write.at} stands in the request more than once")
 
 
 def _transactional(writes: list[_Write]) -> Iterator[tuple[_Write, BatchHeader]]:
@@ -226,5 +249,13 @@ def _one(write: _Write) -> PartitionProduceResponse:
         )
     assert outcome is not None, "every partition of a request is answered"
     return PartitionProduceResponse(
-        index=write.at.partition, error_code=outcome.error, base_offset=-1, error_message=outcome.message
+        index=write.at.partition,
+        error_code=outcome.error,
+        base_offset=-1,
+        log_start_offset=outcome.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in outcome.record_errors
+        ],
+        error_message=outcome.message,
     )

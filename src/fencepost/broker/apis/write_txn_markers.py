@@ -6,6 +6,8 @@ v2    the transaction version of each marker (KIP-1228)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
@@ -22,6 +24,9 @@ from fencepost.protocol.messages.write_txn_markers import (
 )
 from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
+Errors = dict[str, dict[int, ErrorCode]]
+"""Topic -> partition -> what became of the marker."""
+
 
 @serves(WriteTxnMarkersRequest)
 def write_txn_markers(request: WriteTxnMarkersRequest, caller: Caller, broker: Broker) -> Held:
@@ -29,36 +34,43 @@ def write_txn_markers(request: WriteTxnMarkersRequest, caller: Caller, broker: B
         caller.may(operation, Resource.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
     )
-    results = [_write(marker, broker, allowed=allowed) for marker in request.markers]
+    told: dict[int, Errors] = {}
+    for marker in request.markers:
+        for at, error in _write(marker, broker, allowed=allowed).items():
+            # One result per producer id, which is all that a sender tells markers by.
+            told.setdefault(marker.producer_id, {}).setdefault(at.topic, {})[at.partition] = _told(error)
+    results = [_result(producer_id, errors) for producer_id, errors in told.items()]
     return Held(WriteTxnMarkersResponse(markers=results), broker.storage.lsn)
 
 
-def _write(asked: WritableTxnMarker, broker: Broker, *, allowed: bool) -> WritableTxnMarkerResult:
+def _write(asked: WritableTxnMarker, broker: Broker, *, allowed: bool) -> Mapping[TopicPartition, ErrorCode]:
     partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
-    if allowed:
-        marker = Marker(
-            ProducerId(asked.producer_id),
-            Epoch(asked.producer_epoch),
-            asked.coordinator_epoch,
-            asked.transaction_result,
-            asked.transaction_version,
-        )
-        errors = LocalMarkers(broker).write(marker, partitions)
-    else:
-        errors = dict.fromkeys(partitions, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if not allowed:
+        return dict.fromkeys(partitions, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if asked.transaction_version < 0:
+        return dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+    marker = Marker(
+        ProducerId(asked.producer_id),
+        Epoch(asked.producer_epoch),
+        asked.coordinator_epoch,
+        asked.transaction_result,
+        asked.transaction_version,
+    )
+    return LocalMarkers(broker).write(marker, list(dict.fromkeys(partitions)))
+
+
+def _result(producer_id: int, errors: Errors) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(
-        producer_id=asked.producer_id,
+        producer_id=producer_id,
         topics=[
             WritableTxnMarkerTopicResult(
-                name=topic.name,
+                name=topic,
                 partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=_told(errors[TopicPartition(topic.name, index)])
-                    )
-                    for index in topic.partition_indexes
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                    for index, error in partitions.items()
                 ],
             )
-            for topic in asked.topics
+            for topic, partitions in errors.items()
         ],
     )
 

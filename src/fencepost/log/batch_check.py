@@ -1,0 +1,73 @@
+"""What a client's batch must be, whoever sends it (facts §6.3 c, j).
+
+The header and the checksum are enough, but for two things that only the records say: in a compacted topic every record
+needs a key, and a record's time may be too far from the broker's.  Records are decoded only where one of them is due.
+"""
+
+from __future__ import annotations
+
+from fencepost.log.outcome import Refused
+from fencepost.log.settings import LONG, LogSettings
+from fencepost.protocol.batch import BatchHeader, crc_matches
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.records import decode_batch
+from fencepost.protocol.types import Buffer
+
+NO_TIMESTAMP = -1
+_CODECS = frozenset(Compression)
+
+
+def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: int) -> Refused | None:
+    """Why a client's batch is not taken, before anything is known of its producer."""
+    if header.size != len(batch):
+        return Refused(ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request")
+    if header.base_offset != 0:
+        return Refused(ErrorCode.INVALID_RECORD, f"the base offset of a batch is 0, not {header.base_offset}")
+    if header.size > settings.max_message_bytes:
+        limit = settings.max_message_bytes
+        return Refused(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {header.size} bytes, max.message.bytes is {limit}")
+    if not crc_matches(batch, 0, header):
+        return Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch does not match")
+    if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
+        return Refused(ErrorCode.INVALID_RECORD, "record count and offsets of the batch do not agree")
+    if header.is_control:
+        return Refused(ErrorCode.INVALID_RECORD, "a client may not write control records")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        return Refused(ErrorCode.INVALID_RECORD, "a batch with a producer id needs an epoch and a base sequence")
+    if header.is_transactional and header.producer_id < 0:
+        return Refused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
+    if header.attributes & 7 not in _CODECS:
+        return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"nobody knows compression {header.attributes & 7}")
+    return _check_records(batch, header, settings, now)
+
+
+def _check_records(batch: Buffer, header: BatchHeader, settings: LogSettings, now: int) -> Refused | None:
+    """What only the records tell, where there is reason to look."""
+    keyed = "compact" in settings.cleanup_policy
+    timed = settings.message_timestamp_type == "CreateTime" and (
+        header.max_timestamp - now > settings.timestamp_after_max_ms or settings.timestamp_before_max_ms < LONG
+    )
+    if not keyed and not timed:
+        return None
+    try:
+        records = decode_batch(batch, 0, header)
+    except ProtocolError as unreadable:
+        return Refused(ErrorCode.INVALID_RECORD, str(unreadable))
+    wrong: list[tuple[int, str]] = []
+    error = ErrorCode.INVALID_RECORD
+    for number, record in enumerate(records):
+        if keyed and record.key is None:
+            wrong.append((number, "a record of a compacted topic needs a key"))
+        elif timed and not _timely(record.timestamp, settings, now):
+            wrong.append((number, f"its time, {record.timestamp}, is too far from the broker's, {now}"))
+            error = ErrorCode.INVALID_TIMESTAMP
+    if not wrong:
+        return None
+    return Refused(error, f"record {wrong[0][0]} of the batch: {wrong[0][1]}", record_errors=tuple(wrong))
+
+
+def _timely(timestamp: int, settings: LogSettings, now: int) -> bool:
+    if timestamp == NO_TIMESTAMP:
+        return True
+    return now - timestamp <= settings.timestamp_before_max_ms and timestamp - now <= settings.timestamp_after_max_ms

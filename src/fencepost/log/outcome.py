@@ -1,0 +1,31 @@
+"""What a partition answers: appended, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A batch is in the log, durable once the storage's `durable` has reached `lsn`."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    lsn: int
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was appended or read."""
+
+    error: ErrorCode
+    message: str | None = None
+    log_start_offset: int = -1
+    """Told with what a partition itself refuses."""
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """(number in the batch, why) of single records that are wrong."""
