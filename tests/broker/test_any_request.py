@@ -93,7 +93,11 @@ def known(broker: Broker) -> dict[str, Any]:
     groups, transactions = broker.groups, broker.transactions
     return {
         "topics": {name: (topic.topic_id, len(topic.partitions)) for name, topic in broker.topics.by_name.items()},
-        "positions": {group.group_id: groups.fetch_offsets(group.group_id, None, True) for group in groups.groups()},
+        "positions": {
+            group.group_id: positions
+            for group in groups.groups()
+            if (positions := groups.fetch_offsets(group.group_id, None, True)) or group.protocol_type
+        },
         "transactions": {each.transactional_id: each for each in transactions.list().transactions},
         "ends": {(each.topic, each.index): each.log_end_offset for each in broker.storage.partitions()},
     }

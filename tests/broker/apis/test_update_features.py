@@ -60,9 +60,16 @@ def test_a_level_goes_down_and_up(client: Client, version: int) -> None:
 def test_what_is_refused(client: Client, feature: str, level: int, kind: int, version: int) -> None:
     before = finalized(client)
     answer = update(client, level, kind, feature, version=version)
-    error = answer.results[0].error_code if version < 2 else answer.error_code
-    assert error == ErrorCode.INVALID_UPDATE_VERSION
+    assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert finalized(client) == before
+
+
+def test_version_0_may_say_that_a_downgrade_is_allowed(client: Client) -> None:
+    """Where it is, the level may go up as well."""
+    assert update(client, 1, UPGRADE, version=0).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    for level in (1, 2):
+        assert update(client, level, SAFE, version=0).error_code == ErrorCode.NONE
+        assert finalized(client)[0] == level
 
 
 @pytest.mark.parametrize("kind", [0, 4])

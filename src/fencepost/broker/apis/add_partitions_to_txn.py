@@ -44,7 +44,8 @@ def add_partitions_to_txn(
         lsn = max(lsn, needed)
         results.append(
             AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id, topic_results=_by_topic(transaction.topics, errors)
+                transactional_id=transaction.transactional_id,
+                topic_results=_once(errors) if transaction.verify_only else _by_topic(transaction.topics, errors),
             )
         )
     return Held(AddPartitionsToTxnResponse(results_by_transaction=results), lsn)
@@ -96,6 +97,14 @@ def _of_broker(transaction: AddPartitionsToTxnTransaction, broker: Broker) -> tu
         return broker.transactions.verify_partitions(name, pid, epoch, partitions), 0
     added = broker.transactions.add_partitions(name, pid, epoch, partitions, 2)
     return dict.fromkeys(partitions, added.error), added.lsn
+
+
+def _once(errors: Results) -> list[AddPartitionsToTxnTopicResult]:
+    """Each topic and each partition once, however often they were named."""
+    topics: dict[str, dict[int, None]] = {}
+    for at in errors:
+        topics.setdefault(at.topic, {})[at.partition] = None
+    return _by_topic([AddPartitionsToTxnTopic(name=name, partitions=list(at)) for name, at in topics.items()], errors)
 
 
 def _by_topic(topics: Sequence[AddPartitionsToTxnTopic], errors: Results) -> list[AddPartitionsToTxnTopicResult]:

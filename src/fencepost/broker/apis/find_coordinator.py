@@ -55,7 +55,7 @@ def _find(key: str, key_type: int, caller: Caller, broker: Broker) -> Coordinato
         host=broker.host,
         port=broker.port,
         error_code=ErrorCode.NONE,
-        error_message="" if caller.version >= 4 else None,
+        error_message="" if caller.version >= 4 else "NONE",  # as Apache Kafka has it
     )
 
 

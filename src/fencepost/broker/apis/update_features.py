@@ -43,7 +43,9 @@ def _refusal(update: FeatureUpdateKey, caller: Caller, features: Features) -> tu
     level, now = update.max_version_level, features.level(update.feature)
     if not low <= level <= high:
         return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is not between {low} and {high}"
-    kind = update.upgrade_type if caller.version >= 1 else _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
+    if caller.version < 1 and update.allow_downgrade:
+        return None  # both ways
+    kind = update.upgrade_type if caller.version >= 1 else _UPGRADE
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         return ErrorCode.INVALID_UPDATE_VERSION, f"{kind} is no kind of upgrade"
     if level < now and kind == _UPGRADE:
@@ -56,12 +58,11 @@ def _refusal(update: FeatureUpdateKey, caller: Caller, features: Features) -> tu
 def _answer(
     request: UpdateFeaturesRequest, caller: Caller, error: ErrorCode, message: str | None
 ) -> UpdateFeaturesResponse:
+    """An error is one of the whole request: all features change, or none."""
     results = []
-    if caller.version <= 1:
+    if caller.version <= 1 and not error:
         results = [
-            UpdatableFeatureResult(feature=update.feature, error_code=error, error_message=message)
+            UpdatableFeatureResult(feature=update.feature, error_code=ErrorCode.NONE, error_message="NONE")
             for update in request.feature_updates
         ]
-        if results:
-            error, message = ErrorCode.NONE, None
     return UpdateFeaturesResponse(error_code=error, error_message=message, results=results)

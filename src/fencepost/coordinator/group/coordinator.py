@@ -78,7 +78,11 @@ class GroupCoordinator:
         return found if isinstance(found, ErrorCode) else ErrorCode.NONE
 
     def _home(self, group_id: str | None) -> Home | ErrorCode:
-        if not group_id:
+        return self._any_home(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
+    def _any_home(self, group_id: str | None) -> Home | ErrorCode:
+        """Old clients without a group keep positions in the group "": it may be read, written and deleted."""
+        if group_id is None:
             return ErrorCode.INVALID_GROUP_ID
         return self._homes.get(self.partition_for(group_id)) or ErrorCode.NOT_COORDINATOR
 
@@ -118,14 +122,14 @@ class GroupCoordinator:
 
     def commit_offsets(self, who: CommitFor, positions: Mapping[TopicPartition, Position]) -> Committed:
         """OffsetCommit."""
-        home = self._home(who.group_id)
+        home = self._any_home(who.group_id)
         if isinstance(home, ErrorCode):
             return Committed(dict.fromkeys(positions, home), 0)
         group = self.known(who.group_id)
         if isinstance(group, Group):
             error = group.check_commit(who.member_id, who.group_instance_id, who.generation)
         else:
-            error = ErrorCode.NONE if who.generation < 0 else group
+            error = self._begin(home, who) if who.generation < 0 else group
         if error:
             return Committed(dict.fromkeys(positions, error), 0)
         self._membership.committed(home, who.group_id, who.member_id)
@@ -156,7 +160,7 @@ class GroupCoordinator:
         if isinstance(group, Group):
             error = group.check_transactional_commit(who.member_id, who.group_instance_id, who.generation)
         else:
-            error = ErrorCode.NONE if who.generation < 0 else group
+            error = self._begin(home, who) if who.generation < 0 else group
         if error:
             return Committed(dict.fromkeys(positions, error), 0)
         errors, entries, taken = self._entries(who.group_id, positions)
@@ -170,6 +174,11 @@ class GroupCoordinator:
                 record_offset = outcome.base_offset + number
                 home.offsets.put_pending(producer_id, who.group_id, at, positions[at], record_offset)
         return Committed(errors, lsn)
+
+    def _begin(self, home: Home, who: CommitFor) -> ErrorCode:
+        """A group without members that positions are committed for; it stays, whatever becomes of them."""
+        home.groups[who.group_id] = Group(who.group_id, state_timestamp=self._clock.now())
+        return ErrorCode.NONE
 
     def _entries(
         self, group_id: str, positions: Mapping[TopicPartition, Position]
@@ -199,7 +208,7 @@ class GroupCoordinator:
         self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
     ) -> dict[TopicPartition, Position | ErrorCode | None] | ErrorCode:
         """The positions of these partitions (None: all); UNSTABLE_OFFSET_COMMIT where a transaction may change one."""
-        home = self._home(group_id)
+        home = self._any_home(group_id)
         if isinstance(home, ErrorCode):
             return home
         offsets = home.offsets
@@ -235,7 +244,7 @@ class GroupCoordinator:
 
     def known(self, group_id: str) -> Group | ErrorCode:
         """A group as DescribeGroups tells it; one that has only positions is an empty group."""
-        home = self._home(group_id)
+        home = self._any_home(group_id)
         if isinstance(home, ErrorCode):
             return home
         group = home.groups.get(group_id)
@@ -252,7 +261,7 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> tuple[ErrorCode, int]:
         """DeleteGroups, one of them: its positions go too, pending ones included."""
-        home = self._home(group_id)
+        home = self._any_home(group_id)
         if isinstance(home, ErrorCode):
             return home, 0
         group = home.groups.get(group_id)
@@ -315,6 +324,8 @@ class GroupCoordinator:
             if expires <= now and not home.offsets.is_unstable(group_id, at):
                 expired.append(at)
         left = len(home.offsets.partitions(group_id, with_pending=True)) - len(expired)
-        old = group is not None and now - group.state_timestamp >= self.settings.offsets_retention_ms
+        had_members = group is not None and (group.protocol_type is not None or bool(group.promised))
+        unused_ms = self.settings.offsets_retention_ms if had_members else 0
+        old = group is not None and now - group.state_timestamp >= unused_ms
         if expired or (left == 0 and old):
             self._forget(home, group_id, expired, with_group=left == 0)

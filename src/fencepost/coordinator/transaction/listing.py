@@ -78,12 +78,28 @@ def describe(
     )
 
 
+def in_python(pattern: str) -> str:
+    """A pattern as Java clients write it: quoted stretches (\\Q...\\E) and named groups ((?<name>...))."""
+    told, rest = "", pattern
+    while rest:
+        if rest.startswith("\\Q"):
+            quoted, _, rest = rest[2:].partition("\\E")
+            told += re.escape(quoted)
+        elif rest.startswith("\\"):
+            told, rest = told + rest[:2], rest[2:]
+        elif rest.startswith("(?<") and rest[3:4] not in ("=", "!"):
+            told, rest = told + "(?P<", rest[3:]
+        else:
+            told, rest = told + rest[0], rest[1:]
+    return told
+
+
 def select(transactions: Iterable[TransactionMetadata], filters: Filters, now: Milliseconds) -> Listing:
     """Those that pass every filter, in the order given."""
-    unknown = tuple(name for name in filters.states if name not in BY_WIRE_NAME)
+    unknown = tuple(dict.fromkeys(name for name in filters.states if name not in BY_WIRE_NAME))
     states = [BY_WIRE_NAME[name] for name in filters.states if name in BY_WIRE_NAME]
     try:
-        pattern = re.compile(filters.pattern) if filters.pattern else None
+        pattern = re.compile(in_python(filters.pattern)) if filters.pattern else None
     except (re.error, RecursionError, OverflowError):
         return Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
     if len(filters.pattern) > LONGEST_PATTERN:

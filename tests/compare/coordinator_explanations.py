@@ -1,0 +1,113 @@
+"""Why the nodes may differ in a scenario of the coordinators, and at which levels of transaction.version.
+
+Each is an entry of DIFFERENCES, or a difference of the partition leader that is listed with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.compare.coordinator_twins import NOBODY, Asked, Explanation, Pair, Twins
+
+_IDLE = ("Empty", "CompleteCommit", "CompleteAbort")
+_FENCED = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+
+
+def _error(answer: Any) -> Any:
+    return answer.get("error_code") if isinstance(answer, dict) else answer
+
+
+def _given(asked: Asked) -> Pair:
+    return Pair(asked.request.producer_id, asked.request.producer_epoch)
+
+
+def _told(answer: Any) -> Pair:
+    return Pair(answer["producer_id"], answer["producer_epoch"])
+
+
+def _open_with_another_pair(twins: Twins, asked: Asked) -> bool:
+    if asked.name != "InitProducerId" or twins.state(asked.request.transactional_id) != "Ongoing":
+        return False
+    return _given(asked) not in (NOBODY, twins.held(asked.request.transactional_id))
+
+
+def keeps_the_open_transaction(twins: Twins, asked: Asked) -> bool:
+    """InitProducerId with another pair than the current one, while a transaction is open."""
+    theirs, ours = _error(asked.kafka), _error(asked.ours)
+    if not _open_with_another_pair(twins, asked) or theirs != "CONCURRENT_TRANSACTIONS":
+        return False
+    return ours in _FENCED or (not ours and _told(asked.ours) == twins.held(asked.request.transactional_id))
+
+
+def repeats_its_answer(twins: Twins, asked: Asked) -> bool:
+    """InitProducerId with an earlier pair of this instance, or one whose transaction this call had aborted."""
+    if asked.name != "InitProducerId" or twins.state(asked.request.transactional_id) not in _IDLE:
+        return False
+    refused = _error(asked.kafka) in (*_FENCED, "UNKNOWN_SERVER_ERROR") and not _error(asked.ours)
+    return refused and _told(asked.ours) == twins.held(asked.request.transactional_id)
+
+
+def says_what_is_undecided(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
+    """OffsetFetch of all partitions, stable ones only: Apache Kafka leaves out those with nothing but pending."""
+    if asked.name != "OffsetFetch" or not asked.request.require_stable:
+        return False
+    return bool(_without_undecided(asked.ours, _listed(asked.kafka)) == asked.kafka)
+
+
+def _listed(answer: Any) -> set[tuple[str, str, int]]:
+    groups = answer.get("groups") or [answer]
+    return {
+        (group.get("group_id", ""), topic["name"], one["partition_index"])
+        for group in groups
+        for topic in group.get("topics", ())
+        for one in topic["partitions"]
+    }
+
+
+def _without_undecided(answer: Any, kept: set[tuple[str, str, int]]) -> Any:
+    def cut(group: Any) -> Any:
+        topics = []
+        for topic in group.get("topics", ()):
+            partitions = [
+                one
+                for one in topic["partitions"]
+                if one["error_code"] != "UNSTABLE_OFFSET_COMMIT"
+                or (group.get("group_id", ""), topic["name"], one["partition_index"]) in kept
+            ]
+            if partitions:
+                topics.append(topic | {"partitions": partitions})
+        return {key: value for key, value in (group | {"topics": topics}).items() if value != []}
+
+    if "groups" in answer:
+        return answer | {"groups": [cut(group) for group in answer["groups"]]}
+    return cut(answer)
+
+
+def answers_each_of_a_batch(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
+    """AddPartitionsToTxn with the same id twice: Apache Kafka answers both with what the last one got."""
+    if asked.name != "AddPartitionsToTxn" or asked.version < 4:
+        return False
+    names = [one.transactional_id for one in asked.request.transactions]
+    return len(set(names)) < len(names)
+
+
+def is_not_blocked_by_a_refused_request(twins: Twins, asked: Asked) -> bool:
+    """At level 0, with or after a request of version 2: Apache Kafka answers 35, then 51 until a failover."""
+    blocked = any(error in str(asked.kafka) for error in ("CONCURRENT_TRANSACTIONS", "UNSUPPORTED_VERSION"))
+    return blocked and any(_is_of_version_2(past) for past in twins.history)
+
+
+def _is_of_version_2(asked: Asked) -> bool:
+    if asked.name == "AddPartitionsToTxn" and asked.version >= 4:
+        return not all(one.verify_only for one in asked.request.transactions)
+    return (asked.name, asked.version) in (("Produce", 12), ("EndTxn", 5), ("TxnOffsetCommit", 5))
+
+
+_ALL = (0, 1, 2)
+EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
+    keeps_the_open_transaction: _ALL,
+    repeats_its_answer: _ALL,
+    says_what_is_undecided: _ALL,
+    answers_each_of_a_batch: _ALL,
+    is_not_blocked_by_a_refused_request: (0,),
+}

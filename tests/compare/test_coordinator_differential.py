@@ -1,0 +1,50 @@
+"""The coordinators of both nodes, asked the same at every level of transaction.version: whole answers are compared."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from benchmarks.apache_kafka import NoPeer, apache_kafka
+from tests.compare.coordinator_explanations import EXPLANATIONS
+from tests.compare.coordinator_nodes import SETTINGS, prepare, set_level
+from tests.compare.coordinator_tables import Tables
+from tests.compare.coordinator_twins import Twins
+from tests.compare.coordinator_walks import Walk
+
+from fencepost.broker import running_broker
+
+pytestmark = pytest.mark.compare
+WALKS = 300
+STEPS = 25
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[tuple[str, str]]:
+    try:
+        with apache_kafka(SETTINGS) as (kafka, _), running_broker(settings=SETTINGS, flush="os") as ours:
+            yield kafka, ours.bootstrap_servers
+    except NoPeer as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(params=[2, 1, 0])
+def twins(nodes: tuple[str, str], request: pytest.FixtureRequest) -> Twins:
+    both = Twins(*nodes, request.param, EXPLANATIONS)
+    prepare(both)
+    set_level(both, request.param)
+    return both
+
+
+def test_shapes_lists_and_features(twins: Twins) -> None:
+    for title, scenario in Tables(twins, f"tables-{twins.level}").all():
+        twins.play(title, scenario)
+    assert not twins.faults, twins.report()
+
+
+def test_random_walks_of_two_ids_and_two_groups(twins: Twins) -> None:
+    for seed in range(WALKS):
+        walk = Walk(twins, random.Random(seed), f"walk-{twins.level}-{seed}")
+        twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
+    assert not twins.faults, twins.report()
