@@ -19,8 +19,9 @@ from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore
 from fencepost.broker.metrics import Metrics
 from fencepost.broker.registrar import LocalRegistrar, Registrar
 from fencepost.broker.settings import Settings
-from fencepost.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicRefused, Topics
+from fencepost.broker.topics import CONSUMER_OFFSETS, INTERNAL, TRANSACTION_STATE, TopicRefused, Topics
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
+from fencepost.coordinator.loading import Step, at_once, in_turn
 from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoordinator, TransactionSettings
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.commit_log import StorageFailed
@@ -110,24 +111,45 @@ class Broker:
     # Starting and stopping
 
     async def start(self) -> Self:
-        """Recover, listen, and answer."""
+        """Recover, listen, and answer.
+
+        Answers begin before this returns: while the journals are read, COORDINATOR_LOAD_IN_PROGRESS is one of them.
+        """
         self.failed = asyncio.get_running_loop().create_future()
-        self.storage.open()
         try:
-            try:
-                self._open()
-            except OSError as error:
-                todo = "; free some space, then start again" if isinstance(error, DiskFull) else ""
-                raise DirectoryUnusable(f"{self._path} cannot be used: {error.strerror or error}{todo}") from error
+            loads = self._recover()
             self._listener = await self.runtime.network.listen(lambda: Connection(self), self.host, self.port)
+            self.port = self._listener.port
+            self._schedule()
+            await in_turn(loads)
+            self._reconcile()
         except BaseException:
-            self.storage.abandon()
+            await self._give_up()
             raise
-        self.port = self._listener.port
-        self._schedule()
         return self
 
-    def _open(self) -> None:
+    def _recover(self) -> list[Step]:
+        try:
+            self.storage.open()
+            return self._open()
+        except StorageFailed as failure:
+            raise DirectoryUnusable(f"{self._path} cannot be used: {failure}; put back a copy of it") from failure
+        except OSError as error:
+            todo = "; free some space, then start again" if isinstance(error, DiskFull) else ""
+            raise DirectoryUnusable(f"{self._path} cannot be used: {error.strerror or error}{todo}") from error
+
+    async def _give_up(self) -> None:
+        """The start has failed."""
+        self._stop_timers()
+        if self._listener is not None:
+            await self._listener.close()
+            self.groups.close()
+            self.disconnections.close()
+        for connection in list(self.connections):
+            connection.abort()
+        self.storage.abandon()
+
+    def _open(self) -> list[Step]:
         try:
             self.metadata = self._open_metadata(self._path / "metadata.sqlite")
         except Exception as error:
@@ -171,16 +193,13 @@ class Broker:
             ),
             self.runtime.random,
         )
-        for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
-            if name in self.topics.by_name:
-                self.load_coordinator(name)
-        self._reconcile()
+        return [step for name in INTERNAL if name in self.topics.by_name for step in self._start_loading(name)]
 
-    def load_coordinator(self, topic: str) -> None:
-        """Read the journal of a coordinator, and answer for what is in it."""
+    def _start_loading(self, topic: str) -> list[Step]:
+        """Take over the journal of a coordinator; what is left to do."""
         coordinator = self.transactions if topic == TRANSACTION_STATE else self.groups
-        for partition in self.topics.by_name[topic].partitions:
-            coordinator.load(partition.index)
+        begun = [coordinator.start_loading(partition.index) for partition in self.topics.by_name[topic].partitions]
+        return [step for step in begun if step is not None]
 
     def ensure_coordinator(self, topic: str) -> bool:
         """Make the journal of a coordinator if it is not there yet; False if that is not possible now."""
@@ -191,7 +210,8 @@ class Broker:
         except TopicRefused as refused:
             logger.error("%s cannot be made: %s", topic, refused)
             return False
-        self.load_coordinator(topic)
+        for step in self._start_loading(topic):
+            at_once(step)
         return True
 
     def _reconcile(self) -> None:
@@ -223,10 +243,13 @@ class Broker:
         self.storage.close()
         self.metadata.close()
 
-    async def _stop_serving(self) -> None:
+    def _stop_timers(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    async def _stop_serving(self) -> None:
+        self._stop_timers()
         if self._listener is not None:
             await self._listener.close()
         for connection in list(self.connections):
@@ -236,9 +259,7 @@ class Broker:
 
     def crash(self) -> None:
         """What kill -9 does, for tests: nothing more is written, connections break off."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._stop_timers()
         for connection in list(self.connections):
             connection.abort()
         self.groups.close()

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from transaction_doubles import START, A, B, C, World, pair_of
 
-from fencepost.coordinator.transaction import Filters, JournalUnreadable
+from fencepost.coordinator.loading import JournalUnreadable, in_turn
+from fencepost.coordinator.transaction import Filters
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
@@ -232,15 +233,14 @@ def test_markers_on_another_node() -> None:
         world.markers.answer()
         await _let_it_run()
         assert world.coordinator.describe("t").partitions == (B,)
-        world.markers.waiting.clear()
-        world.coordinator.tick(world.clock.advance(5000))
-        world.markers.waiting[0].set_exception(OSError("gone"))
-        await _let_it_run()
+        assert world.markers.attempts == 2, "it is tried again without a tick"
+        world.markers.waiting.pop().set_exception(OSError("gone"))
         world.markers._held.clear()
-        world.markers.waiting.clear()
+        world.clock.advance(5000)
+        await _let_it_run()
         assert world.state() == "PrepareCommit"
+        assert world.markers.attempts == 3
         world.markers.answers.clear()
-        world.coordinator.tick(world.clock.advance(5000))
         world.markers.answer()
         await _let_it_run()
         assert world.state() == "CompleteCommit"
@@ -379,8 +379,9 @@ def test_requests_wait_while_a_partition_is_loaded() -> None:
         for n in range(400):
             pair_of(world.init(f"t{n}"))
         world.coordinator = world.new_coordinator(loaded=False)
-        loading = asyncio.ensure_future(world.coordinator.load_gradually(world.coordinator.partition_for("t0")))
-        await asyncio.sleep(0)
+        step = world.coordinator.start_loading(world.coordinator.partition_for("t0"))
+        assert step is not None
+        loading = asyncio.ensure_future(in_turn([step]))
         assert world.init("t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert world.add((1000, 0), transactional_id="t0") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert world.end((1000, 0), transactional_id="t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

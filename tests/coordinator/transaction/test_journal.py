@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from transaction_doubles import START, STORED_STATES, A, C, transaction
 
+from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.coordinator.transaction import journal
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import Pair, TransactionMetadata
@@ -129,7 +130,7 @@ def test_a_key_of_an_unknown_version_is_nobodys() -> None:
 )
 def test_what_cannot_be_read_is_not_left_out(key: bytes | None, value: bytes) -> None:
     batch = encode_batch([(START, key, value, ())], base_offset=17)
-    with pytest.raises(journal.JournalUnreadable, match="__transaction_state-5 cannot be read at offset 17"):
+    with pytest.raises(JournalUnreadable, match="__transaction_state-5 cannot be read at offset 17"):
         list(journal.read(5, iter([(read_header(batch), batch)])))
 
 

@@ -20,6 +20,8 @@ _TYPE = "classic"
 
 @serves(ListGroupsRequest)
 def list_groups(request: ListGroupsRequest, caller: Caller, broker: Broker) -> ListGroupsResponse:
+    if broker.groups.is_loading:
+        return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[])
     states = [state.lower() for state in request.states_filter]
     types = [kind.lower() for kind in request.types_filter]
     groups = [

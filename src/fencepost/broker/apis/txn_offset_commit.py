@@ -126,8 +126,11 @@ def _commit(
     found = partition.start_verification(pid, epoch, -1, version >= _IMPLICIT_ADD_SINCE)
     if isinstance(found, Refused):
         error = found.error
-        if version >= _IMPLICIT_ADD_SINCE and broker.transactions.timed_out(name, pid, epoch):
-            error = ErrorCode.TRANSACTION_ABORTABLE
+        if version >= _IMPLICIT_ADD_SINCE:
+            if broker.transactions.timed_out(name, pid, epoch):
+                error = ErrorCode.TRANSACTION_ABORTABLE
+            elif broker.transactions.is_loading(name):
+                error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # it may have been a time-out
         return Committed(dict.fromkeys(positions, error), broker.storage.lsn)
     if found is None:
         return _write(request, positions, broker, None)

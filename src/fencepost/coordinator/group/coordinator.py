@@ -10,9 +10,10 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from fencepost.coordinator import loading
 from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.group import Group, GroupState
-from fencepost.coordinator.group.home import Home, Journals
+from fencepost.coordinator.group.home import Home, Journals, Loading
 from fencepost.coordinator.group.membership import Membership, refuse_join, refuse_sync
 from fencepost.coordinator.group.offsets import Position
 from fencepost.coordinator.group.settings import GroupSettings
@@ -57,6 +58,7 @@ class GroupCoordinator:
         self._storage = storage
         self._clock = clock
         self._homes: dict[int, Home] = {}
+        self._loading: dict[int, Loading] = {}
         self._membership = Membership(self.settings, clock, generator or random.Random())
 
     # Where groups live
@@ -66,11 +68,35 @@ class GroupCoordinator:
         return partition_for_id(group_id, self.settings.partitions)
 
     def load(self, index: int) -> None:
-        """Read a journal partition and answer for its groups."""
+        """Read a journal partition and answer for its groups.  Raises JournalUnreadable, and then answers 14."""
+        loading.at_once(self.start_loading(index))
+
+    def start_loading(self, index: int) -> loading.Step | None:
+        """Take over a journal partition: its groups are answered 14 until what is returned says that it is done.
+
+        None if there is nothing to do.  After JournalUnreadable they go on being answered 14.
+        """
         log = self._storage.partition(journal.TOPIC, index)
-        if log is not None and index not in self._homes:
-            home = self._homes[index] = Home(index, log, self._storage)
-            self._membership.restored(home)
+        if log is None or index in self._homes or index in self._loading:
+            return None
+        begun = self._loading[index] = Loading(Home(index, log, self._storage))
+
+        def step() -> bool:
+            if not begun.step(loading.LOAD_STEP):
+                return False
+            del self._loading[index]
+            self._homes[index] = begun.home
+            for topic in begun.deleted:
+                self._forget_topic(begun.home, topic)
+            self._membership.restored(begun.home)
+            return True
+
+        return step
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether there are groups that are not known yet."""
+        return bool(self._loading)
 
     def check(self, group_id: str | None) -> ErrorCode:
         """Whether requests about a group may be sent here (facts §7.2, 6)."""
@@ -84,7 +110,9 @@ class GroupCoordinator:
         """Old clients without a group keep positions in the group "": it may be read, written and deleted."""
         if group_id is None:
             return ErrorCode.INVALID_GROUP_ID
-        return self._homes.get(self.partition_for(group_id)) or ErrorCode.NOT_COORDINATOR
+        index = self.partition_for(group_id)
+        unknown = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if index in self._loading else ErrorCode.NOT_COORDINATOR
+        return self._homes.get(index) or unknown
 
     def close(self) -> None:
         """No timer rings any more."""
@@ -274,10 +302,15 @@ class GroupCoordinator:
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: one of the same name would begin at offset 0.  Pending positions go too."""
+        for begun in self._loading.values():
+            begun.deleted[topic] = None
         for home in self._homes.values():
-            for group_id in list(home.offsets.groups()):
-                known = home.offsets.partitions(group_id, with_pending=True)
-                self._forget(home, group_id, [at for at in known if at.topic == topic], with_group=False)
+            self._forget_topic(home, topic)
+
+    def _forget_topic(self, home: Home, topic: str) -> None:
+        for group_id in list(home.offsets.groups()):
+            known = home.offsets.partitions(group_id, with_pending=True)
+            self._forget(home, group_id, [at for at in known if at.topic == topic], with_group=False)
 
     def _forget(
         self, home: Home, group_id: str, partitions: Sequence[TopicPartition], *, with_group: bool

@@ -9,12 +9,13 @@ from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.group import Group, GroupState, Member
 from fencepost.coordinator.group.journal import Entry
 from fencepost.coordinator.group.offsets import Offsets, Position
+from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
-from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.batch import BatchHeader, crc_matches
 from fencepost.protocol.codec import decode_stored, stored_version
 from fencepost.protocol.control import COMMIT, read_control_record
-from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import Record, decode_batch
 from fencepost.protocol.stored import (
     GroupMember,
@@ -52,7 +53,7 @@ class Journals(Protocol):
 
 
 class Home:
-    """See the module.  Made by reading the partition from its start."""
+    """See the module.  Empty until `Loading` has read it."""
 
     def __init__(self, index: int, log: JournalPartition, journals: Journals) -> None:
         self.index = index
@@ -60,8 +61,6 @@ class Home:
         self._journals = journals
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        for header, batch in log.scan(0):
-            self._read(header, batch)
 
     # Writing
 
@@ -86,12 +85,13 @@ class Home:
 
     # Reading
 
-    def _read(self, header: BatchHeader, batch: Buffer) -> None:
+    def read(self, header: BatchHeader, batch: Buffer) -> None:
+        """Take in a batch of the log.  Raises ProtocolError."""
         if header.is_control:
-            marker = read_control_record(batch, 0, header)
-            if marker is not None and marker.ends_transaction:
-                self.offsets.complete(header.producer_id, marker.type == COMMIT)
+            self._read_marker(header, batch)
             return
+        if not crc_matches(batch, 0, header):
+            raise ProtocolError("its CRC does not match")
         producer_id = header.producer_id if header.is_transactional else -1
         for record in decode_batch(batch, 0, header):
             kind = -1 if record.key is None else stored_version(record.key)
@@ -99,6 +99,14 @@ class Home:
                 self._read_position(record, producer_id)
             elif kind == journal.GROUP_KEY_VERSION:
                 self._read_group(record)
+
+    def _read_marker(self, header: BatchHeader, batch: Buffer) -> None:
+        try:
+            marker = read_control_record(batch, 0, header)
+        except ProtocolError:
+            return  # It ends nothing for the log either, which has said so.
+        if marker is not None and marker.ends_transaction:
+            self.offsets.complete(header.producer_id, marker.type == COMMIT)
 
     def _read_position(self, record: Record, producer_id: int) -> None:
         assert record.key is not None
@@ -123,6 +131,38 @@ class Home:
             self.groups.pop(group_id, None)
         else:
             self.groups[group_id] = restore(group_id, decode_stored(GroupMetadataValue, record.value))
+
+
+class Loading:
+    """Reads a home, a few batches at a time.
+
+    Markers are written to it meanwhile, by transactions that end; nothing else is.  So it is done when there is nothing
+    behind what was read last, and must be published in the same step.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.deleted: dict[str, None] = {}
+        """Topics that were deleted meanwhile."""
+        self._next = 0
+        self._batches = home.log.scan(0)
+
+    def step(self, batches: int) -> bool:
+        """Read up to so many batches; true when all are read.  Raises JournalUnreadable."""
+        for _ in range(batches):
+            found = next(self._batches, None)
+            if found is None:
+                self._batches = self.home.log.scan(self._next)
+                found = next(self._batches, None)
+            if found is None:
+                return True
+            header, batch = found
+            try:
+                self.home.read(header, batch)
+            except ProtocolError as error:
+                raise JournalUnreadable(journal.TOPIC, self.home.index, header.base_offset, str(error)) from error
+            self._next = header.last_offset + 1
+        return False
 
 
 def restore(group_id: str, stored: GroupMetadataValue) -> Group:

@@ -3,7 +3,6 @@
 from fencepost.coordinator.transaction.answers import Added, Ended, Initialized
 from fencepost.coordinator.transaction.coordinator import TransactionCoordinator
 from fencepost.coordinator.transaction.differences import DIFFERENCES, Difference
-from fencepost.coordinator.transaction.journal import JournalUnreadable
 from fencepost.coordinator.transaction.listing import Description, Filters, Listed, Listing
 from fencepost.coordinator.transaction.markers import Marker, Markers, Results
 from fencepost.coordinator.transaction.producer_ids import BlockProducerIds, ProducerIds, ProducerIdStore
@@ -20,7 +19,6 @@ __all__ = [
     "Ended",
     "Filters",
     "Initialized",
-    "JournalUnreadable",
     "Listed",
     "Listing",
     "Marker",

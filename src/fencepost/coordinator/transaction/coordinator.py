@@ -11,10 +11,10 @@ with COMPLETE_x pending, and the marker is tried again by `tick`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
+from fencepost.coordinator import loading
 from fencepost.coordinator.transaction import journal, listing, reconcile
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
 from fencepost.coordinator.transaction.alarms import Alarms
@@ -41,8 +41,6 @@ from fencepost.runtime import Clock
 
 logger = logging.getLogger(__name__)
 
-#: Batches of a journal partition that are read before other work gets a turn.
-LOAD_STEP = 64
 #: How long to wait before a time-out that could not be carried out is tried again.
 TIMEOUT_RETRY_MS = 100
 
@@ -190,6 +188,11 @@ class TransactionCoordinator:
         held = self._held.get(transactional_id)
         return held is not None and held.transaction.was_timed_out(producer_id, producer_epoch)
 
+    def is_loading(self, transactional_id: str) -> bool:
+        """Nothing can be said about this id yet."""
+        index = self.partition_for(transactional_id)
+        return self._homes.lookup(index) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
     def describe(self, transactional_id: str) -> listing.Description:
         """One transactional id as DescribeTransactions shows it."""
         held = self._held.get(transactional_id)
@@ -217,25 +220,26 @@ class TransactionCoordinator:
 
     def load(self, partition_index: int) -> None:
         """Take over a journal partition, in one step.  Raises JournalUnreadable, and then answers 14 for it."""
-        loading = self._homes.begin(partition_index)
-        if loading is not None:
-            while not loading.step(LOAD_STEP):
-                pass
-            self._publish(loading)
+        loading.at_once(self.start_loading(partition_index))
 
-    async def load_gradually(self, partition_index: int) -> None:
-        """Take over a journal partition while other work goes on; its ids are answered 14 until it is done.
+    def start_loading(self, partition_index: int) -> loading.Step | None:
+        """Take over a journal partition: its ids are answered 14 until what is returned says that it is done.
 
-        Raises JournalUnreadable, and then goes on answering 14 for it.
+        None if there is nothing to do.  After JournalUnreadable they go on being answered 14.
         """
-        loading = self._homes.begin(partition_index)
-        if loading is None:
-            return
-        while not loading.step(LOAD_STEP):
-            await asyncio.sleep(0)
-            if not self._homes.is_current(loading):
-                return
-        self._publish(loading)
+        begun = self._homes.begin(partition_index)
+        if begun is None:
+            return None
+
+        def step() -> bool:
+            if not self._homes.is_current(begun):
+                return True
+            if not begun.step(loading.LOAD_STEP):
+                return False
+            self._publish(begun)
+            return True
+
+        return step
 
     def resign(self, partition_index: int, leader_epoch: int | None = None) -> None:
         """Give a journal partition up, unless it was won again after `leader_epoch`."""
@@ -394,10 +398,10 @@ class TransactionCoordinator:
         held.completion = None
         return True
 
-    def _publish(self, loading: Loading) -> None:
-        self._homes.publish(loading)
+    def _publish(self, loaded: Loading) -> None:
+        self._homes.publish(loaded)
         now = self._clock.now()
-        for held in list(loading.home.held.values()):
+        for held in list(loaded.home.held.values()):
             self.metrics.loaded += 1
             if held.transaction.is_prepared:
                 # The decision stands; whichever markers were written are written again.

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.coordinator.transaction.state import STORED, State
 from fencepost.coordinator.transaction.transaction import NO_PARTITIONS, Pair, TransactionMetadata
 from fencepost.protocol import codec, records
@@ -24,15 +25,6 @@ TOPIC: Final = "__transaction_state"
 HEADER: Final = "fencepost"
 #: Tombstones are written in batches of at most so many bytes (KAFKA-13099).
 LARGEST_TOMBSTONE_BATCH: Final = 16_384
-
-
-class JournalUnreadable(Exception):
-    """A journal partition holds what this coordinator cannot read; nothing of it is used."""
-
-    def __init__(self, partition: int, offset: int, reason: str) -> None:
-        super().__init__(f"{TOPIC}-{partition} cannot be read at offset {offset}: {reason}")
-        self.partition = partition
-        self.offset = offset
 
 
 class Entry(NamedTuple):
@@ -110,13 +102,13 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
                 raise ProtocolError("its CRC does not match")
             decoded = records.decode_batch(batch, 0, header)
         except ProtocolError as error:
-            raise JournalUnreadable(partition, header.base_offset, str(error)) from error
+            raise JournalUnreadable(TOPIC, partition, header.base_offset, str(error)) from error
         entries = []
         for record in decoded:
             try:
                 entry = _decode(record)
             except ProtocolError as error:
-                raise JournalUnreadable(partition, record.offset, str(error)) from error
+                raise JournalUnreadable(TOPIC, partition, record.offset, str(error)) from error
             if entry is not None:
                 entries.append(entry)
         yield entries

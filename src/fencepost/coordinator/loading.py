@@ -1,0 +1,59 @@
+"""Reading journals when a node takes them over, a little at a time, so that requests are answered meanwhile.
+
+Whoever asks for something that lives in a partition that is not read yet is told COORDINATOR_LOAD_IN_PROGRESS, and
+nothing of a partition is used before all of it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+#: Batches of a journal partition that are read before other work gets a turn.
+LOAD_STEP: Final = 64
+
+#: Reads a little more; true when there is nothing left to do.  Raises JournalUnreadable.
+Step = Callable[[], bool]
+
+
+class JournalUnreadable(Exception):
+    """A journal partition holds what this coordinator cannot read; nothing of it is used."""
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(f"{topic}-{partition} cannot be read at offset {offset}: {reason}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+def at_once(step: Step | None) -> None:
+    """Do all the steps."""
+    while step is not None and not step():
+        pass
+
+
+async def in_turn(steps: Iterable[Step]) -> None:
+    """Read all of them, a step of each in turn, and let others work in between.
+
+    One that cannot be read is said in the log and left: what lives there goes on being answered 14.
+    """
+    waiting = deque(steps)
+    while waiting:
+        step = waiting.popleft()
+        try:
+            if not step():
+                waiting.append(step)
+        except JournalUnreadable as unreadable:
+            logger.error(
+                "everything that lives in a journal partition is answered COORDINATOR_LOAD_IN_PROGRESS, for it cannot "
+                "be read: put back a copy of its directory and start again topic=%s partition=%d reason=%s",
+                unreadable.topic,
+                unreadable.partition,
+                unreadable,
+            )
+        await asyncio.sleep(0)
