@@ -96,13 +96,13 @@ def test_every_cell_of_the_data_checks(
     sequence: int, epoch: int, open_here: bool, transactional: bool, guarded: str, origin: Origin, enabled: bool
 ) -> None:
     known = entry(3, 0, open_at=50 if open_here else None)
-    guard = VerificationGuard()
+    guard = known.opened_by = VerificationGuard()
     verification = Verification(guard, epoch, 10, False, 0) if guarded != "none" else None
     handed_in = guard if guarded == "right" else VerificationGuard() if guarded == "wrong" else None
     expected = None
     if epoch < 3:
         expected = FENCED
-    elif transactional and enabled and not (open_here and epoch == 3) and guarded != "right":
+    elif transactional and enabled and guarded in (("wrong",) if open_here and epoch == 3 else ("wrong", "none")):
         expected = NOT_IN_TRANSACTION
     elif origin is Origin.CLIENT:
         if sequence != (1 if epoch == 3 else 0):

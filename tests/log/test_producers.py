@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from log_doubles import START, batch, marker
 
-from fencepost.log.producer_state import VerificationGuard
+from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import CompletedTransaction, Producers
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
@@ -66,6 +66,26 @@ def test_verifications_are_shared_and_fenced() -> None:
     assert producers.start_verification(7, 3, 3, False, START) is None
     assert producers.start_verification(7, 2, 0, False, START) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert isinstance(producers.start_verification(7, 4, 0, False, START), VerificationGuard)
+
+
+def test_what_was_verified_for_one_transaction_does_not_join_the_next_of_its_epoch() -> None:
+    producers = Producers()
+
+    def check(guard: VerificationGuard | ErrorCode | None, sequence: int) -> ErrorCode | None:
+        assert not isinstance(guard, ErrorCode)
+        header = read_header(batch(producer=(7, 3, sequence), transactional=True))
+        return producers.check_data(header, guard, Origin.COORDINATOR, True)
+
+    early = producers.start_verification(7, 3, -1, False, START)
+    write(producers, 7, 3, 0, 10)
+    assert check(early, 1) is None, "two writes of one transaction may wait at once"
+    finish(producers, 7, 3, 11)
+    assert check(early, 1) == ErrorCode.INVALID_TXN_STATE
+    late = producers.start_verification(7, 3, -1, False, START)
+    write(producers, 7, 3, 1, 12)
+    assert check(early, 2) == ErrorCode.INVALID_TXN_STATE
+    assert check(late, 2) is None
+    assert check(None, 2) is None, "it came when the transaction was open already"
 
 
 def test_an_epoch_clears_the_window() -> None:

@@ -77,7 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self._broker.connections.pop(self, None)
         self._broker.disconnections.lost(self.caller)
         for task in list(self._tasks):
-            task.cancel()
+            if task is not self._in_turn:  # a write goes on without its client, who may be gone unnoticed anyway
+                task.cancel()
         self._slots.clear()
 
     def close(self) -> None:

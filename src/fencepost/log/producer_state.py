@@ -4,6 +4,7 @@ The checks, in their order, for a batch with a producer id:
 
     from a client     duplicate of one of the last five          accepted, nothing appended
                       transactional, none open here, guard wrong  48 (an older epoch: 47)
+                      guard of another transaction than the open  48
                       epoch older than the stored one             47
                       sequence does not follow                    45
                       not transactional, but one is open          48
@@ -69,6 +70,8 @@ class ProducerEntry:
     open_first_offset: int | None = None
     """Where its open transaction begins here."""
     batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    opened_by: VerificationGuard | None = None
+    """Of the write that opened its transaction here."""
     last_seen: int = -1
     """When the broker last heard of it, by its own clock: record timestamps are the client's (facts §13.7, 9)."""
 
@@ -136,9 +139,13 @@ def check_data(
     open_here = entry is not None and entry.open_first_offset is not None and epoch == header.producer_epoch
     if header.producer_epoch < epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if header.is_transactional and not open_here and verification_enabled:
-        known = verification.guard if verification is not None else None
-        if known is None or guard is not known:
+    if header.is_transactional and verification_enabled:
+        if entry is not None and open_here:
+            # Verified for an earlier transaction of this epoch, it would join the next one: positions have no sequence.
+            stale = guard is not None and guard is not entry.opened_by
+        else:
+            stale = verification is None or guard is not verification.guard
+        if stale:
             return ErrorCode.INVALID_TXN_STATE
     if origin is Origin.COORDINATOR:
         return None

@@ -102,10 +102,11 @@ class Producers:
             delta = header.last_offset_delta
             entry.batches.append(BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp))
         if header.is_transactional:
+            verification = self._verifications.pop(header.producer_id, None)
             if entry.open_first_offset is None:
                 entry.open_first_offset = base_offset
+                entry.opened_by = None if verification is None else verification.guard
                 self._open[base_offset] = header.producer_id
-            self._verifications.pop(header.producer_id, None)
 
     def marker_appended(
         self, header: BatchHeader, offset: int, coordinator_epoch: int, committed: bool, now: int

@@ -90,3 +90,23 @@ CHECKERS = (lost, doubled, aborted_shown, torn, out_of_order, invented)
 def check(outcomes: Outcomes, shown: Shown) -> list[str]:
     """All broken promises."""
     return [fault for checker in CHECKERS for fault in checker(outcomes, shown)]
+
+
+def surprised(outcomes: Outcomes) -> list[str]:
+    """No producer is fenced or ended for nothing, no zombie commits."""
+    return list(outcomes.surprises)
+
+
+def misplaced(outcomes: Outcomes, shown: Shown, positions: Mapping[str, int]) -> list[str]:
+    """Each group has the position of the last transaction that was committed with one."""
+    places = _places(shown)
+    made = [tag for tag, records in outcomes.unknown.items() if any(places[sent] for sent in records)]
+    expected: dict[str, int] = {}
+    for tag in sorted((*outcomes.committed, *made), key=_number):
+        if tag in outcomes.positions:
+            expected[tag.rpartition("-")[0]] = outcomes.positions[tag]
+    return [
+        f"the group {name} is at {positions.get(name)}, it should be at {expected.get(name)}"
+        for name in sorted({**expected, **positions})
+        if positions.get(name) != expected.get(name)
+    ]

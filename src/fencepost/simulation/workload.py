@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition, TransactionAbortableError
-from fencepost.client.errors import ClientError
+from fencepost.client.errors import ClientError, OutcomeUnknownError, TimedOutError
 from fencepost.simulation.world import ADDRESS, World
 
 TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
 ABORTS: Final = 0.2
 DEATHS: Final = 0.03
+
+
+POSITIONS: Final = TopicPartition("left", 0)
+"""What the groups of the workload have a position in."""
+
+
+class Load(NamedTuple):
+    """What producers do beside writing, committing, aborting and dying."""
+
+    positions: float = 0
+    """How many of the transactions also commit a position of a group: the number of the transaction."""
+    takeovers: float = 0
+    """In how many another instance takes over while the first goes on."""
+    transaction_timeout_ms: int = 60_000
+    request_timeout_ms: int = 2000
+    delivery_timeout_ms: int = 120_000
 
 
 class Sent(NamedTuple):
@@ -32,6 +48,10 @@ class Outcomes:
     committed: dict[str, list[Sent]] = field(default_factory=dict)
     aborted: dict[str, list[Sent]] = field(default_factory=dict)
     unknown: dict[str, list[Sent]] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    """Transaction -> the position that its group has if it is committed."""
+    surprises: list[str] = field(default_factory=list)
+    """What no producer should be told."""
 
 
 async def make_topics(world: World, transaction_version: int = 2) -> None:
@@ -46,32 +66,91 @@ class Died(Exception):
     """A producer ended in the middle of its transaction; the next one of its name has it aborted."""
 
 
-async def produce(world: World, name: str, outcomes: Outcomes, stop: asyncio.Event) -> None:
+class Replaced(Exception):
+    """Another instance is to take over while this one goes on."""
+
+
+async def produce(
+    world: World,
+    name: str,
+    outcomes: Outcomes,
+    stop: asyncio.Event,
+    load: Load = Load(),  # noqa: B008
+) -> None:
     """Transactions of one to six records until told to stop; one in five is aborted on purpose."""
     chance = world.chance(name)
     number = 0
+    zombie: Zombie | None = None
+    haunting: list[asyncio.Task[None]] = []
     while not stop.is_set():
         runtime = world.runtime(f"{name}-{number}")
-        async with Producer(ADDRESS, transactional_id=name, request_timeout_ms=2000, runtime=runtime) as producer:
-            try:
-                await producer.init_transactions()
-                while not stop.is_set():
-                    tag, number = f"{name}-{number}", number + 1
-                    try:
-                        await _transaction(world, producer, tag, outcomes, chance)
-                    except TransactionAbortableError:
-                        await producer.abort_transaction()
-                        outcomes.aborted[tag] = outcomes.unknown.pop(tag)
-                        world.note(f"{tag} could not be committed")
-            except Died:
-                number += 1
-            except ClientError as error:
-                # The next producer of this name takes over; what became of the transaction is not known.
-                world.note(f"{name} gives up: {type(error).__name__}")
-                number += 1
+        producer = Producer(
+            ADDRESS,
+            transactional_id=name,
+            transaction_timeout_ms=load.transaction_timeout_ms,
+            request_timeout_ms=load.request_timeout_ms,
+            delivery_timeout_ms=load.delivery_timeout_ms,
+            runtime=runtime,
+        )
+        try:
+            await producer.start()
+            await producer.init_transactions()
+            if zombie is not None:
+                haunting.append(asyncio.get_running_loop().create_task(_haunt(world, zombie, outcomes)))
+                zombie = None
+            while not stop.is_set():
+                tag, number = f"{name}-{number}", number + 1
+                try:
+                    await _transaction(world, producer, tag, outcomes, chance, load)
+                except TransactionAbortableError:
+                    await producer.abort_transaction()
+                    outcomes.aborted[tag] = outcomes.unknown.pop(tag)
+                    world.note(f"{tag} could not be committed")
+        except Died:
+            number += 1
+        except Replaced:
+            zombie = Zombie(producer, tag)
+            number += 1
+            continue
+        except ClientError as error:
+            # The next producer of this name takes over; what became of the transaction is not known.
+            _gave_up(world, name, error, outcomes)
+            number += 1
+        await producer.close()
+    if zombie is not None:
+        await zombie.producer.abandon()
+    await asyncio.gather(*haunting)
 
 
-async def _transaction(world: World, producer: Producer, tag: str, outcomes: Outcomes, chance: random.Random) -> None:
+def _gave_up(world: World, name: str, error: ClientError, outcomes: Outcomes) -> None:
+    world.note(f"{name} gives up: {type(error).__name__}")
+    if not isinstance(error, TimedOutError | OutcomeUnknownError):
+        outcomes.surprises.append(f"{name}, whom nobody had replaced, is told: {error}")
+
+
+class Zombie(NamedTuple):
+    """A producer that has a successor and does not know."""
+
+    producer: Producer
+    tag: str
+
+
+async def _haunt(world: World, zombie: Zombie, outcomes: Outcomes) -> None:
+    """Go on with a transaction after the successor has taken over: it must not be committed."""
+    producer, tag = zombie
+    try:
+        await producer.send("left", f"{tag}-zombie".encode(), partition=0)
+        await producer.commit_transaction()
+    except ClientError as error:
+        world.note(f"{tag} is fenced: {type(error).__name__}")
+    else:
+        outcomes.surprises.append(f"{tag} was committed by a zombie")
+    await producer.abandon()
+
+
+async def _transaction(
+    world: World, producer: Producer, tag: str, outcomes: Outcomes, chance: random.Random, load: Load
+) -> None:
     records: list[Sent] = []
     outcomes.unknown[tag] = records
     await producer.begin_transaction()
@@ -82,6 +161,13 @@ async def _transaction(world: World, producer: Producer, tag: str, outcomes: Out
         await producer.send(sent.topic, sent.value.encode(), partition=sent.partition)
         if chance.random() < 0.3:
             await asyncio.sleep(chance.uniform(0, 0.01))
+    if load.positions and chance.random() < load.positions:
+        await _commit_position(producer, tag, outcomes)
+    if load.takeovers and chance.random() < load.takeovers:
+        records.append(Sent("left", 0, f"{tag}-zombie"))
+        outcomes.aborted[tag] = outcomes.unknown.pop(tag)
+        world.note(f"{tag} is to be taken over")
+        raise Replaced
     if chance.random() < DEATHS:
         outcomes.aborted[tag] = outcomes.unknown.pop(tag)
         await producer.abandon()
@@ -95,6 +181,24 @@ async def _transaction(world: World, producer: Producer, tag: str, outcomes: Out
         await producer.commit_transaction()
         outcomes.committed[tag] = outcomes.unknown.pop(tag)
         world.note(f"{tag} committed")
+
+
+async def _commit_position(producer: Producer, tag: str, outcomes: Outcomes) -> None:
+    name, _, number = tag.rpartition("-")
+    outcomes.positions[tag] = int(number)
+    await producer.send_offsets_to_transaction({POSITIONS: int(number)}, name)
+
+
+async def read_positions(world: World, names: Sequence[str]) -> dict[str, int]:
+    """The position of each producer's group, none if it has none."""
+    found = {}
+    for name in names:
+        runtime = world.runtime(f"group-{name}")
+        async with Consumer(bootstrap_servers=ADDRESS, group_id=name, runtime=runtime) as consumer:
+            position = (await consumer.committed([POSITIONS]))[POSITIONS]
+            if position is not None:
+                found[name] = position.offset
+    return found
 
 
 async def read_all(world: World, patience: float = 180) -> dict[TopicPartition, list[str]]:

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fencepost.broker import Broker
+from fencepost.broker.markers import LocalMarkers
+from fencepost.broker.registrar import LocalRegistrar
 from fencepost.runtime import Runtime
 from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.links import Links
 from fencepost.simulation.loop import VirtualClock, VirtualLoop
 from fencepost.simulation.metadata import MemoryMetadataStore
 from fencepost.simulation.network import SimulatedNetwork
@@ -39,6 +42,8 @@ class World:
         self.settings = {**SETTINGS, **(settings or {})}
         self.history: list[str] = []
         self.broker: Broker | None = None
+        self.links: Links | None = None
+        """Where set, coordinators and leaders of the next start are far from each other."""
         self._lives = 0
 
     def chance(self, name: str) -> random.Random:
@@ -64,6 +69,8 @@ class World:
             runtime=self.runtime(f"broker-{self._lives}"),
             disk=self.disk,
             metadata=self.metadata,
+            markers=self.links.markers if self.links else LocalMarkers,
+            registrar=self.links.registrar if self.links else LocalRegistrar,
         )
         await broker.start()
         self.broker = broker

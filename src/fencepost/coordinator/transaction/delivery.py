@@ -91,14 +91,25 @@ class Delivery:
             error = None if task.cancelled() else task.exception()
             if completion not in self._unfinished:
                 return
-            if task.cancelled() or error is not None:
-                logger.warning("a marker was not delivered and is tried again %s error=%r", _ids(completion), error)
+            if task.cancelled():
                 return
-            self._settle(completion, task.result())
+            if error is not None:
+                logger.warning("a marker was not delivered and is tried again %s error=%r", _ids(completion), error)
+            else:
+                self._settle(completion, task.result())
+            now = self._clock.now()
             if not completion.waiting:
-                self._conclude(completion, self._clock.now())
+                self._conclude(completion, now)
+            else:
+                # The id stands still until then, so nobody should have to wait for the next tick.
+                delay = max(completion.due - now, 0) / 1000
+                task.get_loop().call_later(delay, self._again, completion)
 
         task.add_done_callback(answered)
+
+    def _again(self, completion: Completion) -> None:
+        if completion in self._unfinished and not completion.in_flight:
+            self._advance(completion, self._clock.now())
 
     def _settle(self, completion: Completion, results: Results) -> None:
         for (topic, index), error in completion.settle(results):
