@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from fencepost.broker.authorizer import AllowEverything, Authorizer
+from fencepost.broker.complaints import Complaints
 from fencepost.broker.connection import Connection
 from fencepost.broker.disconnections import Disconnections
 from fencepost.broker.features import Features
@@ -83,6 +84,7 @@ class Broker:
         self.clock = self.runtime.clock
         self.authorizer = authorizer or AllowEverything()
         self.metrics = Metrics()
+        self.complaints = Complaints(self.clock)
         #: How the coordinator reaches leaders, and leaders the coordinator.
         self.markers, self.registrar = markers(self), registrar(self)
         self.node_id = self.settings.number("node.id")

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fencepost.broker.complaints import watched
 from fencepost.protocol.messages import RESPONSES
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def serves(
         key = request.__schema__.api
         assert key not in SERVED, f"api {key} is served twice"
         advertised = low if advertised_first is None else advertised_first
-        SERVED[key] = Served(request, RESPONSES[key], low, high, advertised, handler, gate, in_turn)
+        seen = watched(request, handler)
+        SERVED[key] = Served(request, RESPONSES[key], low, high, advertised, seen, gate, in_turn)
         return handler
 
     return register

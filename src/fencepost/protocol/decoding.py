@@ -20,6 +20,9 @@ from fencepost.protocol.types import Buffer
 Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 """(buffer, start, end) -> (message, where it ended)."""
 
+LONGEST_STRING = 0x7FFF
+"""Flexible versions could say more, but nobody does, and what is stored has no room for it."""
+
 BAD_INPUT = (StructError, IndexError, UnicodeDecodeError)
 """What a generated decoder lets through when the bytes end too early or are no text."""
 
@@ -40,6 +43,10 @@ def cut_off() -> ProtocolError:
     return ProtocolError("a length or count is larger than what is left of the message, or negative")
 
 
+def too_long(name: str, length: int) -> ProtocolError:
+    return ProtocolError(f"{name} has {length} bytes: a string has at most {LONGEST_STRING}")
+
+
 def unexpected_null(name: str) -> ProtocolError:
     return ProtocolError(f"{name} is null, which it may not be")
 
@@ -52,6 +59,7 @@ class _Writer:
         self.scope: dict[str, Any] = {
             "uvarint": read_uvarint,
             "cut_off": cut_off,
+            "too_long": too_long,
             "null": unexpected_null,
             "UUID": uuid.UUID,
         }
@@ -100,6 +108,8 @@ class _Writer:
             case "string" | "binary" | "batches":
                 self.length(depth, field.kind)
                 depth = self.null_check(depth, field, target)
+                if field.kind == "string" and self.flexible:
+                    self.add(depth, f"if n > {LONGEST_STRING}: raise too_long({field.name!r}, n)")
                 take = {"string": "str(b[p:q], 'utf-8')", "binary": "bytes(b[p:q])", "batches": "b[p:q]"}[field.kind]
                 self.add(depth, "q = p + n", "if q > e: raise cut_off()", f"{target} = {take}; p = q")
             case "uuid":
