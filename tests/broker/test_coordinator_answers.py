@@ -56,13 +56,14 @@ def test_a_group_stays_whatever_becomes_of_the_transaction_that_began_it(client:
     assert txn_commit(client, "t", pair, topic, 7, who=member, version=5) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_a_group_is_begun_by_a_position_that_is_refused(client: Client) -> None:
+def test_a_group_is_begun_by_a_position_that_is_too_long(client: Client) -> None:
     topic = new_topic(client)
     find_group(client)
     pair = init(client, "t")
     too_long = txn_commit(client, "t", pair, topic, 7, metadata="x" * 4097, version=5)
     assert too_long == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert group_state(client, "g") == "Empty"
+    assert txn_commit(client, "t", pair, topic, 7, who=Who("m", 3), version=5) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 @pytest.mark.parametrize("version", range(1, 7))

@@ -24,8 +24,19 @@ from fencepost.protocol.types import ZERO_UUID
 CLOSED = "the connection was closed"
 MUTE = "no answer"
 FOREIGN = 123_456_789
+_MEMBER, _SHORT = "member ", 30
+"""Ids of members that a node made up are named by the order of their appearance."""
 _NOT_READY = (14, 15, 16)
-_IGNORED = ("throttle_time_ms", "transaction_timed_out", "host", "port", "base_offset", "log_start_offset")
+_IGNORED = (
+    "throttle_time_ms",
+    "transaction_timed_out",
+    "host",
+    "port",
+    "base_offset",
+    "log_start_offset",
+    "client_host",
+    "authorized_operations",
+)
 _TEXTS = ("error_message",)
 _MOMENTS = ("transaction_start_time_ms",)
 _UNORDERED = {
@@ -35,6 +46,8 @@ _UNORDERED = {
     "results_by_partition": ("partition_index",),
     "partitions": ("partition_index",),
     "transaction_states": ("transactional_id",),
+    "groups": ("group_id",),
+    "results": ("group_id", "feature"),
 }
 """Lists that come from a hash table: in which field, and by what they are sorted."""
 
@@ -112,6 +125,7 @@ class Twins:
         self.addresses = kafka, ours
         self.kafka, self.ours, self.level = Node(kafka), Node(ours), level
         self._known: tuple[list[int], list[int]] = [], []
+        self._members: tuple[list[str], list[str]] = [], []
         self._explanations = explanations
         self.asked = 0
         self.explained: Counter[str] = Counter()
@@ -230,7 +244,9 @@ class Twins:
         fields: dict[str, Any] = {}
         for name in value.__schema__.fields:
             found = getattr(value, name)
-            if name == "producer_id":
+            if name == "member_id" and str(found).startswith(_MEMBER):
+                fields[name] = self._members[side][int(found.removeprefix(_MEMBER))]
+            elif name == "producer_id":
                 fields[name] = self._number(found, side)
             elif name == "producer_id_filters":
                 fields[name] = [self._number(one, side) for one in found]
@@ -241,6 +257,12 @@ class Twins:
     def _number(self, symbol: int, side: int) -> int:
         known = self._known[side]
         return known[symbol - 1000] if 1000 <= symbol < 1000 + len(known) else symbol
+
+    def _member(self, real: str, side: int) -> str:
+        known = self._members[side]
+        if real not in known:
+            known.append(real)
+        return f"{_MEMBER}{known.index(real)}"
 
     def _told(self, value: Any, side: int) -> Any:
         if isinstance(value, list):
@@ -255,6 +277,8 @@ class Twins:
                 continue
             if name.endswith("producer_id") and not refused:
                 found = self.symbol(found, side)
+            elif name in ("member_id", "leader") and len(found) > _SHORT:
+                found = self._member(found, side)
             elif name == "node_id" and found >= 0:
                 found = "a node"
             elif name in _MOMENTS and found > 0:

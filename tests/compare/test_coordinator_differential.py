@@ -9,6 +9,7 @@ import pytest
 from benchmarks.apache_kafka import NoPeer, apache_kafka
 from tests.compare.coordinator_explanations import EXPLANATIONS
 from tests.compare.coordinator_nodes import SETTINGS, prepare, set_level
+from tests.compare.coordinator_offsets import Offsets
 from tests.compare.coordinator_tables import Tables
 from tests.compare.coordinator_twins import Twins
 from tests.compare.coordinator_walks import Walk
@@ -46,5 +47,12 @@ def test_shapes_lists_and_features(twins: Twins) -> None:
 def test_random_walks_of_two_ids_and_two_groups(twins: Twins) -> None:
     for seed in range(WALKS):
         walk = Walk(twins, random.Random(seed), f"walk-{twins.level}-{seed}")
+        twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
+    assert not twins.faults, twins.report()
+
+
+def test_random_walks_of_positions_and_members(twins: Twins) -> None:
+    for seed in range(WALKS // 2):
+        walk = Offsets(twins, random.Random(seed), f"offsets-{twins.level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
     assert not twins.faults, twins.report()

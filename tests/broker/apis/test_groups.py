@@ -175,6 +175,8 @@ def test_a_static_member_comes_back_without_a_rebalance(client: Client, version:
     assert (back.error_code, back.generation_id) == (ErrorCode.NONE, before.generation)
     assert back.member_id != before.member_id
     assert back.member_id.startswith("i-")
+    skips = version >= 9
+    assert (back.skip_assignment, back.leader == before.member_id, back.members == []) == (skips, not skips, not skips)
     assert heartbeat(client, before) == ErrorCode.FENCED_INSTANCE_ID
     request = SyncGroupRequest(
         group_id="g", generation_id=back.generation_id, member_id=back.member_id, group_instance_id="i", assignments=[]

@@ -24,8 +24,9 @@ from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse
 async def join_group(request: JoinGroupRequest, caller: Caller, broker: Broker) -> JoinGroupResponse:
     version = caller.version
     if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
-        return refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id)
-    answer = await broker.groups.join_group(request, caller.client_id or "", caller.host, version)
-    if version < 7 and answer.protocol_name is None:
+        answer = refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id)
+    else:
+        answer = await broker.groups.join_group(request, caller.client_id or "", caller.host, version)
+    if version < 7 and answer.protocol_name is None:  # null is of v7
         answer.protocol_name = ""
     return answer

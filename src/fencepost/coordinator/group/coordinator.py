@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from fencepost.coordinator import loading
 from fencepost.coordinator.group import journal
+from fencepost.coordinator.group.answers import refuse_join, refuse_sync
 from fencepost.coordinator.group.group import Group, GroupState
 from fencepost.coordinator.group.home import Home, Journals, Loading
-from fencepost.coordinator.group.membership import Membership, refuse_join, refuse_sync
+from fencepost.coordinator.group.membership import Membership
 from fencepost.coordinator.group.offsets import Position
 from fencepost.coordinator.group.settings import GroupSettings
 from fencepost.log.partition import Appended, Refused
@@ -157,10 +158,11 @@ class GroupCoordinator:
         if isinstance(group, Group):
             error = group.check_commit(who.member_id, who.group_instance_id, who.generation)
         else:
-            error = self._begin(home, who) if who.generation < 0 else group
+            error = ErrorCode.NONE if who.generation < 0 else group
         if error:
             return Committed(dict.fromkeys(positions, error), 0)
         self._membership.committed(home, who.group_id, who.member_id)
+        self._begin(home, who.group_id)
         errors, entries, taken = self._entries(who.group_id, positions)
         lsn = 0
         if entries:
@@ -188,9 +190,10 @@ class GroupCoordinator:
         if isinstance(group, Group):
             error = group.check_transactional_commit(who.member_id, who.group_instance_id, who.generation)
         else:
-            error = self._begin(home, who) if who.generation < 0 else group
+            error = ErrorCode.NONE if who.generation < 0 else group
         if error:
             return Committed(dict.fromkeys(positions, error), 0)
+        self._begin(home, who.group_id)
         errors, entries, taken = self._entries(who.group_id, positions)
         lsn = 0
         if entries:
@@ -203,10 +206,10 @@ class GroupCoordinator:
                 home.offsets.put_pending(producer_id, who.group_id, at, positions[at], record_offset)
         return Committed(errors, lsn)
 
-    def _begin(self, home: Home, who: CommitFor) -> ErrorCode:
-        """A group without members that positions are committed for; it stays, whatever becomes of them."""
-        home.groups[who.group_id] = Group(who.group_id, state_timestamp=self._clock.now())
-        return ErrorCode.NONE
+    def _begin(self, home: Home, group_id: str) -> None:
+        """A group is begun by the first commit that it may have, and stays, whatever becomes of that."""
+        if group_id not in home.groups:
+            home.groups[group_id] = Group(group_id, state_timestamp=self._clock.now())
 
     def _entries(
         self, group_id: str, positions: Mapping[TopicPartition, Position]

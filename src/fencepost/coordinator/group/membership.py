@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.coordinator.group import journal
+from fencepost.coordinator.group.answers import joined_without_rebalance, refuse_join, refuse_sync
 from fencepost.coordinator.group.group import Group, GroupState, Member
 from fencepost.coordinator.group.home import Home, stored_form
 from fencepost.coordinator.group.settings import GroupSettings
@@ -28,16 +29,6 @@ from fencepost.runtime import Clock
 _MEMBER_ID_FIRST_SINCE = 4
 
 Joining = asyncio.Future[JoinGroupResponse]
-
-
-def refuse_join(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    """The answer to a JoinGroup that was not taken."""
-    return JoinGroupResponse(error_code=error, protocol_name="", leader="", member_id=member_id, members=[])
-
-
-def refuse_sync(error: ErrorCode) -> SyncGroupResponse:
-    """The answer to a SyncGroup that was not taken."""
-    return SyncGroupResponse(error_code=error, assignment=b"")
 
 
 class Membership:
@@ -84,7 +75,7 @@ class Membership:
         instance = request.group_instance_id
         rebalance_timeout = request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
         if not request.member_id and instance in group.static_members:
-            return self._static_member_returned(home, group, request, protocols)
+            return self._static_member_returned(home, group, request, protocols, version)
         if not request.member_id or request.member_id in group.promised:
             full = len(group.members) + (0 if request.member_id else len(group.promised)) >= self._settings.max_size
             if full:
@@ -116,7 +107,7 @@ class Membership:
         return self._rebalance_with(home, group, member)
 
     def _static_member_returned(
-        self, home: Home, group: Group, request: JoinGroupRequest, protocols: list[tuple[str, bytes]]
+        self, home: Home, group: Group, request: JoinGroupRequest, protocols: list[tuple[str, bytes]], version: int
     ) -> Joining | JoinGroupResponse:
         """It restarted within its session: it keeps its place and assignment, its old id is fenced."""
         assert request.group_instance_id is not None
@@ -124,12 +115,13 @@ class Membership:
         _answer(member, "joining", refuse_join(ErrorCode.FENCED_INSTANCE_ID))
         _answer(member, "syncing", (refuse_sync(ErrorCode.FENCED_INSTANCE_ID), 0))
         same = member.metadata(group.protocol) == dict(protocols).get(group.protocol or "")
+        former_id = member.member_id
         group.rename(member, self._new_id(request.group_instance_id))
         member.protocols = protocols
         if group.state is GroupState.STABLE and same:
             home.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
             self._watch(home, group, member)
-            return self._joined(group, member)
+            return joined_without_rebalance(self._joined(group, member), former_id, version)
         return self._rebalance_with(home, group, member)
 
     def _promise(self, home: Home, group: Group, client_id: str, session_timeout_ms: int) -> JoinGroupResponse:
