@@ -174,8 +174,6 @@ CASES = [
     Case("marker, epoch -1", lambda s: mark(s, s.topic, s.stale), UNKNOWN, "epoch=-1"),
     Case("marker, id -1", lambda s: mark(s, s.topic, (-1, 0)), UNKNOWN, "producer_id=-1"),
 ]
-    Case("marker, id -1", lambda s: write(s.stranger, marker(s.topic, (-1, 0)))[0][0], -1, "producer_id=-1"),  # type: ignore[arg-type]
-]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
