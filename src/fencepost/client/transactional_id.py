@@ -77,6 +77,8 @@ class TransactionalId:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster = cluster
         self.name = name
+        self.unsettled = False
+        """A request of this epoch was lost sight of and repeated: it may arrive yet, in the next transaction."""
 
     async def init(self, timeout_ms: int, current: Identity = NOBODY, deadline: Deadline | None = None) -> Identity:
         """Take the id over, or (with the current pair) get a new epoch for it.
@@ -91,6 +93,7 @@ class TransactionalId:
         )
         versions = _Versions(5, 3 if current != NOBODY else 0)
         answer = await self._ask("InitProducerId", request, lambda found: found.error_code, deadline, versions=versions)
+        self.unsettled = False
         return Identity(answer.producer_id, answer.producer_epoch)
 
     async def add_partitions(
@@ -189,6 +192,7 @@ class TransactionalId:
                 node = await cluster.coordinator(kind, key, deadline)
                 answer = await cluster.call(node, request, most=most, least=least)
             except (ConnectionLostError, UnreachableError) as lost:
+                self.unsettled = True
                 cluster.forget_coordinator(kind, key)
                 await deadline.pause(lost)
                 continue

@@ -122,8 +122,9 @@ class Transactions:
         await self.raise_error()
         check_call("begin_transaction", self._state)
         newer = self._cluster.transaction_version >= 2
-        if newer and not self._tv2:
-            # The leaders must see a fresh epoch before the first implicit add (facts §9.3).
+        if not self._tv2 and (newer or self._id.unsettled):
+            # Before the first implicit add the leaders must see a fresh epoch (facts §9.3).  In the old protocol it
+            # keeps out a request of the last transaction that is late: it would act on this one (KAFKA-17754).
             self._identity = await self._next_identity()
         self._tv2 = newer
         self._started = self._needs_new_epoch = False

@@ -15,6 +15,7 @@ from fencepost.client import Admin
 from fencepost.simulation.checkers import check, misplaced, surprised
 from fencepost.simulation.links import Call, Fault, Links
 from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.mishaps import Mishap, Mishaps
 from fencepost.simulation.workload import Load, Outcomes, make_topics, produce, read_all, read_positions
 from fencepost.simulation.world import ADDRESS, World
 
@@ -26,6 +27,7 @@ EVERYTHING: Final[Mapping[Fault, float]] = {
     Fault.ANSWER_LATE: 0.02,
     Fault.REPEATED: 0.05,
 }
+EVERY_MISHAP: Final[Mapping[Mishap, float]] = dict.fromkeys(Mishap, 0.02)
 #: Impatient, so that what is late is met by what comes after it.
 LOAD: Final = Load(
     positions=0.3, takeovers=0.05, transaction_timeout_ms=1500, request_timeout_ms=400, delivery_timeout_ms=700
@@ -41,6 +43,8 @@ class Plan(NamedTuple):
 
     links: Mapping[Fault, float] = {}
     calls: tuple[Call, ...] = tuple(Call)
+    mishaps: Mapping[Mishap, float] = {}
+    apis: tuple[int, ...] | None = None
     crashes: float = 0
     """Of each incident, how likely the broker crashes; otherwise nothing happens, or coordinators move."""
     moves: float = 0
@@ -69,6 +73,9 @@ def disturb(seed: int, plan: Plan) -> Report:
         outcomes, stop = Outcomes(), asyncio.Event()
         await world.start()
         await make_topics(world, plan.level)
+        if plan.mishaps:
+            chance = world.chance("mishaps")
+            world.network.mishaps = Mishaps(chance, world.note, plan.mishaps, plan.apis)
         names = [f"producer-{n}" for n in range(plan.producers)]
         tasks = [loop.create_task(produce(world, name, outcomes, stop, plan.load)) for name in names]
         for _ in range(plan.incidents):
@@ -77,6 +84,7 @@ def disturb(seed: int, plan: Plan) -> Report:
         await asyncio.sleep(0.5)
         stop.set()
         await asyncio.gather(*tasks)
+        world.network.mishaps = None
         shown = await read_all(world)
         faults = check(outcomes, shown) + surprised(outcomes)
         faults += misplaced(outcomes, shown, await read_positions(world, names))

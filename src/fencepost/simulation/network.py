@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fencepost.runtime import Listener
+from fencepost.simulation.mishaps import Mishaps
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -39,6 +40,8 @@ class SimulatedNetwork:
         self._listening: dict[int, _Listening] = {}
         self._pairs: dict[SimulatedTransport, int] = {}
         """Open ends, and the port that their connection is to."""
+        self.mishaps: Mishaps | None = None
+        """What befalls the requests of connections that are made from now on."""
         self._next_port = 10_000
 
     async def listen(self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
@@ -59,6 +62,7 @@ class SimulatedNetwork:
         ours.peer, theirs.peer = theirs, ours
         for transport in (theirs, ours):
             self._pairs[transport] = port
+        ours.mishaps = self.mishaps
         accepted = listening.factory()
         protocol = protocol_factory()
         theirs.start(accepted)
@@ -109,6 +113,7 @@ class SimulatedTransport(asyncio.Transport):
         self._reading = True
         self._arrived: list[bytes] = []
         self._last_arrival = 0.0
+        self.mishaps: Mishaps | None = None
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
@@ -117,10 +122,19 @@ class SimulatedTransport(asyncio.Transport):
     # Sending
 
     def write(self, data: Any) -> None:
+        if self.mishaps is not None:
+            self.mishaps.send(self, bytes(data))
+        else:
+            self.send(bytes(data))
+
+    def send(self, data: bytes, late: float = 0.0) -> None:
+        """Send; so many seconds late."""
         peer = self.peer
         if self._closing or self._lost or peer is None or not data:
             return
-        for piece in self._network.pieces(bytes(data)):
+        if late:
+            self._last_arrival = max(self._last_arrival, self._loop.time() + late)
+        for piece in self._network.pieces(data):
             self._send(peer, piece)
 
     def _send(self, peer: SimulatedTransport, piece: bytes | None) -> None:
@@ -150,6 +164,29 @@ class SimulatedTransport(asyncio.Transport):
     def break_off(self) -> None:
         """Without a word to anybody."""
         self._loop.call_soon(self._lose, ConnectionResetError(104, "connection reset"))
+
+    @property
+    def is_behind(self) -> bool:
+        """What is sent now arrives late, behind something that is late."""
+        return self._last_arrival > self._loop.time() + SLOWEST
+
+    def lose_both(self) -> None:
+        """The connection breaks off, with everything that is on its way."""
+        self.break_off()
+        if self.peer is not None:
+            self.peer.break_off()
+
+    def lose_ours(self, late: float) -> None:
+        """This end breaks off before any answer; the other one when it has got everything, `late` and a while later.
+
+        What is answered meanwhile is for nobody.
+        """
+        if late:
+            self.break_off()
+        else:
+            self._loop.call_at(self._last_arrival, self.break_off)
+        if self.peer is not None:
+            self._loop.call_at(self._last_arrival + SLOWEST, self.peer.break_off)
 
     # Receiving
 

@@ -1,0 +1,145 @@
+"""Requests of clients are lost, answered in vain, late or too late, API by API, and no promise is broken.
+
+For each kind of mishap there is a mutant, a bug put in on purpose, that the simulation finds only because of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fencepost.client.cluster import TRANSACTION
+from fencepost.client.errors import ConnectionLostError
+from fencepost.client.transactional_id import Identity, TransactionalId
+from fencepost.client.transactions import Transactions
+from fencepost.coordinator.transaction import end, journal
+from fencepost.coordinator.transaction.end import Caller
+from fencepost.coordinator.transaction.state import State
+from fencepost.coordinator.transaction.transaction import NO_PAIR
+from fencepost.log import producer_state
+from fencepost.log.producer_state import ProducerEntry
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import EndTxnRequest
+from fencepost.simulation.disturbances import EVERY_MISHAP, EVERYTHING, Plan, disturb
+from fencepost.simulation.links import Fault
+from fencepost.simulation.mishaps import Mishap
+
+PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN, TXN_OFFSET_COMMIT = 0, 22, 24, 26, 28
+INCIDENTS: Mapping[str, dict[str, Any]] = {"steady": {}, "crashes": {"crashes": 0.3}, "moves": {"moves": 0.3}}
+#: What nobody sets.
+NEVER = property(lambda _: False, lambda _, __: None)
+
+
+@pytest.mark.parametrize("incidents", INCIDENTS)
+@pytest.mark.parametrize("level", [2, 1, 0])
+def test_no_promise_is_broken(level: int, incidents: str) -> None:
+    report = disturb(level, Plan(mishaps=EVERY_MISHAP, level=level, incidents=30, **INCIDENTS[incidents]))
+    assert report.faults == []
+    assert len(report.outcomes.committed) > 20
+    assert all(any(mishap.value in line for line in report.history) for mishap in Mishap)
+
+
+@pytest.mark.parametrize("incidents", INCIDENTS)
+def test_neither_is_one_when_the_calls_among_nodes_go_wrong_as_well(incidents: str) -> None:
+    plan = Plan(EVERYTHING, mishaps=EVERY_MISHAP, incidents=30, **INCIDENTS[incidents])
+    first, again = disturb(3, plan), disturb(3, plan)
+    assert first.faults == []
+    assert "\n".join(first.history).encode() == "\n".join(again.history).encode()
+    assert any(fault.value in line for line in first.history for fault in Fault)
+
+
+@pytest.mark.parametrize("api", [PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN, TXN_OFFSET_COMMIT])
+def test_one_api_alone_goes_wrong_often(api: int) -> None:
+    report = disturb(api, Plan(mishaps=dict.fromkeys(Mishap, 0.1), apis=(api,), level=1, crashes=0.2))
+    assert report.faults == []
+
+
+def broken_promises(mishap: Mishap, *apis: int, share: float = 0.1, **how: Any) -> list[str]:
+    """Of the first seed that shows some; a run that cannot be finished is one, too."""
+    for seed in range(8):
+        try:
+            report = disturb(seed, Plan(mishaps={mishap: share}, apis=apis, **how))
+        except Exception as error:
+            return [f"{type(error).__name__}: {error}"]
+        if report.faults:
+            return report.faults
+    return []
+
+
+def test_going_on_at_the_epoch_of_a_late_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KAFKA-17754: the end of one transaction comes late, after its repetition, and ends the next one."""
+    monkeypatch.setattr(TransactionalId, "unsettled", NEVER, raising=False)
+    assert "aborted" in "".join(broken_promises(Mishap.HELD_BACK, END_TXN, level=1))
+
+
+def test_going_on_at_the_epoch_of_a_late_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its producer gave it up and aborted; it comes in the next transaction."""
+    monkeypatch.setattr(Transactions, "_needs_new_epoch", NEVER, raising=False)
+    assert broken_promises(Mishap.LATE, PRODUCE, level=1)
+
+
+def test_refusing_an_end_that_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit was made and its answer lost: its producer is told that there is none."""
+    known = end.OUTCOMES_BUMPING
+    monkeypatch.setitem(known, (State.COMPLETE_COMMIT, True, Caller.REPEATING), ErrorCode.PRODUCER_FENCED)
+    assert broken_promises(Mishap.ANSWER_LOST, END_TXN)
+
+
+def test_taking_a_lost_end_for_carried_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    end_well = TransactionalId.end
+
+    async def hopeful(self: TransactionalId, who: Identity, commit: bool, tv2: bool) -> Identity:
+        deadline = self._cluster.deadline("EndTxn")
+        node = await self._cluster.coordinator(TRANSACTION, self.name, deadline)
+        request = EndTxnRequest(
+            transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.epoch, committed=commit
+        )
+        try:
+            answer = await self._cluster.call(node, request)
+        except ConnectionLostError:
+            return Identity(who.producer_id, who.epoch + 1)
+        if answer.error_code:
+            return await end_well(self, who, commit, tv2)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    monkeypatch.setattr(TransactionalId, "end", hopeful)
+    assert "lost" in "".join(broken_promises(Mishap.LOST, END_TXN))
+
+
+@pytest.mark.parametrize("mishap", [Mishap.ANSWER_LOST, Mishap.HELD_BACK])
+def test_taking_a_record_twice_is_found(monkeypatch: pytest.MonkeyPatch, mishap: Mishap) -> None:
+    monkeypatch.setattr(ProducerEntry, "duplicate_of", lambda *_: None)
+    monkeypatch.setattr(producer_state, "check_sequence", lambda *_: None)
+    assert "times" in "".join(broken_promises(mishap, PRODUCE))
+
+
+@pytest.mark.parametrize("incidents", ["crashes", "moves"])
+def test_forgetting_whom_a_claim_was_answered_at_a_change_of_coordinator_is_found(
+    monkeypatch: pytest.MonkeyPatch, incidents: str
+) -> None:
+    """The seed's instance epoch: the answer to InitProducerId is lost, and asked for again after a failover."""
+    read = journal._transaction
+
+    def forgetful(*stored: Any) -> Any:
+        found = read(*stored)
+        return found._replace(instance_epoch=found.producer_epoch, claimed=NO_PAIR)
+
+    monkeypatch.setattr(journal, "_transaction", forgetful)
+    mishaps = {Mishap.ANSWER_LOST: 0.1, Mishap.LATE: 0.05}
+    how: dict[str, Any] = {incidents: 0.5}
+    plan = Plan(mishaps=mishaps, apis=(PRODUCE, INIT_PRODUCER_ID), level=1, incidents=40, **how)
+    assert any("nobody had replaced" in fault for seed in range(8) for fault in disturb(seed, plan).faults)
+
+
+def test_without_the_mutants_the_same_runs_are_clean() -> None:
+    for mishap, api, level in (
+        (Mishap.HELD_BACK, END_TXN, 1),
+        (Mishap.LATE, PRODUCE, 1),
+        (Mishap.ANSWER_LOST, END_TXN, 2),
+        (Mishap.LOST, END_TXN, 2),
+        (Mishap.ANSWER_LOST, PRODUCE, 2),
+        (Mishap.HELD_BACK, PRODUCE, 2),
+    ):
+        assert disturb(0, Plan(mishaps={mishap: 0.1}, apis=(api,), level=level)).faults == []

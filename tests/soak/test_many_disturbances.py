@@ -1,0 +1,26 @@
+"""Lost, late and repeated calls, among nodes and from clients, with many seeds at every level of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fencepost.simulation.disturbances import EVERY_MISHAP, EVERYTHING, Plan, disturb
+from fencepost.simulation.links import Fault
+
+INCIDENTS: Mapping[str, dict[str, Any]] = {"steady": {}, "crashes": {"crashes": 0.3}, "moves": {"moves": 0.3}}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("incidents", INCIDENTS)
+@pytest.mark.parametrize("level", [2, 1, 0])
+def test_no_seed_breaks_a_promise(level: int, incidents: str) -> None:
+    # Below level 2 a marker that is repeated late may end the next transaction: only bumped epochs prevent that.
+    links = {fault: share for fault, share in EVERYTHING.items() if level == 2 or fault is not Fault.REPEATED}
+    for seed in range(100):
+        for faults in ({"links": links}, {"mishaps": EVERY_MISHAP}, {"links": links, "mishaps": EVERY_MISHAP}):
+            how: dict[str, Any] = {**faults, **INCIDENTS[incidents]}
+            plan = Plan(level=level, incidents=60, producers=1 + seed % 5, **how)
+            assert disturb(seed, plan).faults == [], f"seed {seed}, {', '.join(faults)}"
