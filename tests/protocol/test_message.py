@@ -192,8 +192,14 @@ def test_numbers_are_big_endian_and_keep_their_range() -> None:
 
 @pytest.mark.parametrize("length", [0, 126, 127, 128, 1022, 1023, 1024, 16382, 16383, 16384, 2_097_151])
 def test_compact_lengths_of_every_size(length: int) -> None:
-    message = Plain(text="x" * length, raw=bytes(length), numbers=[], words=[])
+    message = Plain(text="x" * min(length, 32_767), raw=bytes(length), numbers=[], words=[])
     assert decode(Plain, encode(message, 1), 1) == message
+
+
+def test_a_string_is_no_longer_in_flexible_versions_than_in_others() -> None:
+    message = Plain(text="x" * 32_768, raw=b"", numbers=[], words=[])
+    with pytest.raises(ProtocolError, match="text has 32768 bytes"):
+        decode(Plain, encode(message, 1), 1)
 
 
 def test_a_field_has_one_type() -> None:
