@@ -3,7 +3,6 @@
 Those of the log alone are in tests/log/test_log_bugs.py.  What cannot happen here, because of how this is built:
 
 KAFKA-20322, 16992   nothing is negotiated between nodes: one node leads everything and calls itself in the process
-KAFKA-15653          a write is verified and appended in one step, so nothing of it is kept while somebody waits
 KAFKA-14055, 13727   there is no cleaner yet
 KAFKA-17801, 16780   there is no tiered storage
 facts §13.7, 4       an append waits for nobody, so it has no time-out
@@ -12,6 +11,7 @@ facts §13.7, 8       the coordinator is asked in the process, not by a version 
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -39,8 +39,10 @@ from wire import (
 )
 
 from fencepost.broker.markers import LocalMarkers
+from fencepost.broker.registrar import Answer, Question
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
+    AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
@@ -175,6 +177,35 @@ def test_kafka_14916_the_batches_say_what_is_transactional_and_not_the_request(c
     assert produce(client, topic, batch("plain"), "another id").error_code == ErrorCode.NONE
 
 
+def test_kafka_15653_a_write_that_waits_for_its_verification_keeps_its_own_bytes(client: Client) -> None:
+    """What the connection reads meanwhile goes into the same buffer."""
+    topic, other, pair = new_topic(client), new_topic(client), init(client, "t")
+    go = asyncio.Event()
+    local = client.broker.registrar
+
+    class Slow:
+        async def ask(self, question: Question) -> Answer:
+            await go.wait()
+            answer = local.ask(question)
+            assert isinstance(answer, Answer)
+            return answer
+
+    client.broker.registrar = Slow()
+    writer = Client(client.broker)
+    writer.send(produce_request(client, topic, [part_of(pair, "a" * 30_000)], "t"))
+    for letter in "bcdef":
+        writer.send(produce_request(client, other, [batch(letter * 30_000)]))
+    assert writer.silent_for(0.05)
+    on_the_loop(client.broker, go.set)
+    for _ in range(6):
+        assert writer.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    client.broker.registrar = local
+    ended(client, "t", pair)
+    assert values(fetch(client, topic)) == ["a" * 30_000]
+    assert values(fetch(client, other)) == [letter * 30_000 for letter in "bcdef"]
+    writer.close()
+
+
 # Reading
 
 
@@ -211,6 +242,12 @@ def test_kafka_18659_produce_is_advertised_from_version_0(client: Client) -> Non
 
 
 # Oddities (facts §13.7)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_facts_13_7_12_an_empty_request_of_a_broker_is_answered(client: Client, version: int) -> None:
+    answer = client.ask(AddPartitionsToTxnRequest(), version)
+    assert (answer.error_code, answer.results_by_transaction) == (ErrorCode.NONE, [])
 
 
 def test_facts_13_7_14_metadata_that_is_too_long_is_no_end_of_the_transaction(client: Client) -> None:

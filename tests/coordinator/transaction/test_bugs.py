@@ -1,11 +1,13 @@
-"""Bugs that other coordinators had (facts §13.1, §13.2), each under its number.
+"""Bugs that other coordinators had (facts §13.1, §13.2) and oddities (§13.7), each under its number.
 
-Some are asserted where they belong: KAFKA-13099, 15468, 16352 and 18137 with the whole coordinator, KAFKA-14904 with
-verification, KAFKA-9666 with time-outs, KAFKA-15552 and its relatives with producer ids.
+Some are asserted where they belong: KAFKA-13099, 15468, 16352 and 18137 with the whole coordinator, KAFKA-15552 and its
+relatives with producer ids, KAFKA-18654, 18662 and 18957 over the wire (tests/broker/test_leader_bugs.py), which also
+lists what cannot happen here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -15,8 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from transaction_doubles import START, A, B, World, pair_of, transaction
 
+from fencepost.coordinator.loading import in_turn
 from fencepost.coordinator.transaction.expiry import is_expired
 from fencepost.coordinator.transaction.state import State
+from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -157,6 +161,27 @@ def test_kafka_18401_a_commit_of_nothing_is_refused() -> None:
     assert pair_of(world.end(pair, commit=False)) == (1000, 1)
 
 
+@pytest.mark.parametrize("pending", [State.ONGOING, State.EMPTY, State.DEAD])
+def test_kafka_14904_verification_does_not_mind_what_is_pending(pending: State) -> None:
+    """What is in the transaction is in it, whatever else is being written about the id."""
+    busy = transaction(State.ONGOING, pending=pending)
+    asked = verify(busy, busy.held.producer_id, busy.held.producer_epoch, [A, B])
+    assert asked == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_kafka_16047_a_fence_does_not_depend_on_the_time_out_that_it_brings(level: int) -> None:
+    """An admin's fence comes with a time-out of its own, which is no time-out of the append."""
+    world = World(level)
+    pair = pair_of(world.init())
+    world.add(pair, version=0)
+    assert world.init(timeout_ms=1).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.state() == "CompleteAbort"
+    fenced = pair_of(world.init(timeout_ms=1))
+    assert fenced[1] > pair[1]
+    assert world.add(pair, version=0) == ErrorCode.PRODUCER_FENCED
+
+
 def test_kafka_14880_an_id_without_an_epoch_expires_like_others() -> None:
     nothing = transaction(State.EMPTY, producer_epoch=-1, last_update_timestamp=0)
     assert is_expired(nothing, 1000, START)
@@ -194,6 +219,59 @@ def test_facts_13_7_1_a_zombie_does_not_abort_its_successors_transaction() -> No
     assert world.init(pair=(1000, 2)).error == ErrorCode.PRODUCER_FENCED
     assert world.state() == "Ongoing"
     assert pair_of(world.end(successor)) == (1000, 2)
+
+
+@pytest.mark.parametrize("fail_over", [False, True])
+def test_facts_13_7_2_an_answer_that_is_asked_for_again_at_the_last_epoch_is_the_current_pair(fail_over: bool) -> None:
+    world = World()
+    world.put(transaction(State.EMPTY, producer_id=500, producer_epoch=32765, instance_epoch=32760))
+    current = pair_of(world.init(pair=(500, 32765)))
+    for _ in range(3):
+        if fail_over:
+            world.fail_over()
+        assert pair_of(world.init(pair=(500, 32765))) == current
+    assert world.coordinator.describe("t")[5:7] == current
+
+
+def test_facts_13_7_3_a_claim_that_is_repeated_after_a_fail_over_gets_the_same_answer() -> None:
+    world = World()
+    pair = pair_of(world.init())
+    following = pair_of(world.init(pair=pair))
+    world.fail_over()
+    assert pair_of(world.init(pair=pair)) == following, "not fenced, and not bumped once more"
+
+
+def test_facts_13_7_5_a_marker_that_is_refused_for_its_epoch_is_said_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    pair = pair_of(world.init())
+    world.add(pair)
+    world.markers.answers = {A: ErrorCode.INVALID_PRODUCER_EPOCH}
+    world.end(pair)
+    assert "refuses the marker" in caplog.text and "producer_id=1000" in caplog.text
+    world.markers.answers.clear()
+    world.coordinator.tick(world.clock.advance(1000))
+    assert world.state() == "CompleteCommit"
+
+
+def test_facts_13_7_6_a_journal_that_cannot_be_read_is_not_published(caplog: pytest.LogCaptureFixture) -> None:
+    """And it is said, and the other partitions are read."""
+    world = World(partitions=2)
+    for number in range(8):
+        pair_of(world.init(f"t{number}"))
+    bad = world.coordinator.partition_for("t0")
+    journal = world.storage.journals[bad]
+    journal.batches[-1] = journal.batches[-1][:-1] + b"?"
+    world.coordinator = world.new_coordinator(loaded=False)
+    steps = [step for index in range(2) if (step := world.coordinator.start_loading(index)) is not None]
+    asyncio.run(in_turn(steps))
+    for number in range(8):
+        name = f"t{number}"
+        here = world.coordinator.partition_for(name) == bad
+        assert world.init(name).error == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if here else ErrorCode.NONE)
+    (line,) = caplog.messages
+    assert f"topic=__transaction_state partition={bad}" in line and "CRC" in line
 
 
 def test_facts_13_7_7_a_commit_cannot_slip_between_a_fence_and_its_abort() -> None:

@@ -55,6 +55,27 @@ def test_kafka_20031_a_block_that_overlaps_is_not_used() -> None:
         ids.next()
 
 
+def test_kafka_19990_20058_20114_a_store_that_fails_is_asked_again() -> None:
+    """An exception, or none to be had, is the trouble of one request: the next one asks anew, at once."""
+    store = Store()
+    ids = BlockProducerIds(store, 2)
+    allocate = store.allocate
+
+    def fail(count: int) -> int | None:  # noqa: ARG001
+        raise OSError("the disk is away")
+
+    given_ids = [ids.next(), ids.next()]
+    for _ in range(3):
+        store.allocate = fail  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="away"):
+            ids.next()
+        store.allocate = lambda count: None  # type: ignore[method-assign]  # noqa: ARG005
+        assert ids.next() is None
+        store.allocate = allocate  # type: ignore[method-assign]
+        given_ids += [ids.next(), ids.next()]
+    assert given_ids == list(range(8))
+
+
 @given(st.lists(st.sampled_from(["first", "second", "restart", "down", "up"]), max_size=60), st.integers(1, 4))
 def test_kafka_15552_no_id_is_given_twice_by_any_node(steps: list[str], block_size: int) -> None:
     store = Store()
