@@ -36,6 +36,7 @@ from wire import (
     produce,
     produce_request,
     values,
+    wait_until,
 )
 
 from fencepost.broker.markers import LocalMarkers
@@ -184,15 +185,19 @@ def test_kafka_15653_a_write_that_waits_for_its_verification_keeps_its_own_bytes
     local = client.broker.registrar
 
     class Slow:
+        asked = False
+
         async def ask(self, question: Question) -> Answer:
+            self.asked = True
             await go.wait()
             answer = local.ask(question)
             assert isinstance(answer, Answer)
             return answer
 
-    client.broker.registrar = Slow()
+    client.broker.registrar = slow = Slow()
     writer = Client(client.broker)
     writer.send(produce_request(client, topic, [part_of(pair, "a" * 30_000)], "t"))
+    wait_until("it waits", lambda: slow.asked)
     for letter in "bcdef":
         writer.send(produce_request(client, other, [batch(letter * 30_000)]))
     assert writer.silent_for(0.05)

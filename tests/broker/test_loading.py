@@ -61,13 +61,17 @@ class Gate:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.transactions: set[int] = set()
         self.groups: set[int] = set(range(COUNT))
+        self.batches_of_groups = sys.maxsize
         read, read_groups = Loading.step, GroupLoading.step
 
         def step(loading: Loading, batches: int) -> bool:  # noqa: ARG001
             return loading.index in self.transactions and read(loading, 1)
 
         def step_groups(loading: GroupLoading, batches: int) -> bool:  # noqa: ARG001
-            return loading.home.index in self.groups and read_groups(loading, 1)
+            if loading.home.index not in self.groups or self.batches_of_groups == 0:
+                return False
+            self.batches_of_groups -= 1
+            return read_groups(loading, 1)
 
         patch.setattr(Loading, "step", step)
         patch.setattr(GroupLoading, "step", step_groups)
@@ -75,6 +79,7 @@ class Gate:
     def open_all(self) -> None:
         self.transactions |= set(range(COUNT))
         self.groups |= set(range(COUNT))
+        self.batches_of_groups = sys.maxsize
 
 
 @pytest.fixture
@@ -236,9 +241,11 @@ def test_groups_that_are_not_read_yet_come_again_and_markers_reach_them(tmp_path
         assert commit(client, topic, 1) == commit(client, doomed, 2) == [ErrorCode.NONE]
         assert txn_commit(client, "t", pair, topic, 7) == [ErrorCode.NONE]
         client.close()
-    gate.groups.clear()
+    gate.groups = {partition_for_id("g", COUNT)}
+    gate.batches_of_groups = 2
     with starting(tmp_path, gate) as (broker, started):
         client = Client(broker)
+        wait_until("it is half read", lambda: gate.batches_of_groups == 0)
         wait_until_read(client, Known("t", pair, ""))
         assert commit(client, topic, 9) == [COME_AGAIN]
         for version, told in [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (3, COME_AGAIN), (6, COME_AGAIN)]:

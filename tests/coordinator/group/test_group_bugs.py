@@ -12,9 +12,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from group_doubles import A, B, World, virtual
+from group_doubles import A, B, World, group_of, virtual
 
-from fencepost.coordinator.group import CommitFor
+from fencepost.coordinator.group import CommitFor, Position
 from fencepost.protocol.errors import ErrorCode
 
 P = 40
@@ -37,9 +37,9 @@ def test_kafka_14505_the_most_recent_record_wins_and_not_the_most_recent_marker(
 @pytest.mark.parametrize("restarts", [False, True])
 def test_kafka_16371_metadata_that_is_too_long_leaves_nothing_pending(restarts: bool) -> None:
     world = World(metadata_max_bytes=4)
-    refused = world.commit_in_transaction((P, 0), {A: 5}, metadata="12345")
-    assert refused.errors == {A: ErrorCode.OFFSET_METADATA_TOO_LARGE}
-    assert world.commit_in_transaction((P, 0), {B: 6}).errors == {B: ErrorCode.NONE}
+    positions = {A: Position(5, -1, "12345", 0), B: Position(6, -1, "1234", 0)}
+    told = world.coordinator.commit_transactional_offsets(CommitFor("g", "", None, -1), positions, P, 0, None)
+    assert told.errors == {A: ErrorCode.OFFSET_METADATA_TOO_LARGE, B: ErrorCode.NONE}
     if restarts:
         world.restart()
     assert world.position(A, stable=True) is None
@@ -82,7 +82,8 @@ async def test_kafka_19163_a_group_whose_positions_are_pending_is_not_forgotten(
     for _ in range(3):
         world.clock.at += 30 * DAY
         world.coordinator.tick(world.clock.now())
-        assert world.state() == "Empty", "B waits for the end of its transaction"
+        kept = group_of(world)
+        assert (kept.state.value, kept.generation) == ("Empty", generation + 1), "B waits for its transaction"
     assert world.position(A) is None
     world.end((P, 1), commit=True)
     assert world.position(B, stable=True) == 2
