@@ -25,19 +25,20 @@ INTRODUCTION = """\
 
 What an application is told after the coordinator has timed its transaction out (KIP-588), and how it goes on. Each
 producer commits a transaction, opens another, writes a record to it, and is silent until the coordinator has aborted
-it. The rows are the application's next call. A send is waited for, and where it works a commit follows. At the first
-error the application calls abort on the same producer and begins again; if that fails too, it makes a new producer.
+it. The rows are the application's next call. A send is waited for, and where it works a commit follows. At an error
+the application calls abort on the same producer and begins again, twice at most; then it makes a new producer.
 
-- **goes on**: abort worked on the same producer, and the next transaction was committed. Nothing was lost, nothing of
-  the timed-out transaction was shown: every cell is read back with `read_committed`, records and group offsets.
+- **goes on**: the same producer committed the next transaction, or the next but one. Nothing was lost, nothing of the
+  timed-out transaction was shown: every cell is read back with `read_committed`, records and group offsets.
 - **rebuild**: only a new producer with the same transactional id could go on; then the same holds.
 
 After that, each call that failed and what it told the application: the exception, or the code by the client's own
-name. `next` is the transaction after the abort. librdkafka says with every error whether it is fatal.
+name. `next` and `next but one` are the transactions after the first and second abort. librdkafka adds to an error
+whether it is fatal, or the transaction to be aborted.
 
-What to do: catch the error, abort, and where the abort or the next transaction fails, close the producer and make
-another. Where the abort works and only the next transaction is refused (`next send`), the client cannot ask for a new
-epoch, or does not know that it has to.
+What to do: catch the error, abort, and where the abort fails, or transaction after transaction, close the producer and
+make another. Where aborts work and only the next transaction is refused, the client cannot ask for a new epoch, or does
+not know that it has to.
 
 `python -m stock_clients` writes this page from what it observes, `python -m stock_clients kafkajs` the rows of one
 client; do not edit. The tests in `tests/clients` hold the Fencepost columns of the Python clients to it, `make compare`
@@ -46,11 +47,13 @@ all the rest that can be run.
 
 NOTES = {
     "fencepost": "Fencepost's own client.",
-    "confluent-kafka": "librdkafka. It speaks the protocol before KIP-890 everywhere.",
+    "confluent-kafka": "librdkafka. It speaks the protocol before KIP-890 everywhere. Fencepost knows it by name and "
+    "answers UNKNOWN_PRODUCER_ID, after which it aborts and asks for a new epoch.",
     "aiokafka": "It asks for a producer id only when it starts, and cannot name the one that it has.",
-    "kafka-python": "It speaks the protocol before KIP-890 everywhere.",
+    "kafka-python": "It speaks the protocol before KIP-890 everywhere. No error that was tried brings it on.",
     "java": "The Java client. With transaction.version 2 it speaks KIP-890, with 1 the protocol before.",
-    "franz-go": "Offsets go through a `GroupTransactSession`: it commits them, or aborts by itself.",
+    "franz-go": "Offsets go through a `GroupTransactSession`: it commits them, or aborts by itself. Where it speaks "
+    "the protocol before KIP-890, Fencepost knows it by name and answers UNKNOWN_PRODUCER_ID.",
     "kafkajs": "It asks for a producer id only when it starts, and cannot name the one that it has.",
 }
 

@@ -8,7 +8,7 @@ from fencepost.broker.authorizer import Authorizer, Operation, Resource
 class Caller:
     """The other end of a connection, as handlers see it."""
 
-    __slots__ = ("authorizer", "client_id", "host", "principal", "version")
+    __slots__ = ("authorizer", "client_id", "host", "principal", "software", "version")
 
     def __init__(self, authorizer: Authorizer, host: str) -> None:
         self.authorizer = authorizer
@@ -17,6 +17,8 @@ class Caller:
         self.version = 0
         """API version of the request at hand.  A handler that waits must read it before."""
         self.client_id: str | None = None
+        self.software = ""
+        """What ApiVersions v3 and later said it is; see `older_clients`."""
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         return self.authorizer.allows(self.principal, self.host, operation, resource, name)

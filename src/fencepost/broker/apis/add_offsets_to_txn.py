@@ -10,6 +10,7 @@ from __future__ import annotations
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
+from fencepost.broker.older_clients import Call, told
 from fencepost.broker.registry import Held, serves
 from fencepost.broker.topics import CONSUMER_OFFSETS
 from fencepost.protocol.errors import ErrorCode
@@ -31,7 +32,5 @@ def add_offsets_to_txn(
     added = broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [offsets], 0
     )
-    error = added.error
-    if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    error = told(added.error, Call.ADD, added.timed_out, caller)
     return Held(AddOffsetsToTxnResponse(error_code=error, transaction_timed_out=added.timed_out), added.lsn)

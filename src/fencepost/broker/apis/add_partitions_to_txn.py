@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
+from fencepost.broker.older_clients import Call, told
 from fencepost.broker.registry import Held, serves
 from fencepost.broker.topics import INTERNAL
 from fencepost.protocol.errors import ErrorCode
@@ -69,9 +70,7 @@ def _from_producer(
     added = broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, partitions, 0
     )
-    error = added.error
-    if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    error = told(added.error, Call.ADD, added.timed_out, caller)
     results = _by_topic(request.topics, dict.fromkeys(partitions, error))
     response = AddPartitionsToTxnResponse(results_by_topic=results, transaction_timed_out=added.timed_out)
     return Held(response, added.lsn)

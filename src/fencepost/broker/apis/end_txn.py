@@ -11,9 +11,12 @@ from __future__ import annotations
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
+from fencepost.broker.older_clients import Call, told
 from fencepost.broker.registry import Held, serves
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import EndTxnRequest, EndTxnResponse
+
+_BUMPS_SINCE = 5
 
 
 @serves(EndTxnRequest)
@@ -24,8 +27,8 @@ def end_txn(request: EndTxnRequest, caller: Caller, broker: Broker) -> EndTxnRes
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed, caller.version
     )
     error = ended.error
-    if error is ErrorCode.PRODUCER_FENCED and caller.version < 2:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    if caller.version < _BUMPS_SINCE:
+        error = told(error, Call.COMMIT if request.committed else Call.ABORT, ended.timed_out, caller)
     return Held(
         EndTxnResponse(
             error_code=error,

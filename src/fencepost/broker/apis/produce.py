@@ -20,8 +20,10 @@ from typing import Any
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
+from fencepost.broker.older_clients import Call, asks_for_new_epoch
 from fencepost.broker.registry import CLOSE, NO_ANSWER, Held, serves
 from fencepost.broker.verification import Mode, Verified, verify
+from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import MAGIC, BatchHeader, read_header
@@ -81,25 +83,40 @@ def produce(request: ProduceRequest, caller: Caller, broker: Broker) -> Any:
     _refuse_repeated(writes)
     _check_transactional(request, writes, caller)
     waiting, verified = _verify(request, writes, caller, broker)
+    # What tells a client that its transaction was timed out, where that is another error than fencing.
+    coordinator = None
+    if caller.version < _IMPLICIT_ADD_SINCE and asks_for_new_epoch(caller, Call.PRODUCE):
+        coordinator = broker.transactions
     if verified is None or isinstance(verified, Verified):
-        return _append(request, topics, waiting, verified)
+        return _append(request, topics, waiting, verified, coordinator)
     for write in writes:
         # What was read from the connection is its own again when this returns (KAFKA-15653).
         write.data.records = bytes(write.data.records or b"")
-    return _append_later(request, topics, waiting, verified, broker)
+    return _append_later(request, topics, waiting, verified, coordinator, broker)
 
 
 async def _append_later(
-    request: ProduceRequest, topics: Topics, waiting: Waiting, verified: Awaitable[Verified], broker: Broker
+    request: ProduceRequest,
+    topics: Topics,
+    waiting: Waiting,
+    verified: Awaitable[Verified],
+    coordinator: TransactionCoordinator | None,
+    broker: Broker,
 ) -> Any:
     answer = await verified
     for write in waiting.values():
         if broker.storage.partition(*write.at) is not write.partition:
             write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")
-    return _append(request, topics, waiting, answer)
+    return _append(request, topics, waiting, answer, coordinator)
 
 
-def _append(request: ProduceRequest, topics: Topics, waiting: Waiting, verified: Verified | None) -> Any:
+def _append(
+    request: ProduceRequest,
+    topics: Topics,
+    waiting: Waiting,
+    verified: Verified | None,
+    coordinator: TransactionCoordinator | None,
+) -> Any:
     """What was verified goes into the log if its guard still holds: much may have happened since it was asked."""
     lsn, writes = 0, [write for _, of_topic in topics for write in of_topic]
     if verified is not None:
@@ -112,11 +129,23 @@ def _append(request: ProduceRequest, topics: Topics, waiting: Waiting, verified:
         if write.outcome is None:
             assert write.partition is not None
             write.outcome = write.partition.append(write.data.records or b"", Origin.CLIENT, guard=write.guard)
+    if coordinator is not None:
+        _tell_timed_out(request, writes, coordinator)
     appended = [write.outcome.lsn for write in writes if isinstance(write.outcome, Appended)]
     if request.acks == 0:
         # The client hears of an error by the connection's end, since it reads no answer.
         return NO_ANSWER if len(appended) == len(writes) else CLOSE
     return Held(_response(topics), max(appended, default=0) if not lsn else max(lsn, *appended, 0))
+
+
+def _tell_timed_out(request: ProduceRequest, writes: list[_Write], coordinator: TransactionCoordinator) -> None:
+    """UNKNOWN_PRODUCER_ID for a pair that was timed out, to clients that go on after it (`older_clients`)."""
+    for write in writes:
+        stale = isinstance(write.outcome, Refused) and write.outcome.error is ErrorCode.INVALID_PRODUCER_EPOCH
+        if not stale or write.header is None or request.transactional_id is None:
+            continue
+        if coordinator.timed_out(request.transactional_id, write.header.producer_id, write.header.producer_epoch):
+            write.refuse(ErrorCode.UNKNOWN_PRODUCER_ID, "the transaction was open for too long and has been aborted")
 
 
 def _name(topic: TopicProduceData, caller: Caller, broker: Broker) -> str:

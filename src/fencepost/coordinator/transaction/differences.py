@@ -119,6 +119,14 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-588; design, time-outs",
     ),
     Difference(
+        "Produce v3-v11, AddPartitionsToTxn v0-v3, AddOffsetsToTxn, EndTxn v0-v4",
+        "librdkafka (or franz-go, but for Produce and an abort) by its name, the pair whose transaction was timed out",
+        "47 by Produce, else 90 (47 below v2; 49 if the id rotated)",
+        "59",
+        "the producer aborts, asks for the next epoch and goes on instead of dying; other clients would not",
+        "KIP-588; design, time-outs; clients_after_a_timeout.md",
+    ),
+    Difference(
         "EndTxn v5, AddPartitionsToTxn v4 and later (implicit add)",
         "transaction.version 0, nothing open that began at version 2",
         "35 once, then 51 until failover",
