@@ -8,8 +8,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from wire import Client, add, batch, ended, init, new_topic, produce, serving
+from wire import SETTINGS, Client, add, batch, ended, init, new_topic, produce, serving
 
+from fencepost.broker import running_broker
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -43,4 +44,29 @@ def test_a_transaction_is_verified_once_for_each_partition(version: int) -> None
                     assert produce(client, topic, record, "id", version=version).error_code == ErrorCode.NONE
             pair = ended(client, "id", pair)
             assert broker.metrics.verifications == transaction * len(topics)
+        client.close()
+
+
+def test_a_restart_begins_to_count_anew_and_what_is_open_is_not_verified_again(tmp_path: Path) -> None:
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        topic, other, pair = new_topic(client), new_topic(client), init(client, "id")
+        record = batch("x", pair=pair, sequence=0, transactional=True)
+        assert produce(client, topic, record, "id", version=12).error_code == ErrorCode.NONE
+        assert broker.metrics.verifications == 1
+        client.close()
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client, metrics = Client(broker), broker.metrics
+        assert (metrics.verifications, metrics.verification_failures, metrics.verification_time_ms) == (0, 0, 0)
+        for version in (11, 12):
+            record = batch("y", pair=pair, sequence=version - 10, transactional=True)
+            assert produce(client, topic, record, "id", version=version).error_code == ErrorCode.NONE
+        assert metrics.verifications == 0, "its transaction is open here"
+        record = batch("z", pair=pair, sequence=0, transactional=True)
+        assert produce(client, other, record, "id", version=10).error_code == ErrorCode.INVALID_TXN_STATE
+        assert produce(client, other, record, "id", version=11).error_code == ErrorCode.TRANSACTION_ABORTABLE
+        assert (metrics.verifications, metrics.verification_failures) == (2, 2)
+        assert metrics.verification_time_ms > 0
+        assert produce(client, other, record, "id", version=12).error_code == ErrorCode.NONE
+        assert (metrics.verifications, metrics.verification_failures) == (3, 2)
         client.close()
