@@ -47,6 +47,14 @@ def repeats_its_answer(twins: Twins, asked: Asked) -> bool:
     return refused and _told(asked.ours) == twins.held(asked.request.transactional_id)
 
 
+def says_fenced_at_the_last_epoch(twins: Twins, asked: Asked) -> bool:
+    """InitProducerId with a pair of an older instance, or one ahead, when the current epoch is the last one."""
+    if asked.name != "InitProducerId" or _given(asked) == NOBODY:
+        return False
+    last = twins.held(asked.request.transactional_id).epoch >= 32766
+    return last and _error(asked.kafka) == "UNKNOWN_SERVER_ERROR" and _error(asked.ours) in _FENCED
+
+
 def says_what_is_undecided(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
     """OffsetFetch of all partitions, stable ones only: Apache Kafka leaves out those with nothing but pending."""
     if asked.name != "OffsetFetch" or not asked.request.require_stable:
@@ -92,9 +100,10 @@ def answers_each_of_a_batch(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
 
 
 def is_not_blocked_by_a_refused_request(twins: Twins, asked: Asked) -> bool:
-    """At level 0, with or after a request of version 2: Apache Kafka answers 35, then 51 until a failover."""
+    """With or after a request of version 2 at level 0, or any where it was lowered to 0: Apache Kafka blocks the id."""
     blocked = any(error in str(asked.kafka) for error in ("CONCURRENT_TRANSACTIONS", "UNSUPPORTED_VERSION"))
-    return blocked and any(_is_of_version_2(past) for past in twins.history)
+    lowered = any(past.level == 0 for past in twins.history) and any(past.level == 2 for past in twins.history)
+    return blocked and (lowered or any(past.level == 0 and _is_of_version_2(past) for past in twins.history))
 
 
 def _is_of_version_2(asked: Asked) -> bool:
@@ -103,11 +112,30 @@ def _is_of_version_2(asked: Asked) -> bool:
     return (asked.name, asked.version) in (("Produce", 12), ("EndTxn", 5), ("TxnOffsetCommit", 5))
 
 
+def tells_of_the_time_out(twins: Twins, asked: Asked) -> bool:
+    """EndTxn or TxnOffsetCommit v5 with the pair whose transaction was timed out, and nobody else took over."""
+    if asked.name not in ("EndTxn", "TxnOffsetCommit"):
+        return False
+    if twins.timed_out.get(asked.request.transactional_id) != _given(asked):
+        return False
+    if asked.name == "TxnOffsetCommit":
+        told = "TRANSACTION_ABORTABLE" in str(asked.ours) and "INVALID_PRODUCER_EPOCH" in str(asked.kafka)
+        return told and asked.version >= 5
+    if asked.request.committed:
+        told = _error(asked.ours) == "TRANSACTION_ABORTABLE" and asked.version >= 5
+        return told and _error(asked.kafka) in ("INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING", *_FENCED)
+    if _error(asked.ours) or _error(asked.kafka) not in ("INVALID_PRODUCER_ID_MAPPING", *_FENCED):
+        return False
+    return asked.version < 5 or _told(asked.ours) == twins.held(asked.request.transactional_id)
+
+
 _ALL = (0, 1, 2)
 EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     keeps_the_open_transaction: _ALL,
     repeats_its_answer: _ALL,
+    says_fenced_at_the_last_epoch: _ALL,
     says_what_is_undecided: _ALL,
     answers_each_of_a_batch: _ALL,
-    is_not_blocked_by_a_refused_request: (0,),
+    tells_of_the_time_out: _ALL,
+    is_not_blocked_by_a_refused_request: _ALL,
 }

@@ -6,8 +6,14 @@ import time
 
 from tests.compare.coordinator_twins import Twins
 from tests.compare.coordinator_walks import TOPICS
+from tests.compare.differential import Node
 
-from fencepost.protocol.messages import CreateTopicsRequest, FindCoordinatorRequest, UpdateFeaturesRequest
+from fencepost.protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    FindCoordinatorRequest,
+    UpdateFeaturesRequest,
+)
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 
@@ -25,7 +31,15 @@ def set_level(twins: Twins, level: int) -> None:
         for kind in (_UPGRADE, _UNSAFE_DOWNGRADE):
             key = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=kind)
             node.ask(UpdateFeaturesRequest(feature_updates=[key]), 1)
+        while _level(node) != level:
+            time.sleep(0.002)
     twins.level = level
+
+
+def _level(node: Node) -> int:
+    answer = node.ask(ApiVersionsRequest(client_software_name="twins", client_software_version="1"), 4)
+    found = [one.max_version_level for one in answer.finalized_features if one.name == "transaction.version"]
+    return found[0] if found else 0
 
 
 def prepare(twins: Twins) -> None:

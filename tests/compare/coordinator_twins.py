@@ -78,6 +78,7 @@ class Asked(NamedTuple):
     version: int
     kafka: Any
     ours: Any
+    level: int = 2
 
     @property
     def name(self) -> str:
@@ -132,6 +133,7 @@ class Twins:
         self.faults: list[str] = []
         self.history: list[Asked] = []
         self.states: dict[str, Any] = {}
+        self.timed_out: dict[str, Pair] = {}
 
     # Scenarios
 
@@ -155,7 +157,7 @@ class Twins:
         theirs, ours = self._one(0, request, version), self._one(1, request, version)
         if told is not None:
             theirs, ours = told(theirs), told(ours)
-        asked = Asked(request, version, theirs, ours)
+        asked = Asked(request, version, theirs, ours, self.level)
         self.asked += 1
         self.history.append(asked)
         if theirs != ours:
@@ -179,7 +181,7 @@ class Twins:
         frame = struct.pack(">hhih", api, version, 1, -1) + body
         told = [_raw(address, struct.pack(">i", len(frame)) + frame) for address in self.addresses]
         self.asked += 1
-        self.history.append(Asked((api, version), version, *told))
+        self.history.append(Asked((api, version), version, told[0], told[1]))
         if told[0] != told[1]:
             raise Diverged("unexplained")
         return told[0]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from benchmarks.apache_kafka import NoPeer, apache_kafka
+from tests.compare.coordinator_epochs import LAST, Epochs, drive
 from tests.compare.coordinator_explanations import EXPLANATIONS
+from tests.compare.coordinator_levels import Levels
 from tests.compare.coordinator_nodes import SETTINGS, prepare, set_level
 from tests.compare.coordinator_offsets import Offsets
 from tests.compare.coordinator_tables import Tables
+from tests.compare.coordinator_timeouts import Timeouts
 from tests.compare.coordinator_twins import Twins
 from tests.compare.coordinator_walks import Walk
 
@@ -19,6 +23,7 @@ from fencepost.broker import running_broker
 pytestmark = pytest.mark.compare
 WALKS = 300
 STEPS = 25
+DRIVEN = 8
 
 
 @pytest.fixture(scope="module")
@@ -55,4 +60,35 @@ def test_random_walks_of_positions_and_members(twins: Twins) -> None:
     for seed in range(WALKS // 2):
         walk = Offsets(twins, random.Random(seed), f"offsets-{twins.level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
+    assert not twins.faults, twins.report()
+
+
+def test_every_request_after_a_time_out(twins: Twins) -> None:
+    for title, scenario in Timeouts(twins, f"timeouts-{twins.level}").all():
+        twins.play(title, scenario)
+    assert not twins.faults, twins.report()
+
+
+def test_random_walks_around_the_last_epoch(twins: Twins) -> None:
+    prefixes = [f"epochs-{twins.level}-{seed}" for seed in range(DRIVEN)]
+    with ThreadPoolExecutor(4) as pool:
+        driven = [
+            pool.submit(drive, address, f"{prefix}-0", LAST - seed % 4)
+            for address in twins.addresses
+            for seed, prefix in enumerate(prefixes)
+        ]
+        for each in driven:
+            each.result()
+    for seed, prefix in enumerate(prefixes):
+        walk = Epochs(twins, random.Random(seed), prefix)
+        twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
+    assert not twins.faults, twins.report()
+
+
+def test_random_walks_in_which_the_level_changes(nodes: tuple[str, str]) -> None:
+    twins = Twins(*nodes, 2, EXPLANATIONS)
+    prepare(twins)
+    for seed in range(WALKS // 4):
+        chance = random.Random(seed)
+        twins.play(f"walk {seed}", lambda s=seed, c=chance: Levels(twins, c, f"levels-{s}").go(STEPS))  # type: ignore[misc]
     assert not twins.faults, twins.report()

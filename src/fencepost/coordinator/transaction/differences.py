@@ -80,6 +80,22 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "InitProducerId",
+        "the current epoch is 32766, and the pair is an older instance's or ahead",
+        "-1",
+        "90 (47 below v4)",
+        "it is fencing as at every other epoch",
+        "facts §2.3, §13.7 (2)",
+    ),
+    Difference(
+        "InitProducerId",
+        "transaction.version was lowered to 0 after a version 2 transaction of the id",
+        "35 once, then 51 until failover",
+        "the next pair",
+        "a downgrade must not block the id",
+        "facts §3.6; KIP-890",
+    ),
+    Difference(
+        "InitProducerId",
         "the old pair after the producer id rotated, a second time or after a failover; until the next transaction",
         "90",
         "the current pair",
@@ -125,6 +141,14 @@ DIFFERENCES: tuple[Difference, ...] = (
         "59",
         "the producer aborts, asks for the next epoch and goes on instead of dying; other clients would not",
         "KIP-588; design, time-outs; clients_after_a_timeout.md",
+    ),
+    Difference(
+        "TxnOffsetCommit v5 and later",
+        "the pair whose transaction was timed out",
+        "47",
+        "120, with a tagged field that names the time-out",
+        "the producer aborts and goes on instead of dying",
+        "KIP-588; design, time-outs",
     ),
     Difference(
         "EndTxn v5, AddPartitionsToTxn v4 and later (implicit add)",
