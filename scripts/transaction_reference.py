@@ -27,6 +27,7 @@ from scripts.transaction_situations import (
     reach,
 )
 
+from fencepost.broker import differences as leader
 from fencepost.broker.verification import Mode, Verified, of_leader
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
 from fencepost.coordinator.transaction.decision import Refusal, Transition, Unchanged
@@ -248,11 +249,20 @@ def differences_page() -> str:
     lines = [
         "# Differences from Apache Kafka",
         "",
-        "Everything else is answered alike, code by code. Generated from the coordinator's list; do not edit.",
+        "Everything else is answered alike, code by code. Generated from the lists of the coordinator and of the",
+        "leaders of partitions; do not edit.",
+        "",
+        "## The transaction coordinator",
         "",
         "| request | situation | Apache Kafka 4.3 | Fencepost | why | source |",
         "|---|---|---|---|---|---|",
         *(f"| {' | '.join(entry)} |" for entry in DIFFERENCES),
+        "",
+        "## Leaders of partitions",
+        "",
+        "| request | situation | Apache Kafka 4.3 | Fencepost | why | source |",
+        "|---|---|---|---|---|---|",
+        *(f"| {' | '.join(entry)} |" for entry in leader.DIFFERENCES),
     ]
     return "\n".join(lines) + "\n"
 

@@ -202,10 +202,11 @@ def plain(value: Any, node: Leader, field: str = "") -> Plain:
     """A part of an answer without what may differ between two nodes that behave alike."""
     if isinstance(value, Message):
         names = [name for name in value.__schema__.fields if name not in _DROPPED]
-        return {name: plain(getattr(value, name), node, name) for name in names}
+        found = {name: plain(getattr(value, name), node, name) for name in names}
+        return _with_what_counts(found) if "aborted_transactions" in found else found
     if isinstance(value, list):
-        found = [plain(entry, node, field) for entry in value]
-        return sorted(found, key=str) if field in _UNORDERED else found
+        entries = [plain(entry, node, field) for entry in value]
+        return sorted(entries, key=str) if field in _UNORDERED else entries
     if field == "records":
         return batches_of(value, node)
     if field == "producer_id":
@@ -221,6 +222,14 @@ def plain(value: Any, node: Leader, field: str = "") -> Plain:
     if field == "topic_id":
         return value != ZERO_UUID
     return value
+
+
+def _with_what_counts(partition: dict[str, Plain]) -> Plain:
+    """A fetched partition without the aborted transactions that begin behind its records: to list them is allowed."""
+    last = max((sum(batch["offsets"]) for batch in partition["records"] or []), default=-1)
+    told = partition["aborted_transactions"] or []
+    partition["aborted_transactions"] = [entry for entry in told if entry["first_offset"] <= last]
+    return partition
 
 
 def _time(timestamp: int) -> Plain:

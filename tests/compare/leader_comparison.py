@@ -16,7 +16,9 @@ class Seen:
     step: Step
     answers: tuple[Plain, Plain]
     states: tuple[Plain, Plain]
-    before: tuple[Step, ...]
+    before: tuple[Seen, ...]
+    level: int
+    configs: tuple[tuple[str, str], ...]
 
 
 Explanation = Callable[[Seen], bool]
@@ -28,24 +30,32 @@ class Comparison:
 
     kafka: Leader
     ours: Leader
+    level: int
     explanations: Iterable[Explanation]
     steps: int = 0
     faults: list[str] = field(default_factory=list)
     explained: dict[str, int] = field(default_factory=dict)
 
-    def run(self, name: str, topic: str, ids: list[str], steps: Iterator[Step]) -> None:
+    def run(
+        self,
+        name: str,
+        topic: str,
+        ids: list[str],
+        steps: Iterator[Step],
+        configs: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         """Go through the steps, a generator choosing each by what it has seen, until the nodes part."""
         for node in (self.kafka, self.ours):
             node.open(topic, ids, 1)
-        before: list[Step] = []
+        before: list[Seen] = []
         step = next(steps, None)
         while step is not None:
             theirs, ours = step.take(self.kafka), step.take(self.ours)
             answers = theirs, _quieter(theirs, ours)
             states = self.kafka.observe(ids), self.ours.observe(ids)
             self.steps += 1
-            seen = Seen(step, answers, states, tuple(before))
-            before.append(step)
+            seen = Seen(step, answers, states, tuple(before), self.level, configs)
+            before.append(seen)
             if answers[0] != answers[1] or states[0] != states[1]:
                 reason = next((explains for explains in self.explanations if explains(seen)), None)
                 if reason is None:

@@ -113,12 +113,13 @@ def transactional(level: int) -> Iterator[Scenario]:
                     [
                         *opening,
                         *(write(version, Batch(0, 0, first + n, transactional=True), of=ID) for n in (0, 1, 1, 3)),
-                        write(version, Batch(0, 0, 0, transactional=True), 1, of=ID),
                         write(version, Batch(0, 0, first + 2), of=ID),
-                        write(version, Batch(0, 0, 1), 1),
+                        write(version, Batch(1, 0, 1), 1),
                         End(4, ID, 0, 0),
                         write(version, Batch(0, 0, first + 2, transactional=True), of=ID),
                         write(version, Batch(0, 0, 0, transactional=True), of=ID),
+                        write(version, Batch(0, 0, 0, transactional=True), 1, of=ID),
+                        write(version, Batch(0, 0, 1), 1),
                     ],
                 )
         for name in (None, "", "other", ID):

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from wire import NOW, Client, batch, clients, fetch, init, new_topic, produce, produce_request, values
+from wire import NOW, Client, batch, clients, fetch, init, new_topic, produce, produce_request, serving, values
 
 from fencepost.protocol.batch import LOG_APPEND_TIME, crc_matches, read_header, set_max_timestamp
 from fencepost.protocol.errors import ErrorCode
@@ -88,7 +88,7 @@ def test_a_repeated_batch_is_answered_with_its_first_offset_and_time(client: Cli
     assert values(fetch(client, topic)) == ["a", "b"]
 
 
-@pytest.mark.parametrize(("position", "form", "value"), [(16, ">b", 3), (16, ">b", -1), (8, ">i", 13), (8, ">i", -1)])
+@pytest.mark.parametrize(("position", "form", "value"), [(16, ">b", 3), (16, ">b", -1), (8, ">i", 13), (8, ">i", 48)])
 def test_what_is_no_batch_of_any_format_is_corrupt(client: Client, position: int, form: str, value: int) -> None:
     data = bytearray(batch("a"))
     struct.pack_into(form, data, position, value)
@@ -135,3 +135,34 @@ def test_a_partition_stands_in_a_request_once(client: Client, version: int) -> N
     answers = client.ask(request, version).responses[0].partition_responses
     assert [one.error_code for one in answers] == [ErrorCode.INVALID_REQUEST] * 2
     assert fetch(client, topic, committed=False).high_watermark == 0
+
+
+@pytest.mark.parametrize("version", [3, 8, 13])
+def test_one_transactional_batch_without_an_id_fails_its_request(client: Client, version: int) -> None:
+    """Wherever it was to go."""
+    topic = new_topic(client)
+    nowhere = batch("b", pair=(7, 0), sequence=0, transactional=True)
+    answers = client.ask(produce_request(client, topic, [batch("a"), nowhere]), version).responses[0]
+    errors = [one.error_code for one in answers.partition_responses]
+    assert errors == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert fetch(client, topic).high_watermark == 0
+
+
+def test_a_transactional_batch_of_nobody_is_refused_alone(client: Client) -> None:
+    topic, pair = new_topic(client, 2), init(client, "t")
+    data = [batch("a", pair=who, sequence=0, transactional=True) for who in (pair, (-1, -1))]
+    answers = client.ask(produce_request(client, topic, data, "t")).responses[0].partition_responses
+    assert [one.error_code for one in answers] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
+
+
+def test_where_nothing_is_verified_the_log_judges_alone() -> None:
+    with serving(transaction_partition_verification_enable=False) as broker:
+        client = Client(broker)
+        topic = new_topic(client)
+        told = []
+        for epoch, sequence in ((3, 0), (2, 0), (2, -1), (3, 1)):
+            data = batch("a", pair=(7, epoch), sequence=sequence, transactional=True)
+            answer = produce(client, topic, data, "t", version=11)
+            told.append((answer.error_code, answer.log_start_offset))
+        client.close()
+    assert told == [(0, 0), (ErrorCode.INVALID_PRODUCER_EPOCH, 0), (ErrorCode.INVALID_RECORD, 0), (0, 0)]

@@ -26,7 +26,7 @@ from fencepost.broker.verification import Mode, Verified, verify
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
-from fencepost.protocol.batch import MAGIC, BatchHeader, read_header
+from fencepost.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
@@ -164,29 +164,39 @@ def _find(write: _Write, caller: Caller, broker: Broker) -> None:
         write.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return
     write.partition = broker.storage.partition(*write.at)
-    records = write.data.records
     if write.partition is None:
         write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    elif records is None or len(records) < _SHORTEST:
-        write.refuse(ErrorCode.INVALID_RECORD, f"a partition takes exactly one record batch, {write.at} got none")
+    _read_header(write, caller.version)
+
+
+def _read_header(write: _Write, version: int) -> None:
+    """What the one batch says of itself.  Known even where its partition is not: it may be transactional."""
+    records = write.data.records
+    wrong: tuple[ErrorCode, str | None] | None = None
+    if records is None or len(records) < _SHORTEST:
+        wrong = ErrorCode.INVALID_RECORD, f"a partition takes exactly one record batch, {write.at} got none"
     elif _is_no_batch(records):
-        write.refuse(ErrorCode.CORRUPT_MESSAGE, f"what {write.at} got is no record batch of any format")
+        wrong = ErrorCode.CORRUPT_MESSAGE, f"what {write.at} got is no record batch of any format"
     else:
         try:
-            write.header = header = read_header(records)
+            header = read_header(records)
         except ProtocolError as error:
-            write.refuse(ErrorCode.INVALID_RECORD, str(error))
-            return
-        if header.size != len(records):
-            write.refuse(ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request")
-        elif header.attributes & 7 == Compression.ZSTD and caller.version < _ZSTD_SINCE:
-            write.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            wrong = ErrorCode.INVALID_RECORD, str(error)
+        else:
+            write.header = header if header.size <= len(records) else None
+            if header.size != len(records):
+                wrong = ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request"
+            elif header.attributes & 7 == Compression.ZSTD and version < _ZSTD_SINCE:
+                wrong = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None
+    if wrong is not None and write.outcome is None:
+        write.refuse(*wrong)
 
 
 def _is_no_batch(records: Buffer) -> bool:
     """Whether size or format are ones that no batch has ever had."""
     size, magic = _FRONT.unpack_from(records, _SIZE_AT)
-    return size < _LEAST_SIZE or not 0 <= magic <= MAGIC
+    least = HEADER_SIZE - 12 if magic == MAGIC else _LEAST_SIZE
+    return size < least or not 0 <= magic <= MAGIC
 
 
 def _refuse_repeated(writes: list[_Write]) -> None:
@@ -205,18 +215,20 @@ def _transactional(writes: list[_Write]) -> Iterator[tuple[_Write, BatchHeader]]
 
 def _check_transactional(request: ProduceRequest, writes: list[_Write], caller: Caller) -> None:
     """What concerns the request as a whole (facts §6.3 a, e)."""
-    pairs = dict.fromkeys((header.producer_id, header.producer_epoch) for _, header in _transactional(writes))
-    if not pairs:
+    if not any(write.header is not None and write.header.is_transactional for write in writes):
         return
-    error = None
-    transactional_id = request.transactional_id
-    if transactional_id is None or not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+    pairs = {(of.producer_id, of.producer_epoch) for _, of in _transactional(writes) if of.has_producer_id}
+    error, message = None, ""
+    name = request.transactional_id
+    if name is None or not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        message = "a transactional batch needs a transactional id, and the right to write with it"
     elif len(pairs) > 1:
         error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        message = "the transactional batches of a request are of one producer"
     if error is not None:
         for write in writes:
-            write.refuse(error)
+            write.refuse(error, message)
 
 
 def _verify(
@@ -227,8 +239,8 @@ def _verify(
     implicit = caller.version >= _IMPLICIT_ADD_SINCE
     for write, header in _transactional(writes):
         assert write.partition is not None
-        if header.producer_id < 0:
-            continue  # refused by the log
+        if header.producer_id < 0 or not (implicit or write.partition.settings.verification_enabled):
+            continue  # left to the log
         found = write.partition.start_verification(
             header.producer_id, header.producer_epoch, header.base_sequence, implicit
         )

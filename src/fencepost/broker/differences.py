@@ -1,0 +1,174 @@
+"""Where the leader of a partition answers differently from Apache Kafka 4.3, on purpose, and why.
+
+Everything else is meant to be the same, code by code.  The reference documentation is generated from this table.
+"""
+
+from __future__ import annotations
+
+from fencepost.coordinator.transaction.differences import Difference
+
+_COMPARED = "comparison with Apache Kafka 4.3.1"
+_UNREADABLE = "nobody can read the rest, and nothing may be dropped in silence"
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "Produce",
+        "records that are not what the header of their batch says: another count, other times, broken, not compressed",
+        "87 or -1; a wrong largest time is put right",
+        "appended as they are, except in a compacted topic: 87",
+        "a leader reads the header and the checksum only; clients that make such batches are broken everywhere",
+        "design, rules of the house",
+    ),
+    Difference(
+        "Produce",
+        "a topic whose compression.type is not producer",
+        "compressed anew",
+        "kept as the producer compressed it",
+        "a leader reads the header and the checksum only",
+        "design, rules of the house",
+    ),
+    Difference(
+        "Produce",
+        "a codec that nobody knows",
+        "-1 for every partition of the request",
+        "76 for its own",
+        "the error that says what is wrong",
+        _COMPARED,
+    ),
+    Difference(
+        "Produce",
+        "bytes behind a batch that are no whole batch",
+        "the batch is appended, the rest dropped",
+        "87",
+        _UNREADABLE,
+        _COMPARED,
+    ),
+    Difference(
+        "Produce",
+        "a batch that claims to be shorter than its own header, with a producer id",
+        "-1",
+        "2",
+        "as without a producer id",
+        _COMPARED,
+    ),
+    Difference(
+        "Produce",
+        "no records at all (null)",
+        "no answer, and none to any later request of the connection",
+        "87",
+        "one bad request must not mute its connection",
+        "facts §14, hidden trap",
+    ),
+    Difference(
+        "Produce",
+        "a producer id with an epoch below 0",
+        "appended from an unknown producer, 47 or 45 from a known one",
+        "87",
+        "it could never be fenced",
+        _COMPARED,
+    ),
+    Difference(
+        "Produce",
+        "the transactional bit, and a producer id below 0",
+        "appended unverified; read_committed shows it",
+        "87",
+        "no marker could ever end it",
+        "facts §14, hidden trap",
+    ),
+    Difference(
+        "Produce",
+        "a partition twice in one request",
+        "the last one is appended, and one answer given",
+        "42 for each; neither is appended",
+        "what a producer wrote must not vanish without an error",
+        _COMPARED,
+    ),
+    Difference(
+        "Produce",
+        "after a transactional batch was refused: a batch, transactional or not, with a larger sequence",
+        "45, up to the next marker",
+        "judged by what is in the log",
+        "a refused batch has no sequence to go on from",
+        "facts §14, hidden trap",
+    ),
+    Difference(
+        "Produce",
+        "v3 to v11, verified together with a request of another version",
+        "now and then the other version's code (120 for 48)",
+        "the code of its own version",
+        "a client must be told what it understands",
+        "facts §14, hidden trap",
+    ),
+    Difference(
+        "Produce",
+        "a refusal",
+        "a message with some errors",
+        "a message with nearly every error",
+        "to say what to do",
+        "design, who it is for",
+    ),
+    Difference(
+        "Fetch",
+        "a request for a session",
+        "a session, and only news from then on",
+        "session id 0: everything is asked for and answered every time",
+        "clients accept it; who goes on with a session from elsewhere gets 70",
+        "KIP-227",
+    ),
+    Difference(
+        "Fetch",
+        "a partition twice in one request",
+        "the last one is read",
+        "each is read",
+        "harmless",
+        _COMPARED,
+    ),
+    Difference(
+        "Fetch",
+        "a batch that has no room in the answer",
+        "its beginning may be sent",
+        "left out",
+        "readers throw it away",
+        _COMPARED,
+    ),
+    Difference(
+        "Fetch",
+        "aborted transactions that begin behind the records of the answer",
+        "some are listed",
+        "they are not",
+        "readers look only at those among the records",
+        "facts §8.1",
+    ),
+    Difference(
+        "ListOffsets -3",
+        "the record with the largest time is not stable yet (read_committed), or is deleted",
+        "no offset at all; the deleted record",
+        "the record with the largest time among those that can be read",
+        "the answer is to be read from",
+        _COMPARED,
+    ),
+    Difference(
+        "Fetch, ListOffsets",
+        "DeleteRecords has passed the beginning of an open transaction",
+        "a last stable offset before the start of the log",
+        "the start of the log",
+        "a reader would be sent to where nothing is",
+        _COMPARED,
+    ),
+    Difference(
+        "WriteTxnMarkers",
+        "a topic twice in one marker",
+        "written, but never answered; the connection is mute",
+        "written once and answered",
+        "one bad request must not mute its connection",
+        _COMPARED,
+    ),
+    Difference(
+        "WriteTxnMarkers",
+        "a producer id below -1",
+        "written",
+        "-1, and nothing is written",
+        "as with -1",
+        _COMPARED,
+    ),
+)

@@ -1,0 +1,192 @@
+"""Why the leader of a partition may answer otherwise than Apache Kafka: the cases of `fencepost.broker.differences`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.compare.leader import MUTE, Plain
+from tests.compare.leader_batches import Batch
+from tests.compare.leader_comparison import Explanation, Seen, differences
+from tests.compare.leader_steps import Delete, End, Fetch, Find, Mark, Produce
+
+_RECORDS = (
+    "count and last offset + 1",
+    "count and last offset - 1",
+    "gzip, but plain",
+    "max timestamp later",
+    "max timestamp -1",
+    "base timestamp -1",
+    "record broken",
+    "record cut",
+    "record behind",
+)
+_BEHIND = ("one and a half", "bytes behind")
+_BEFORE_1970 = -(10**13)
+
+
+def _batches(seen: Seen) -> list[Batch]:
+    return [batch for _, batch, _ in seen.step.parts if batch is not None] if isinstance(seen.step, Produce) else []
+
+
+def _codes(answer: Plain) -> Iterator[str]:
+    """Every error code in an answer."""
+    if isinstance(answer, dict):
+        for name, value in answer.items():
+            if name == "error_code":
+                yield value
+            else:
+                yield from _codes(value)
+    elif isinstance(answer, list):
+        for value in answer:
+            yield from _codes(value)
+    elif isinstance(answer, str):
+        yield answer
+
+
+def _changed(seen: Seen) -> set[tuple[Any, Any]]:
+    """The pairs of error codes that differ."""
+    theirs, ours = (list(_codes(answer)) for answer in seen.answers)
+    return {(a, b) for a, b in zip(theirs, ours, strict=False) if a != b}
+
+
+def _only(seen: Seen, *pairs: tuple[str, str]) -> bool:
+    return bool(_changed(seen)) and _changed(seen) <= set(pairs)
+
+
+def _defects(seen: Seen) -> set[str]:
+    return {batch.defect for batch in _batches(seen)}
+
+
+def believes_the_header(seen: Seen) -> bool:
+    """Records that are not what the header of their batch says."""
+    wrong = any(batch.defect in _RECORDS or batch.time < _BEFORE_1970 for batch in _batches(seen))
+    return wrong and {theirs for theirs, _ in _changed(seen)} <= {"INVALID_RECORD", "UNKNOWN_SERVER_ERROR", "closed"}
+
+
+def keeps_the_codec(seen: Seen) -> bool:
+    """A topic with a codec of its own."""
+    converted = any(name == "compression_type" for name, _ in seen.configs)
+    return converted and seen.answers[0] == seen.answers[1] and bool(_batches(seen))
+
+
+def names_an_unknown_codec(seen: Seen) -> bool:
+    """For Apache Kafka the whole request fails."""
+    unknown = bool(_defects(seen) & {"codec 5", "codec 7"})
+    return unknown and {theirs for theirs, _ in _changed(seen)} <= {"UNKNOWN_SERVER_ERROR", "closed"}
+
+
+def drops_nothing_behind_a_batch(seen: Seen) -> bool:
+    codes = {"INVALID_RECORD", "closed"}
+    return bool(_defects(seen) & set(_BEHIND)) and {ours for _, ours in _changed(seen)} <= codes
+
+
+def names_a_batch_shorter_than_its_header(seen: Seen) -> bool:
+    return "shorter than its header" in _defects(seen) and _only(seen, ("UNKNOWN_SERVER_ERROR", "CORRUPT_MESSAGE"))
+
+
+def refuses_an_epoch_below_zero(seen: Seen) -> bool:
+    epochless = any(batch.producer >= 0 and (batch.epoch < 0 or batch.defect == "epoch -1") for batch in _batches(seen))
+    theirs = ("NONE", "INVALID_PRODUCER_EPOCH", "OUT_OF_ORDER_SEQUENCE_NUMBER")
+    return epochless and _only(seen, *((code, "INVALID_RECORD") for code in theirs), ("silent", "closed"))
+
+
+def refuses_a_transaction_of_nobody(seen: Seen) -> bool:
+    nobody = any(
+        batch.transactional and (batch.producer < 0 or batch.defect in ("producer id -1", "producer id -2"))
+        for batch in _batches(seen)
+    )
+    return nobody and _only(seen, ("NONE", "INVALID_RECORD"), ("silent", "closed"))
+
+
+def refuses_a_partition_named_twice(seen: Seen) -> bool:
+    if not isinstance(seen.step, Produce):
+        return False
+    places = [(index, topic) for index, _, topic in seen.step.parts]
+    return len(set(places)) < len(places) and "INVALID_REQUEST" in set(_codes(seen.answers[1]))
+
+
+def forgets_refused_sequences(seen: Seen) -> bool:
+    """After a transactional batch that was refused: Apache Kafka goes on comparing with its sequence."""
+    producers = {batch.producer for batch in _batches(seen)}
+    refused = any(
+        batch.transactional and batch.producer in producers and any(code != "NONE" for code in _codes(past.answers[0]))
+        for past in seen.before
+        for batch in _batches(past)
+    )
+    return refused and _only(seen, ("OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE"), ("closed", "silent"))
+
+
+def marks_a_partition_named_twice_once(seen: Seen) -> bool:
+    return isinstance(seen.step, Mark) and seen.answers[0] == MUTE and seen.states[0] == seen.states[1]
+
+
+def writes_no_marker_of_nobody(seen: Seen) -> bool:
+    nobody = isinstance(seen.step, Mark) and any(marker.producer < -1 for marker in seen.step.markers)
+    return nobody and _only(seen, ("NONE", "UNKNOWN_SERVER_ERROR"))
+
+
+def keeps_no_sessions(seen: Seen) -> bool:
+    found = differences(*seen.answers)
+    return isinstance(seen.step, Fetch) and [where for where, _, _ in found] == [".session_id"]
+
+
+def reads_a_partition_as_often_as_it_is_named(seen: Seen) -> bool:
+    if not isinstance(seen.step, Fetch):
+        return False
+    places = [index for index, _, _ in seen.step.parts]
+    return len(set(places)) < len(places)
+
+
+def finds_the_latest_record_that_may_be_seen(seen: Seen) -> bool:
+    """ListOffsets -3 where the record with the largest timestamp of all is not stable yet, or is deleted."""
+    asked = isinstance(seen.step, Find) and {-3} == {time for _, time in seen.step.parts}
+    hidden = isinstance(seen.step, Find) and (
+        seen.step.isolation == 1 or any(isinstance(past.step, Delete) for past in seen.before)
+    )
+    return asked and hidden and seen.states[0] == seen.states[1]
+
+
+def keeps_the_last_stable_offset_behind_no_start(seen: Seen) -> bool:
+    """Where DeleteRecords has passed the beginning of an open transaction."""
+    deleted = any(isinstance(past.step, Delete) for past in (*seen.before, seen))
+    found = [where for where, _, _ in (*differences(*seen.states), *differences(*seen.answers))]
+    return deleted and all("last_stable_offset" in where or where.startswith(".ends[1]") for where in found)
+
+
+def tries_markers_again(seen: Seen) -> bool:
+    """After a marker that a partition refused (the coordinator's list): Apache Kafka stays in Prepare*."""
+    theirs, ours = (state["states"] for state in seen.states)
+    stuck = [a for a, b in zip(theirs, ours, strict=True) if a != b]
+    return bool(stuck) and all(state.startswith("Prepare") for state, _, _ in stuck)
+
+
+def is_not_blocked_by_a_refused_request(seen: Seen) -> bool:
+    """At level 0, after a request of level 2 (the coordinator's list)."""
+    newer = any(
+        (isinstance(past.step, Produce) and past.step.version >= 12)
+        or (isinstance(past.step, End) and past.step.version >= 5)
+        for past in (*seen.before, seen)
+    )
+    return seen.level == 0 and newer and "CONCURRENT_TRANSACTIONS" in set(_codes(seen.answers[0]))
+
+
+EXPLANATIONS: tuple[Explanation, ...] = (
+    believes_the_header,
+    keeps_the_codec,
+    names_an_unknown_codec,
+    drops_nothing_behind_a_batch,
+    names_a_batch_shorter_than_its_header,
+    refuses_an_epoch_below_zero,
+    refuses_a_transaction_of_nobody,
+    refuses_a_partition_named_twice,
+    forgets_refused_sequences,
+    marks_a_partition_named_twice_once,
+    writes_no_marker_of_nobody,
+    keeps_no_sessions,
+    reads_a_partition_as_often_as_it_is_named,
+    finds_the_latest_record_that_may_be_seen,
+    keeps_the_last_stable_offset_behind_no_start,
+    tries_markers_again,
+    is_not_blocked_by_a_refused_request,
+)
