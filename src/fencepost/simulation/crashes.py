@@ -54,7 +54,7 @@ def crash_again_and_again(
             await asyncio.sleep(world.random.uniform(0, 0.02))
             await world.start()
             if levels and world.random.random() < 0.5:
-                await _finalize(world, world.random.choice(levels))
+                await finalize(world, world.random.choice(levels))
         await asyncio.sleep(0.5)
         stop.set()
         await asyncio.gather(*tasks)
@@ -66,7 +66,7 @@ def crash_again_and_again(
     return run(main)
 
 
-async def _finalize(world: World, level: int) -> None:
+async def finalize(world: World, level: int) -> None:
     """Change transaction.version while everybody works."""
     async with Admin(ADDRESS, runtime=world.runtime(f"admin-{world.loop.time()}")) as admin:
         await admin.update_feature("transaction.version", level)

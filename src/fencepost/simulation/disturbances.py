@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from fencepost.broker.topics import TRANSACTION_STATE
 from fencepost.client import Admin
 from fencepost.simulation.checkers import check, misplaced, surprised
+from fencepost.simulation.crashes import finalize
 from fencepost.simulation.links import Call, Fault, Links
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.mishaps import Mishap, Mishaps
@@ -48,6 +49,8 @@ class Plan(NamedTuple):
     crashes: float = 0
     """Of each incident, how likely the broker crashes; otherwise nothing happens, or coordinators move."""
     moves: float = 0
+    changes: float = 0
+    """How likely transaction.version is changed at an incident, to any level."""
     incidents: int = 20
     level: int = 2
     producers: int = 3
@@ -106,6 +109,8 @@ async def _incident(world: World, plan: Plan) -> None:
         await world.start()
     elif dice < plan.crashes + plan.moves:
         await _move(world, world.random.randrange(3))
+    elif dice < plan.crashes + plan.moves + plan.changes:
+        await finalize(world, world.random.randrange(3))
 
 
 async def _move(world: World, index: int) -> None:

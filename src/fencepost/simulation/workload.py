@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition, TransactionAbortableError
-from fencepost.client.errors import ClientError, OutcomeUnknownError, TimedOutError
+from fencepost.client.errors import ClientError, OutcomeUnknownError, TimedOutError, TransactionTimedOutError
 from fencepost.simulation.world import ADDRESS, World
 
 TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
@@ -99,10 +99,11 @@ async def produce(
                 haunting.append(asyncio.get_running_loop().create_task(_haunt(world, zombie, outcomes)))
                 zombie = None
             while not stop.is_set():
-                tag, number = f"{name}-{number}", number + 1
+                tag, number, begun = f"{name}-{number}", number + 1, world.loop.time()
                 try:
                     await _transaction(world, producer, tag, outcomes, chance, load)
-                except TransactionAbortableError:
+                except TransactionAbortableError as error:
+                    _check_time(world, tag, error, begun, load, outcomes)
                     await producer.abort_transaction()
                     outcomes.aborted[tag] = outcomes.unknown.pop(tag)
                     world.note(f"{tag} could not be committed")
@@ -120,6 +121,15 @@ async def produce(
     if zombie is not None:
         await zombie.producer.abandon()
     await asyncio.gather(*haunting)
+
+
+def _check_time(
+    world: World, tag: str, error: TransactionAbortableError, begun: float, load: Load, outcomes: Outcomes
+) -> None:
+    world.note(f"{tag} has failed: {error}")
+    took = (world.loop.time() - begun) * 1000
+    if isinstance(error, TransactionTimedOutError) and took < load.transaction_timeout_ms:
+        outcomes.surprises.append(f"{tag} took {took:.0f} ms, and is told that its time was up")
 
 
 def _gave_up(world: World, name: str, error: ClientError, outcomes: Outcomes) -> None:
