@@ -113,7 +113,7 @@ def _refusal(error: int, asked: Any) -> Refusal:
 def _of_partitions(request: AddPartitionsToTxnRequest, response: Any) -> Iterator[Refusal]:
     if response.error_code:
         yield Refusal(response.error_code, None, -1, -1)
-    transactions = {(each.transactional_id): each for each in request.transactions}
+    transactions = {each.transactional_id: each for each in request.transactions}
     for result in response.results_by_transaction:
         for error in _partition_errors(result.topic_results):
             yield _refusal(error, transactions[result.transactional_id])
@@ -142,8 +142,8 @@ def _of_markers(request: WriteTxnMarkersRequest, response: Any) -> Iterator[Refu
 
 
 def _of_produce(request: ProduceRequest, response: Any) -> Iterator[Refusal]:
-    for topic, data in zip(response.responses, request.topic_data, strict=True):
-        for each, written in zip(topic.partition_responses, data.partition_data, strict=True):
+    for topic, data in zip(response.responses, request.topic_data, strict=False):
+        for each, written in zip(topic.partition_responses, data.partition_data, strict=False):
             if each.error_code:
                 yield Refusal(each.error_code, request.transactional_id, *_pair_of(written.records))
 
