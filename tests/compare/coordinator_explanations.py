@@ -103,13 +103,20 @@ def is_not_blocked_by_a_refused_request(twins: Twins, asked: Asked) -> bool:
     """With or after a request of version 2 at level 0, or any where it was lowered to 0: Apache Kafka blocks the id."""
     blocked = any(error in str(asked.kafka) for error in ("CONCURRENT_TRANSACTIONS", "UNSUPPORTED_VERSION"))
     lowered = any(past.level == 0 for past in twins.history) and any(past.level == 2 for past in twins.history)
-    return blocked and (lowered or any(past.level == 0 and _is_of_version_2(past) for past in twins.history))
+    twins.is_over = blocked and (lowered or any(past.level == 0 and _is_of_version_2(past) for past in twins.history))
+    return twins.is_over
 
 
 def _is_of_version_2(asked: Asked) -> bool:
     if asked.name == "AddPartitionsToTxn" and asked.version >= 4:
         return not all(one.verify_only for one in asked.request.transactions)
     return (asked.name, asked.version) in (("Produce", 12), ("EndTxn", 5), ("TxnOffsetCommit", 5))
+
+
+def keeps_a_prepared_transaction(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
+    """InitProducerId v6 with keepPreparedTxn, which Apache Kafka does not have yet."""
+    kept = asked.name == "InitProducerId" and asked.request.keep_prepared_txn
+    return bool(kept) and _error(asked.kafka) == "UNSUPPORTED_VERSION"
 
 
 def tells_of_the_time_out(twins: Twins, asked: Asked) -> bool:
@@ -137,5 +144,6 @@ EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     says_what_is_undecided: _ALL,
     answers_each_of_a_batch: _ALL,
     tells_of_the_time_out: _ALL,
+    keeps_a_prepared_transaction: _ALL,
     is_not_blocked_by_a_refused_request: _ALL,
 }

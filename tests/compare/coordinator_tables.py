@@ -176,7 +176,7 @@ class Tables:
             "*",
             "a{2",
         ]
-        for pattern in [*patterns, "\\d+", "(?i).*LIST2-0", ".*\\Qlist2\\E.*", "(?<n>.*)-0", "[[:alpha:]]+"]:
+        for pattern in [*patterns, "\\d+", "(?i).*LIST2-0", ".*\\Qlist2\\E.*", "(?<n>.*)-0"]:
             self.twins.ask(requests.listing([], producers, pattern=pattern), version)
 
     def descriptions(self) -> None:

@@ -32,6 +32,25 @@ OF_VERSION_2 = {("add implicitly", 4), ("add implicitly", 5), ("commit offsets",
 RELATIONS = ("the pair that was timed out", "the pair after it", "two after it", "before it", "another producer")
 
 
+def asked_for(name: str, pair: Pair, request: str) -> Any:
+    """The request of this title."""
+    made: dict[str, Callable[[], Any]] = {
+        "init": lambda: requests.init(name),
+        "init with its pair": lambda: requests.init(name, pair),
+        "add": lambda: requests.add(name, pair, A),
+        "add another": lambda: requests.add(name, pair, {"twins-b": [0]}),
+        "verify": lambda: requests.batched(requests.one(name, pair, A, True)),
+        "add implicitly": lambda: requests.batched(requests.one(name, pair, A, False)),
+        "add offsets": lambda: requests.add_offsets(name, pair, f"{name}-g"),
+        "commit offsets": lambda: requests.txn_commit(name, pair, f"{name}-g", {"twins-a": {0: 7}}),
+        "produce": lambda: requests.produce(name, pair, "twins-a", 0, 0),
+        "produce elsewhere": lambda: requests.produce(name, pair, "twins-b", 0, 0),
+        "commit": lambda: requests.end(name, pair, True),
+        "abort": lambda: requests.end(name, pair, False),
+    }
+    return made[request]()
+
+
 class Timeouts:
     """Each scenario: begin a transaction that lasts 100 ms, wait for its end, then ask one thing twice."""
 
@@ -69,7 +88,7 @@ class Timeouts:
         if request == "init":
             pair = NOBODY
         for _ in range(2):
-            self.twins.ask(self._request(name, pair, request), version)
+            self.twins.ask(asked_for(name, pair, request), version)
             self.twins.describe(name)
         for late in (4, 5) if self.twins.level else (4,):
             self.twins.ask(requests.end(name, began, False), late)
@@ -82,20 +101,3 @@ class Timeouts:
                 return
             time.sleep(0.05)
         raise AssertionError("the transaction was not timed out")
-
-    def _request(self, name: str, pair: Pair, request: str) -> Any:
-        made: dict[str, Callable[[], Any]] = {
-            "init": lambda: requests.init(name),
-            "init with its pair": lambda: requests.init(name, pair),
-            "add": lambda: requests.add(name, pair, A),
-            "add another": lambda: requests.add(name, pair, {"twins-b": [0]}),
-            "verify": lambda: requests.batched(requests.one(name, pair, A, True)),
-            "add implicitly": lambda: requests.batched(requests.one(name, pair, A, False)),
-            "add offsets": lambda: requests.add_offsets(name, pair, f"{name}-g"),
-            "commit offsets": lambda: requests.txn_commit(name, pair, f"{name}-g", {"twins-a": {0: 7}}),
-            "produce": lambda: requests.produce(name, pair, "twins-a", 0, 0),
-            "produce elsewhere": lambda: requests.produce(name, pair, "twins-b", 0, 0),
-            "commit": lambda: requests.end(name, pair, True),
-            "abort": lambda: requests.end(name, pair, False),
-        }
-        return made[request]()

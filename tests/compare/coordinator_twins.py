@@ -134,12 +134,14 @@ class Twins:
         self.history: list[Asked] = []
         self.states: dict[str, Any] = {}
         self.timed_out: dict[str, Pair] = {}
+        self.is_over = False
+        """An explanation says that from here on the nodes cannot be compared."""
 
     # Scenarios
 
     def play(self, title: str, scenario: Callable[[], None]) -> None:
         """Run one scenario; a difference that nothing explains is kept, with all that led to it."""
-        self.history, self.states = [], {}
+        self.history, self.states, self.is_over = [], {}, False
         try:
             scenario()
         except Diverged as why:
@@ -164,7 +166,7 @@ class Twins:
             for explains, levels in self._explanations.items():
                 if self.level in levels and explains(self, asked):
                     self.explained[explains.__name__] += 1
-                    if not self._are_in_the_same_state():
+                    if self.is_over or not self._are_in_the_same_state():
                         raise Diverged
                     return theirs
             raise Diverged("unexplained")

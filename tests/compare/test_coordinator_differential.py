@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from benchmarks.apache_kafka import NoPeer, apache_kafka
 from tests.compare.coordinator_epochs import LAST, Epochs, drive
+from tests.compare.coordinator_expiry import SETTINGS as EXPIRING
+from tests.compare.coordinator_expiry import UNSTABLE, Expiry, TwoPhase
 from tests.compare.coordinator_explanations import EXPLANATIONS
 from tests.compare.coordinator_levels import Levels
 from tests.compare.coordinator_nodes import SETTINGS, prepare, set_level
@@ -92,3 +94,23 @@ def test_random_walks_in_which_the_level_changes(nodes: tuple[str, str]) -> None
         chance = random.Random(seed)
         twins.play(f"walk {seed}", lambda s=seed, c=chance: Levels(twins, c, f"levels-{s}").go(STEPS))  # type: ignore[misc]
     assert not twins.faults, twins.report()
+
+
+def test_expired_ids_and_two_phase_commits() -> None:
+    settings = {**SETTINGS, **EXPIRING}
+    try:
+        with (
+            apache_kafka({**settings, **UNSTABLE}) as (kafka, _),
+            running_broker(settings=settings, flush="os") as ours,
+        ):
+            for level in (2, 1):
+                twins = Twins(kafka, ours.bootstrap_servers, level, EXPLANATIONS)
+                prepare(twins)
+                for title, scenario in Expiry(twins, f"expired-{level}").all():
+                    twins.play(title, scenario)
+                for seed in range(WALKS // 2):
+                    walk = TwoPhase(twins, random.Random(seed), f"two-phase-{level}-{seed}")
+                    twins.play(f"two-phase walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
+                assert not twins.faults, twins.report()
+    except NoPeer as reason:
+        pytest.skip(str(reason))
