@@ -103,7 +103,6 @@ def test_unknown_partitions_and_long_metadata(client: Client, version: int) -> N
     too_long = commit(client, topic, 9, metadata="m" * 4097, version=version)
     assert too_long == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert position(client, topic) == (7, 0)
-    assert commit(client, topic, 9, group="", version=version) == [ErrorCode.INVALID_GROUP_ID]
 
 
 @pytest.mark.parametrize("version", COMMITS)
