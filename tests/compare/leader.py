@@ -43,6 +43,8 @@ MUTE = "mute"
 SILENT = "silent"
 NOW = int(time.time() * 1000) - 3_600_000
 """The time of records: old enough to tell it from the node's own clock, too young for any retention."""
+TRANSACTION_TIMEOUT_MS = 900_000
+"""Longer than any walk."""
 _PATIENCE = 3.0
 _SETTLED_AFTER = 1.5
 _DROPPED = ("throttle_time_ms", "node_endpoints", "cluster_id")
@@ -132,7 +134,7 @@ class Leader(Node):
         for name in [*transactional_ids, *[None] * idempotent]:
             if name is not None:
                 self.retry(lambda name=name: self._coordinator_of(name))
-            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
             self.retry(lambda request=request: self._initialized(request))
 
     def _coordinator_of(self, name: str) -> int:

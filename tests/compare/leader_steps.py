@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.compare.leader import NOW, Leader, Plain, plain
+from tests.compare.leader import NOW, TRANSACTION_TIMEOUT_MS, Leader, Plain, plain
 from tests.compare.leader_batches import Batch
 
 from fencepost.protocol.messages import (
@@ -270,7 +270,7 @@ class Renew(Of):
     def message(self, node: Leader) -> Any:
         return InitProducerIdRequest(
             transactional_id=self.name(node) if self.of else None,
-            transaction_timeout_ms=60_000,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             producer_id=node.producer_id(self.producer),
             producer_epoch=self.epoch,
         )
