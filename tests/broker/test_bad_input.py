@@ -42,6 +42,12 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 
 
+@pytest.fixture(autouse=True)
+def what_the_log_says(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever level others have set."""
+    caplog.set_level(logging.WARNING, "fencepost")
+
+
 class Denies:
     """An authorizer that the test tells what to deny."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,12 @@ PARTITIONS = 5
 COME_AGAIN = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 #: With the operating system's flush the segments are all there is, as in a directory of Apache Kafka.
 FLUSH = "os"
+
+
+@pytest.fixture(autouse=True)
+def what_the_log_says(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever level others have set."""
+    caplog.set_level(logging.WARNING, "fencepost")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -17,6 +18,12 @@ from fencepost.protocol.records import encode_record, seal
 
 FILE = ROOT / "t-0" / f"{0:020d}.log"
 KEY, VALUE = b"\0\0\0\1", b"\0\0\0\0\0\0"
+
+
+@pytest.fixture(autouse=True)
+def what_the_log_says(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever level others have set."""
+    caplog.set_level(logging.WARNING, "fencepost")
 
 
 def control(key: bytes | None, value: bytes | None, producer: tuple[int, int] = (8, 0)) -> bytes:

@@ -8,6 +8,7 @@ lists what cannot happen here.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 
@@ -22,6 +23,12 @@ from fencepost.coordinator.transaction.expiry import is_expired
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
+
+
+@pytest.fixture(autouse=True)
+def what_the_log_says(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever level others have set."""
+    caplog.set_level(logging.WARNING, "fencepost")
 
 
 def near_the_end() -> World:
