@@ -75,6 +75,8 @@ class Leader(Node):
         super().__init__(bootstrap)
         self.topic = ""
         self.topic_ids: dict[str, Any] = {}
+        self._stuck: dict[str, Plain] = {}
+        """Transactional ids whose markers were waited for in vain."""
 
     def ask(self, request: Any, version: int) -> Any:
         """The answer; CLOSED or MUTE if there is none."""
@@ -176,8 +178,10 @@ class Leader(Node):
         while True:
             found = self.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states[0]
             moving = found.error_code in _NOT_READY or found.transaction_state.startswith("Prepare")
-            if not moving or time.monotonic() > end:
-                return found.transaction_state, self.symbol(found.producer_id), found.producer_epoch
+            state = found.transaction_state, self.symbol(found.producer_id), found.producer_epoch
+            if not moving or time.monotonic() > end or self._stuck.get(name) == state:
+                self._stuck[name] = state if moving else None
+                return state
             time.sleep(0.005)
 
     def _producers_request(self, partitions: Sequence[int]) -> DescribeProducersRequest:

@@ -88,11 +88,13 @@ def fails_one_partition_for_a_batch_of_no_form(seen: Seen) -> bool:
 
 
 def drops_nothing_behind_a_batch(seen: Seen) -> bool:
-    codes = {"INVALID_RECORD", "closed"}
-    if not _defects(seen) & set(_BEHIND) and any(_defects(past) & set(_BEHIND) for past in seen.before):
-        # Apache Kafka added its partition to the transaction, and has now written a marker there.
-        return not differences(*seen.answers)
-    return bool(_defects(seen) & set(_BEHIND)) and {ours for _, ours in _changed(seen)} <= codes
+    """Refused at once, so that it counts for nothing: neither as a batch of the request nor for its transaction."""
+    if _defects(seen) & set(_BEHIND):
+        return bool(
+            {"INVALID_RECORD", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "closed"} & set(_codes(seen.answers[1]))
+        )
+    # Apache Kafka may have added its partition to the transaction, and write a marker there.
+    return any(_defects(past) & set(_BEHIND) for past in seen.before) and not differences(*seen.answers)
 
 
 def names_a_batch_shorter_than_its_header(seen: Seen) -> bool:

@@ -22,7 +22,7 @@ from fencepost.broker import running_broker
 from fencepost.broker.differences import DIFFERENCES
 from fencepost.client.blocking import Admin
 
-WALKS = 300
+WALKS = 200
 STEPS = 40
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 VERIFICATION = "transaction.partition.verification.enable"
