@@ -28,11 +28,6 @@ class Alarms:
         self._set += 1
         heappush(self._heap, (deadline, self._set, held))
 
-    @property
-    def next(self) -> Milliseconds | None:
-        """The first moment at which an alarm may ring."""
-        return Milliseconds(self._heap[0][0] + 1) if self._heap else None
-
     def ring(self, now: Milliseconds) -> Iterator[Held]:
         """Those whose alarm was set for before `now`, each once; their alarms are off until they are set again."""
         heap = self._heap

@@ -271,12 +271,6 @@ class TransactionCoordinator:
 
     # What time brings
 
-    @property
-    def next_deadline(self) -> Milliseconds:
-        """When `tick` has something to do, by the wall clock."""
-        times = (self._alarms.next, self._delivery.next, self._next_expiry)
-        return min(time for time in times if time is not None)
-
     def tick(self, now: Milliseconds) -> None:
         """Try markers again, abort transactions whose time is up, forget ids that nobody uses."""
         self._delivery.retry(now)

@@ -55,11 +55,6 @@ class Delivery:
             if completion in self._unfinished and (completion.is_due(now) or (at_once and not completion.in_flight)):
                 self._advance(completion, now)
 
-    @property
-    def next(self) -> Milliseconds | None:
-        """When something is due."""
-        return min((completion.due for completion in self._unfinished if not completion.in_flight), default=None)
-
     def _advance(self, completion: Completion, now: Milliseconds) -> None:
         if not completion.waiting or self._attempt(completion, now):
             self._conclude(completion, now)

@@ -202,7 +202,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "time-out",
         "an open transaction's time is up",
         "aborted within the next 10 seconds",
-        "aborted within moments",
+        "aborted within a second",
         "a forgotten transaction holds up every read_committed reader",
         "facts §14",
     ),
