@@ -33,7 +33,7 @@ MOST_PER_MINUTE: Final = 10
 _LONGEST_NAME: Final = 100
 
 #: What is worth a line, and what to do about it.  Everything else is everyday life.
-TODO: Final[Mapping[ErrorCode, str]] = {
+ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "a transactional id has at least one character, a producer id comes with its epoch",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "set the producer's transaction.timeout.ms between 1 and the broker's "
     "transaction.max.timeout.ms",
@@ -86,7 +86,7 @@ class Complaints:
             refusal.producer_epoch,
             _shown(caller.client_id),
             caller.host,
-            TODO[ErrorCode(refusal.error)],
+            ADVICE[ErrorCode(refusal.error)],
             last,
         )
 
@@ -179,7 +179,7 @@ def watched(asked: type, handler: Handler) -> Handler:
     def look(request: Any, answer: Any, caller: Caller, broker: Broker) -> Any:
         response = getattr(answer, "response", answer)
         if hasattr(response, "__schema__"):  # else there is no answer
-            for refusal in dict.fromkeys(each for each in reader(request, response) if each.error in TODO):
+            for refusal in dict.fromkeys(each for each in reader(request, response) if each.error in ADVICE):
                 broker.complaints.about(name, refusal, caller)
         return answer
 

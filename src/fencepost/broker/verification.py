@@ -96,10 +96,9 @@ async def _wait(broker: Broker, mode: Mode, answer: Awaitable[Answer], begun: fl
 
 
 def _verified(broker: Broker, mode: Mode, answer: Answer, begun: float) -> Verified:
-    metrics, errors = broker.metrics, answer.errors
-    metrics.verifications += 1
-    metrics.verification_time_ms += (asyncio.get_running_loop().time() - begun) * 1000
-    metrics.verification_failures += sum(error is not ErrorCode.NONE for error in errors.values())
+    errors = answer.errors
+    failures = sum(error is not ErrorCode.NONE for error in errors.values())
+    broker.metrics.verified(failures, (asyncio.get_running_loop().time() - begun) * 1000)
     told = {at: of_leader(error, mode) for at, error in errors.items()}
     return Verified(mode, told, answer.lsn, answer.timed_out)
 

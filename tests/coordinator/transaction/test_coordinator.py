@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from transaction_doubles import START, A, B, C, World, pair_of
+from transaction_doubles import A, B, C, World, pair_of
 
 from fencepost.coordinator.loading import JournalUnreadable, in_turn
 from fencepost.coordinator.transaction import Filters
