@@ -132,7 +132,7 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, no
                 raise StorageFailed(f"{segment.path} is damaged at byte {end}: {error}") from error
         if end < segment.size:
             logger.warning(
-                "cut a log behind its last whole batch, what follows was never acknowledged as durable "
+                "cut a log behind its last whole batch; what was acknowledged as durable lies before it "
                 "topic=%s partition=%d offset=%d bytes=%d",
                 partition.topic,
                 partition.index,
