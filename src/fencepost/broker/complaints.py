@@ -5,9 +5,9 @@ The client is told by an error code; whoever runs the node learns here who it wa
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fencepost.protocol.batch import read_header
@@ -99,11 +99,11 @@ def _shown(name: str | None) -> str:
     return short if short.isprintable() and " " not in short and short else repr(short)
 
 
-# Where the errors are in an answer
+# Where the errors are in an answer: nearly always there are none, so nothing is made before one is found
 
 
-def _of_one(request: Any, response: Any) -> Iterator[Refusal]:
-    yield _refusal(response.error_code, request)
+def _of_one(request: Any, response: Any) -> Sequence[Refusal]:
+    return (_refusal(response.error_code, request),) if response.error_code else ()
 
 
 def _refusal(error: int, asked: Any) -> Refusal:
@@ -124,13 +124,15 @@ def _of_partitions(request: AddPartitionsToTxnRequest, response: Any) -> Iterato
 def _partition_errors(topics: Any) -> Iterator[int]:
     for topic in topics:
         for each in topic.results_by_partition:
-            yield each.partition_error_code
+            if each.partition_error_code:
+                yield each.partition_error_code
 
 
 def _of_offsets(request: TxnOffsetCommitRequest, response: Any) -> Iterator[Refusal]:
     for topic in response.topics:
         for each in topic.partitions:
-            yield _refusal(each.error_code, request)
+            if each.error_code:
+                yield _refusal(each.error_code, request)
 
 
 def _of_markers(request: WriteTxnMarkersRequest, response: Any) -> Iterator[Refusal]:
@@ -138,7 +140,8 @@ def _of_markers(request: WriteTxnMarkersRequest, response: Any) -> Iterator[Refu
     for marker in response.markers:
         for topic in marker.topics:
             for each in topic.partitions:
-                yield Refusal(each.error_code, None, marker.producer_id, epochs[marker.producer_id])
+                if each.error_code:
+                    yield Refusal(each.error_code, None, marker.producer_id, epochs[marker.producer_id])
 
 
 def _of_produce(request: ProduceRequest, response: Any) -> Iterator[Refusal]:
@@ -156,7 +159,7 @@ def _pair_of(records: Any) -> tuple[int, int]:
     return header.producer_id, header.producer_epoch
 
 
-Reader = Callable[[Any, Any], Iterator[Refusal]]
+Reader = Callable[[Any, Any], Iterable[Refusal]]
 READERS: Final[Mapping[type, Reader]] = {
     InitProducerIdRequest: _of_one,
     AddPartitionsToTxnRequest: _of_partitions,
@@ -179,8 +182,10 @@ def watched(asked: type, handler: Handler) -> Handler:
     def look(request: Any, answer: Any, caller: Caller, broker: Broker) -> Any:
         response = getattr(answer, "response", answer)
         if hasattr(response, "__schema__"):  # else there is no answer
-            for refusal in dict.fromkeys(each for each in reader(request, response) if each.error in ADVICE):
-                broker.complaints.about(name, refusal, caller)
+            refusals = list(reader(request, response))
+            for refusal in dict.fromkeys(refusals) if refusals else ():
+                if refusal.error in ADVICE:
+                    broker.complaints.about(name, refusal, caller)
         return answer
 
     async def look_later(request: Any, answer: Awaitable[Any], caller: Caller, broker: Broker) -> Any:
@@ -188,7 +193,7 @@ def watched(asked: type, handler: Handler) -> Handler:
 
     def handle(request: Any, caller: Caller, broker: Broker) -> Any:
         answer = handler(request, caller, broker)
-        if asyncio.iscoroutine(answer):
+        if isinstance(answer, CoroutineType):
             return look_later(request, answer, caller, broker)
         return look(request, answer, caller, broker)
 

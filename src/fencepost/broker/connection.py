@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fencepost.broker.caller import Caller
@@ -178,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.exception("closing the connection from %s: api %d failed", caller.host, header.api_key)
             self.close()
             return
-        if asyncio.iscoroutine(answer):
+        if isinstance(answer, CoroutineType):
             slot = _Slot()
             self._slots.append(slot)
             task = asyncio.get_running_loop().create_task(self._wait(answer, slot, header))
