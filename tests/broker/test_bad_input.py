@@ -45,7 +45,7 @@ from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, Wri
 @pytest.fixture(autouse=True)
 def what_the_log_says(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever level others have set."""
-    caplog.set_level(logging.WARNING, "fencepost")
+    caplog.set_level(logging.INFO, "fencepost")
 
 
 class Denies:

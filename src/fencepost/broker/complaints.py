@@ -50,6 +50,13 @@ ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "look at the client, a producer id or epoch below 0 is nobody's",
 }
 
+#: Happens whenever a producer is replaced; of interest only to who looks for it.
+EVERYDAY: Final = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+)
+
 
 class Refusal(NamedTuple):
     """An error, and for whom."""
@@ -77,7 +84,9 @@ class Complaints:
         if count > MOST_PER_MINUTE:
             return
         last = "; the next ones of this minute are left out" if count == MOST_PER_MINUTE else ""
-        logger.warning(
+        everyday = refusal.error in EVERYDAY and refusal.producer_epoch >= 0
+        logger.log(
+            logging.INFO if everyday else logging.WARNING,
             "refused %s with %s transactional_id=%s producer_id=%d epoch=%d client=%s host=%s: %s%s",
             what,
             ErrorCode(refusal.error).name,
