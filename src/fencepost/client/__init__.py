@@ -6,6 +6,7 @@ from fencepost.client.consumer import Consumer
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
+    CommitInDoubtError,
     OutcomeUnknownError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -20,6 +21,7 @@ __all__ = [
     "Admin",
     "BrokerError",
     "ClientError",
+    "CommitInDoubtError",
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",

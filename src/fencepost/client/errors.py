@@ -60,6 +60,14 @@ class OutcomeUnknownError(TransactionError):
     """The end of a transaction was not confirmed in time.  Call the same method again to find out."""
 
 
+class CommitInDoubtError(TransactionError):
+    """The transaction may be committed or not, and its producer cannot find out.
+
+    Only before transaction.version 2: an answer to the commit was lost, and what its repetition is told can be meant
+    for a request that came later than it was sent.  Read the output, then go on with a new producer.
+    """
+
+
 class ProducerFencedError(TransactionError):
     """Another producer with the same transactional id has taken over.  This one can do nothing more."""
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from fencepost.client.cluster import GROUP, TRANSACTION, Cluster, Deadline
 from fencepost.client.errors import (
     BrokerError,
+    CommitInDoubtError,
     ConnectionLostError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -79,6 +80,8 @@ class TransactionalId:
         self.name = name
         self.unsettled = False
         """A request of this epoch was lost sight of and repeated: it may arrive yet, in the next transaction."""
+        self._end_unsettled = False
+        """So was the end of the transaction that is open."""
 
     async def init(self, timeout_ms: int, current: Identity = NOBODY, deadline: Deadline | None = None) -> Identity:
         """Take the id over, or (with the current pair) get a new epoch for it.
@@ -93,7 +96,7 @@ class TransactionalId:
         )
         versions = _Versions(5, 3 if current != NOBODY else 0)
         answer = await self._ask("InitProducerId", request, lambda found: found.error_code, deadline, versions=versions)
-        self.unsettled = False
+        self.unsettled = self._end_unsettled = False
         return Identity(answer.producer_id, answer.producer_epoch)
 
     async def add_partitions(
@@ -159,15 +162,29 @@ class TransactionalId:
     async def end(self, who: Identity, commit: bool, tv2: bool, deadline: Deadline | None = None) -> Identity:
         """End the transaction; the pair for the next one.
 
-        Raises TransactionTimedOutError also where an abort is answered well, but by a version that cannot carry the
-        pair to go on with.
+        Raises CommitInDoubtError where it cannot be known any more, and TransactionTimedOutError also where an abort is
+        answered well, but by a version that cannot carry the pair to go on with.
         """
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.epoch, committed=commit
         )
-        answer = await self._ask(
-            "EndTxn", request, lambda found: found.error_code, deadline, versions=_Versions.of("EndTxn", tv2)
-        )
+        earlier, self.unsettled = self.unsettled, False
+        try:
+            answer = await self._ask(
+                "EndTxn", request, lambda found: found.error_code, deadline, versions=_Versions.of("EndTxn", tv2)
+            )
+        except (TransactionAbortableError, StaleIdentityError, BrokerError) as error:
+            if commit and not tv2 and (self.unsettled or self._end_unsettled):
+                # The first one may have been carried out, and something late have come between (KAFKA-17754).
+                raise CommitInDoubtError(
+                    f"the answer to the commit of {self.name!r} was lost, and its repetition refused: {error}. It may "
+                    "be committed or not: read the output to find out, then go on with a new producer"
+                ) from error
+            raise
+        finally:
+            self._end_unsettled = self._end_unsettled or self.unsettled
+            self.unsettled = self.unsettled or earlier
+        self._end_unsettled = False
         if answer.producer_id >= 0:
             return Identity(answer.producer_id, answer.producer_epoch)
         if answer.transaction_timed_out:

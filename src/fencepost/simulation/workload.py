@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition, TransactionAbortableError
-from fencepost.client.errors import ClientError, OutcomeUnknownError, TimedOutError, TransactionTimedOutError
+from fencepost.client.errors import (
+    ClientError,
+    CommitInDoubtError,
+    OutcomeUnknownError,
+    TimedOutError,
+    TransactionTimedOutError,
+)
 from fencepost.simulation.world import ADDRESS, World
 
 TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
@@ -134,7 +140,7 @@ def _check_time(
 
 def _gave_up(world: World, name: str, error: ClientError, outcomes: Outcomes) -> None:
     world.note(f"{name} gives up: {type(error).__name__}")
-    if not isinstance(error, TimedOutError | OutcomeUnknownError):
+    if not isinstance(error, TimedOutError | OutcomeUnknownError | CommitInDoubtError):
         outcomes.surprises.append(f"{name}, whom nobody had replaced, is told: {error}")
 
 
