@@ -3,7 +3,8 @@
     take over the application's id  ->  read the progress record  ->  tasks write under one (producer id, epoch)
     ->  check claims and counts     ->  progress record and group offsets into the same transaction  ->  EndTxn
 
-Whatever goes wrong on the way ends in an abort and a new epoch, and the batch is run again.
+Whatever goes wrong on the way ends in an abort and a new epoch.  Then the progress record says whether the commit was
+carried out all the same, since its answer may have been lost; if not, the batch is run again.
 """
 
 from __future__ import annotations
@@ -159,9 +160,9 @@ class Sink:
             except Exception as error:
                 failures.append(f"{type(error).__name__}: {_first_line(error)}")
                 logger.warning("application %s: batch %d failed: %s", self.application_id, batch_id, failures[-1])
-                portal.call(self._abort())
-                self._tell(Step.REPEATED, batch_id)
-                continue
+                if not portal.call(self._abort(done)):
+                    self._tell(Step.REPEATED, batch_id)
+                    continue
             self._progress = done
             self._tell(Step.COMMITTED, batch_id)
             return True
@@ -249,8 +250,16 @@ class Sink:
             if claim_of_slot is None or now != claim_of_slot or not follows(claim_of_slot, before):
                 raise WriteFailed(f"slot {slot} was claimed by more than one attempt")
 
-    async def _abort(self) -> None:
-        """Drop what was written, and go on under an epoch in which nobody who is late can write."""
+    async def _abort(self, done: Progress) -> bool:
+        """Drop what was written, and go on under an epoch in which nobody who is late can write.
+
+        True if there was nothing to drop: the answer to the commit was lost, but not the commit.
+        """
+        await self._end_the_epoch()
+        found = await read_progress(self._cluster, self.application_id)
+        return found is not None and (found.query_id, found.batch_id) == (done.query_id, done.batch_id)
+
+    async def _end_the_epoch(self) -> None:
         try:
             if self._tv2:
                 self._identity = await self._id.end(self._identity, False, True)
