@@ -257,6 +257,18 @@ def test_somebody_who_does_not_stop_does_not_fill_the_log(scene: Scene, caplog: 
     scene.assert_nothing_changed()
 
 
+def test_many_that_are_fenced_do_not_hide_one_that_makes_no_sense(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer = Pair(scene.pair.producer_id, scene.pair.epoch + 1)
+    for pair in [newer] * 2 * MOST_PER_MINUTE + [scene.stale]:
+        assert end(scene.stranger, "t", pair).error_code == ErrorCode.PRODUCER_FENCED
+    levels = [record.levelno for record in caplog.records]
+    assert (levels.count(logging.WARNING), levels[-1]) == (1, logging.WARNING)
+    assert set(levels[:-1]) == {logging.INFO}
+    scene.assert_nothing_changed()
+
+
 def test_everyday_refusals_are_not_said(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     """What every client meets now and then and deals with by itself."""
     assert add(scene.stranger, "t", scene.pair, "unknown") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -73,18 +73,19 @@ class Complaints:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._minute = 0
-        self._said: dict[tuple[str, int], int] = {}
+        self._said: dict[tuple[str, int, bool], int] = {}
 
     def about(self, what: str, refusal: Refusal, caller: Caller) -> None:
         minute = self._clock.now() // 60_000
         if minute != self._minute:
             self._minute, self._said = minute, {}
-        key = what, refusal.error
+        # Everyday news does not use up what may be said of the same error where it is none.
+        everyday = refusal.error in EVERYDAY and refusal.producer_epoch >= 0
+        key = what, refusal.error, everyday
         count = self._said[key] = self._said.get(key, 0) + 1
         if count > MOST_PER_MINUTE:
             return
         last = "; the next ones of this minute are left out" if count == MOST_PER_MINUTE else ""
-        everyday = refusal.error in EVERYDAY and refusal.producer_epoch >= 0
         logger.log(
             logging.INFO if everyday else logging.WARNING,
             "refused %s with %s transactional_id=%s producer_id=%d epoch=%d client=%s host=%s: %s%s",
