@@ -160,7 +160,7 @@ class Sink:
             except Exception as error:
                 failures.append(f"{type(error).__name__}: {_first_line(error)}")
                 logger.warning("application %s: batch %d failed: %s", self.application_id, batch_id, failures[-1])
-                if not portal.call(self._abort(done)):
+                if not portal.call(self._settle(done)):
                     self._tell(Step.REPEATED, batch_id)
                     continue
             self._progress = done
@@ -250,16 +250,14 @@ class Sink:
             if claim_of_slot is None or now != claim_of_slot or not follows(claim_of_slot, before):
                 raise WriteFailed(f"slot {slot} was claimed by more than one attempt")
 
-    async def _abort(self, done: Progress) -> bool:
-        """Drop what was written, and go on under an epoch in which nobody who is late can write.
-
-        True if there was nothing to drop: the answer to the commit was lost, but not the commit.
-        """
+    async def _settle(self, done: Progress) -> bool:
+        """After a failure: whether the batch is committed all the same, only the answer to that being lost."""
         await self._end_the_epoch()
         found = await read_progress(self._cluster, self.application_id)
         return found is not None and (found.query_id, found.batch_id) == (done.query_id, done.batch_id)
 
     async def _end_the_epoch(self) -> None:
+        """Drop what is open, and go on under an epoch in which nobody who is late can write."""
         try:
             if self._tv2:
                 self._identity = await self._id.end(self._identity, False, True)
