@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -70,50 +71,81 @@ def apache_kafka(
     settings: Mapping[str, str] | None = None, features: Mapping[str, int] | None = None
 ) -> Iterator[tuple[str, int]]:
     """One KRaft node on free ports: (bootstrap address, process id).  Its data goes when the block ends."""
+    with restartable_apache_kafka(settings, features) as node:
+        yield node.bootstrap, node.process_id
+
+
+@contextmanager
+def restartable_apache_kafka(
+    settings: Mapping[str, str] | None = None, features: Mapping[str, int] | None = None
+) -> Iterator[ApacheKafka]:
+    """One KRaft node on free ports, running, that may be killed and started again.  Its data goes with the block."""
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
-        process, bootstrap = _start(Path(folder), dict(settings or {}), dict(features or {}))
+        node = ApacheKafka(Path(folder), dict(settings or {}), dict(features or {}))
         try:
-            yield bootstrap, process.pid
+            node.start()
+            yield node
         finally:
-            process.terminate()
-            process.wait()
+            node.end(signal.SIGTERM)
 
 
-def _start(folder: Path, settings: dict[str, str], features: dict[str, int]) -> tuple[subprocess.Popen[bytes], str]:
-    clients, controller = _free_port(), _free_port()
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": "0",
-        "controller.quorum.voters": f"0@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controller}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(folder / "data"),
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",
-    } | settings
-    properties = folder / "server.properties"
-    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-    levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
-    format_command = java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), *levels)
-    subprocess.run(format_command, check=True, capture_output=True)
-    with open(folder / "log.txt", "wb") as log:
-        command = java("kafka.Kafka", str(properties), heap="1g")
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    deadline = time.monotonic() + 90
-    while True:
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise NoPeer(f"Apache Kafka did not start: {(folder / 'log.txt').read_text()[-500:]}")
-        try:
-            socket.create_connection(("127.0.0.1", clients), 1).close()
-            return process, f"127.0.0.1:{clients}"
-        except OSError:
-            time.sleep(0.05)
+class ApacheKafka:
+    """A node with a folder and two ports of its own, from one start to the next."""
+
+    def __init__(self, folder: Path, settings: dict[str, str], features: dict[str, int]) -> None:
+        clients, controller = _free_port(), _free_port()
+        self.bootstrap = f"127.0.0.1:{clients}"
+        self._folder, self._port = folder, clients
+        self._process: subprocess.Popen[bytes] | None = None
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "0",
+            "controller.quorum.voters": f"0@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(folder / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        } | settings
+        self._properties = folder / "server.properties"
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
+        storage = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
+        subprocess.run(java(*storage, *levels), check=True, capture_output=True)
+
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None, "the node runs"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Run it; it listens when this returns.  Raises NoPeer."""
+        log = self._folder / "log.txt"
+        with open(log, "ab") as out:
+            command = java("kafka.Kafka", str(self._properties), heap="1g")
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 90
+        while True:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise NoPeer(f"Apache Kafka did not start: {log.read_text()[-500:]}")
+            try:
+                socket.create_connection(("127.0.0.1", self._port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+
+    def end(self, how: signal.Signals) -> None:
+        """SIGTERM stops it in order, SIGKILL does not."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
 
 
 def _free_port() -> int:
