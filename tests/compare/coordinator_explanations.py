@@ -55,42 +55,6 @@ def says_fenced_at_the_last_epoch(twins: Twins, asked: Asked) -> bool:
     return last and _error(asked.kafka) == "UNKNOWN_SERVER_ERROR" and _error(asked.ours) in _FENCED
 
 
-def says_what_is_undecided(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
-    """OffsetFetch of all partitions, stable ones only: Apache Kafka leaves out those with nothing but pending."""
-    if asked.name != "OffsetFetch" or not asked.request.require_stable:
-        return False
-    return bool(_without_undecided(asked.ours, _listed(asked.kafka)) == asked.kafka)
-
-
-def _listed(answer: Any) -> set[tuple[str, str, int]]:
-    groups = answer.get("groups") or [answer]
-    return {
-        (group.get("group_id", ""), topic["name"], one["partition_index"])
-        for group in groups
-        for topic in group.get("topics", ())
-        for one in topic["partitions"]
-    }
-
-
-def _without_undecided(answer: Any, kept: set[tuple[str, str, int]]) -> Any:
-    def cut(group: Any) -> Any:
-        topics = []
-        for topic in group.get("topics", ()):
-            partitions = [
-                one
-                for one in topic["partitions"]
-                if one["error_code"] != "UNSTABLE_OFFSET_COMMIT"
-                or (group.get("group_id", ""), topic["name"], one["partition_index"]) in kept
-            ]
-            if partitions:
-                topics.append(topic | {"partitions": partitions})
-        return {key: value for key, value in (group | {"topics": topics}).items() if value != []}
-
-    if "groups" in answer:
-        return answer | {"groups": [cut(group) for group in answer["groups"]]}
-    return cut(answer)
-
-
 def answers_each_of_a_batch(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
     """AddPartitionsToTxn with the same id twice: Apache Kafka answers both with what the last one got."""
     if asked.name != "AddPartitionsToTxn" or asked.version < 4:
@@ -141,7 +105,6 @@ EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     keeps_the_open_transaction: _ALL,
     repeats_its_answer: _ALL,
     says_fenced_at_the_last_epoch: _ALL,
-    says_what_is_undecided: _ALL,
     answers_each_of_a_batch: _ALL,
     tells_of_the_time_out: _ALL,
     keeps_a_prepared_transaction: _ALL,

@@ -221,7 +221,7 @@ class Tables:
             for start in (2, 1, 0):
                 set_level(self.twins, start)
                 for level in (0, 1, 2, 3, -1):
-                    for kind in (0, 1, 2, 3, 4) if version else (0,):
+                    for kind in (0, 1, 2, 3, 4) if version else (0, 1):
                         for only in (True, False) if version else (False,):
                             self._change(version, level, kind, only)
                             set_level(self.twins, start)

@@ -34,8 +34,6 @@ from fencepost.runtime import Listener, Runtime
 logger = logging.getLogger(__name__)
 
 CONTROLLER_EPOCH = 1
-#: Markers and time-outs are looked at no less often than this.
-LONGEST_LOOK_MS = 1000
 _PRODUCER_IDS = "producer-ids"
 
 
@@ -287,7 +285,7 @@ class Broker:
     def _schedule(self) -> None:
         number = self.settings.number
         looking = number("transaction.abort.timed.out.transaction.cleanup.interval.ms")
-        self._every("transactions", min(looking, LONGEST_LOOK_MS), self._tick_transactions)
+        self._every("transactions", looking, self._tick_transactions)
         self._every("offsets", number("offsets.retention.check.interval.ms"), self.groups.tick)
         cleaning = min(number("log.retention.check.interval.ms"), number("producer.id.expiration.check.interval.ms"))
         self._every("storage", cleaning, self.storage.tick)

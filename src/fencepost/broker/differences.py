@@ -5,13 +5,14 @@ Everything else is meant to be the same, code by code.  The reference documentat
 
 from __future__ import annotations
 
-from fencepost.coordinator.transaction.differences import Difference
+from fencepost.coordinator.transaction.differences import Difference, Ground
 
 _COMPARED = "comparison with Apache Kafka 4.3.1"
 _UNREADABLE = "nobody can read the rest, and nothing may be dropped in silence"
 
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
+        Ground.HEADERS,
         "Produce",
         "records that are not what the header of their batch says: another count, other times, broken, not compressed",
         "87 or -1; a wrong largest time is put right",
@@ -20,6 +21,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "design, rules of the house",
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "a topic whose compression.type is not producer",
         "compressed anew",
@@ -28,6 +30,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "design, rules of the house",
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "a codec that nobody knows; a batch of no format (magic, size)",
         "-1; 2, for every partition of the request",
@@ -36,6 +39,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "bytes behind a batch that are no whole batch",
         "the batch is appended, the rest dropped",
@@ -44,6 +48,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "a batch that claims to be shorter than its own header, with a producer id",
         "-1",
@@ -52,6 +57,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "no records at all (null)",
         "no answer, and none to any later request of the connection",
@@ -60,6 +66,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §14, hidden trap",
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "a producer id with an epoch below 0",
         "appended from an unknown producer, 47 or 45 from a known one",
@@ -68,6 +75,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "the transactional bit, and a producer id below 0",
         "appended unverified; read_committed shows it",
@@ -76,6 +84,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §14, hidden trap",
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "a partition twice in one request",
         "the last one is appended, and one answer given",
@@ -84,6 +93,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "after a transactional batch was refused: a batch, transactional or not, with a larger sequence",
         "45, up to the next marker",
@@ -92,6 +102,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §14, hidden trap",
     ),
     Difference(
+        Ground.TRAPS,
         "Produce",
         "v3 to v11, verified together with a request of another version",
         "now and then the other version's code (120 for 48)",
@@ -100,14 +111,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §14, hidden trap",
     ),
     Difference(
-        "Produce",
-        "a refusal",
-        "a message with some errors",
-        "a message with nearly every error",
-        "to say what to do",
-        "design, who it is for",
-    ),
-    Difference(
+        Ground.TRAPS,
         "Fetch",
         "a request for a session",
         "a session, and only news from then on",
@@ -116,6 +120,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-227",
     ),
     Difference(
+        Ground.TRAPS,
         "Fetch",
         "a partition twice in one request",
         "the last one is read",
@@ -124,6 +129,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "Fetch",
         "a batch that has no room in the answer",
         "its beginning may be sent",
@@ -132,6 +138,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "Fetch",
         "aborted transactions that begin behind the records of the answer",
         "some are listed",
@@ -140,6 +147,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §8.1",
     ),
     Difference(
+        Ground.TRAPS,
         "ListOffsets -3",
         "the record with the largest time is not stable yet (read_committed), or is deleted",
         "no offset at all; the deleted record",
@@ -148,6 +156,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "Fetch, ListOffsets",
         "DeleteRecords has passed the beginning of an open transaction",
         "a last stable offset before the start of the log",
@@ -156,6 +165,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "WriteTxnMarkers",
         "a topic twice in one marker",
         "written, but never answered; the connection is mute",
@@ -164,6 +174,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         _COMPARED,
     ),
     Difference(
+        Ground.TRAPS,
         "WriteTxnMarkers",
         "a producer id below -1",
         "written",

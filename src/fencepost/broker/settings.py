@@ -104,7 +104,7 @@ BROKER: Final[dict[str, Setting]] = {
     "socket.request.max.bytes": _int(100 * 1024 * 1024, 1024),
     "transaction.abort.on.disconnect": _bool(False),
     "transaction.abort.on.disconnect.grace.ms": _int(1000),
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": _int(10_000, 1),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": _int(1_000, 1),
     "transaction.max.timeout.ms": _int(900_000, 1),
     "transaction.partition.verification.enable": _bool(True),
     "transaction.remove.expired.transaction.cleanup.interval.ms": _int(3_600_000, 1),

@@ -295,11 +295,13 @@ def test_deleting_a_group_deletes_what_is_pending_too() -> None:
     assert world.coordinator.delete_group("g")[0] == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_all_positions_are_asked_for_with_those_only_pending_when_they_must_be_stable() -> None:
+def test_all_positions_are_the_committed_ones_stable_or_not() -> None:
     world = World()
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {B: 2})
-    found = world.coordinator.fetch_offsets("g", None, require_stable=True)
-    assert isinstance(found, dict)
-    assert (list(found), found[B]) == ([A, B], ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert list(_all(world, "g")) == [A]
+    stable = world.coordinator.fetch_offsets("g", None, require_stable=True)
+    assert isinstance(stable, dict) and list(stable) == [A]
+    world.commit_in_transaction((P, 0), {A: 3})
+    found = world.coordinator.fetch_offsets("g", None, require_stable=True)
+    assert found == {A: ErrorCode.UNSTABLE_OFFSET_COMMIT}

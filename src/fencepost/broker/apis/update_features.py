@@ -1,5 +1,6 @@
 """UpdateFeatures (57): change the finalized level of features.
 
+v0    upgrades only: Apache Kafka ignores its allow_downgrade
 v1    kind of upgrade, validate only
 v2    no results of single features
 """
@@ -43,8 +44,6 @@ def _refusal(update: FeatureUpdateKey, caller: Caller, features: Features) -> tu
     level, now = update.max_version_level, features.level(update.feature)
     if not low <= level <= high:
         return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is not between {low} and {high}"
-    if caller.version < 1 and update.allow_downgrade:
-        return None  # both ways
     kind = update.upgrade_type if caller.version >= 1 else _UPGRADE
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         return ErrorCode.INVALID_UPDATE_VERSION, f"{kind} is no kind of upgrade"

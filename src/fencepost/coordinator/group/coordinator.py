@@ -238,12 +238,15 @@ class GroupCoordinator:
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
     ) -> dict[TopicPartition, Position | ErrorCode | None] | ErrorCode:
-        """The positions of these partitions (None: all); UNSTABLE_OFFSET_COMMIT where a transaction may change one."""
+        """The positions of these partitions; UNSTABLE_OFFSET_COMMIT where a transaction may change one.
+
+        None asks for all that are committed; what is only pending is not among them, as in Apache Kafka.
+        """
         home = self._any_home(group_id)
         if isinstance(home, ErrorCode):
             return home
         offsets = home.offsets
-        wanted = offsets.partitions(group_id, require_stable) if partitions is None else partitions
+        wanted = offsets.partitions(group_id, with_pending=False) if partitions is None else partitions
         return {
             at: ErrorCode.UNSTABLE_OFFSET_COMMIT
             if require_stable and offsets.is_unstable(group_id, at)

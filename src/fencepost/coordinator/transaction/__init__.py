@@ -2,7 +2,7 @@
 
 from fencepost.coordinator.transaction.answers import Added, Ended, Initialized
 from fencepost.coordinator.transaction.coordinator import TransactionCoordinator
-from fencepost.coordinator.transaction.differences import DIFFERENCES, Difference
+from fencepost.coordinator.transaction.differences import DIFFERENCES, Difference, Ground
 from fencepost.coordinator.transaction.listing import Description, Filters, Listed, Listing
 from fencepost.coordinator.transaction.markers import Marker, Markers, Results
 from fencepost.coordinator.transaction.producer_ids import BlockProducerIds, ProducerIds, ProducerIdStore
@@ -18,6 +18,7 @@ __all__ = [
     "Difference",
     "Ended",
     "Filters",
+    "Ground",
     "Initialized",
     "Listed",
     "Listing",

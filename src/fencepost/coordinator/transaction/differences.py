@@ -5,12 +5,24 @@ Everything else is meant to be the same, code by code.  The reference documentat
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import NamedTuple
+
+
+class Ground(StrEnum):
+    """What a difference may rest on; there is nothing else."""
+
+    TIME_OUTS = "KIP-588: a producer outlives the time-out of its transaction"
+    INSTANCE_EPOCH = "KIP-360: an instance keeps its identity until another one takes over"
+    BEYOND = "KIP-939 and the admin's requests: what Apache Kafka does not have, or not whole"
+    TRAPS = "Doing alike would lose or double a record, mute a connection, leave something hanging, or mislead"
+    HEADERS = "The leader reads the header and the checksum of a batch, not its records"
 
 
 class Difference(NamedTuple):
     """One deliberate difference.  `source` names the document or fact that asks for it."""
 
+    ground: Ground
     request: str
     situation: str
     kafka: str
@@ -23,6 +35,7 @@ _REPEATABLE = "a lost answer must not cost the producer its identity, however of
 
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
+        Ground.INSTANCE_EPOCH,
         "InitProducerId",
         "EMPTY or COMPLETE_*, pair of this instance more than one epoch back",
         "90",
@@ -31,6 +44,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-360 instance epoch",
     ),
     Difference(
+        Ground.INSTANCE_EPOCH,
         "InitProducerId",
         "the pair one epoch back, after a coordinator failover",
         "90",
@@ -39,6 +53,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-360 instance epoch; facts §13.7 (3)",
     ),
     Difference(
+        Ground.INSTANCE_EPOCH,
         "InitProducerId",
         "ONGOING, pair of this instance with an earlier epoch",
         "51, and the transaction is aborted",
@@ -47,6 +62,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-360 instance epoch; facts §13.7 (1)",
     ),
     Difference(
+        Ground.INSTANCE_EPOCH,
         "InitProducerId",
         "ONGOING, pair of an older instance, or an epoch above the current one",
         "51, and the transaction is aborted; the caller is told 90 when it comes back, or let in with an epoch above",
@@ -55,6 +71,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-360 four cases; facts §13.7 (1), §14",
     ),
     Difference(
+        Ground.TIME_OUTS,
         "InitProducerId",
         "transaction.version 0 or 1, the pair whose transaction was aborted by this call or by a time-out",
         "90",
@@ -63,6 +80,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-360, KIP-588",
     ),
     Difference(
+        Ground.TRAPS,
         "InitProducerId",
         "transaction.version 0 or 1, epoch 32766 after such an abort",
         "-1",
@@ -71,6 +89,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §14, hidden trap",
     ),
     Difference(
+        Ground.INSTANCE_EPOCH,
         "InitProducerId",
         "the current epoch is 32766, and the pair before it is repeated",
         "-1",
@@ -79,6 +98,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §2.3, §13.7 (2)",
     ),
     Difference(
+        Ground.INSTANCE_EPOCH,
         "InitProducerId",
         "the current epoch is 32766, and the pair is an older instance's or ahead",
         "-1",
@@ -87,6 +107,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §2.3, §13.7 (2)",
     ),
     Difference(
+        Ground.TRAPS,
         "InitProducerId",
         "transaction.version was lowered to 0 after a version 2 transaction of the id",
         "35 once, then 51 until failover",
@@ -95,6 +116,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §3.6; KIP-890",
     ),
     Difference(
+        Ground.INSTANCE_EPOCH,
         "InitProducerId",
         "the old pair after the producer id rotated, a second time or after a failover; until the next transaction",
         "90",
@@ -103,6 +125,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §14, hidden trap",
     ),
     Difference(
+        Ground.INSTANCE_EPOCH,
         "InitProducerId",
         "the pair with which an expired id was created anew, repeated",
         "90",
@@ -111,6 +134,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-360 failure handling, case 2",
     ),
     Difference(
+        Ground.BEYOND,
         "InitProducerId",
         "keepPreparedTxn with transaction.two.phase.commit.enable",
         "35",
@@ -119,6 +143,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-939",
     ),
     Difference(
+        Ground.TIME_OUTS,
         "EndTxn",
         "commit by v5, the pair whose transaction was timed out",
         "48 (49 or 90 later)",
@@ -127,6 +152,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-588; design, time-outs",
     ),
     Difference(
+        Ground.TIME_OUTS,
         "EndTxn",
         "abort, the pair whose transaction was timed out",
         "90 below v5 (49 if the id rotated), 90 or 49 by v5 once the producer id or epoch moved on",
@@ -135,6 +161,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-588; design, time-outs",
     ),
     Difference(
+        Ground.TIME_OUTS,
         "Produce v3-v11, AddPartitionsToTxn v0-v3, AddOffsetsToTxn, EndTxn v0-v4",
         "librdkafka (or franz-go, but for Produce and an abort) by its name, the pair whose transaction was timed out",
         "47 by Produce, else 90 (47 below v2; 49 if the id rotated)",
@@ -143,6 +170,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-588; design, time-outs; clients_after_a_timeout.md",
     ),
     Difference(
+        Ground.TIME_OUTS,
         "TxnOffsetCommit v5 and later",
         "the pair whose transaction was timed out",
         "47",
@@ -151,6 +179,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-588; design, time-outs",
     ),
     Difference(
+        Ground.TRAPS,
         "EndTxn v5, AddPartitionsToTxn v4 and later (implicit add)",
         "transaction.version 0, nothing open that began at version 2",
         "35 once, then 51 until failover",
@@ -159,6 +188,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §3.6, §14, hidden trap",
     ),
     Difference(
+        Ground.TRAPS,
         "EndTxn v5",
         "transaction.version was lowered to 0 while a version 2 transaction is open",
         "35 once, then 51 until failover",
@@ -167,6 +197,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §3.6; KIP-890",
     ),
     Difference(
+        Ground.TRAPS,
         "AddPartitionsToTxn v4 and later (implicit add)",
         "transaction.version was lowered to 0 while a version 2 transaction is open",
         "35 once, then 51 until failover",
@@ -175,6 +206,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-890, compatibility",
     ),
     Difference(
+        Ground.TRAPS,
         "markers",
         "a partition answers 47 or 52",
         "given up: the id stays in Prepare* until a failover",
@@ -183,6 +215,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §13.7 (5)",
     ),
     Difference(
+        Ground.TRAPS,
         "markers",
         "a partition is unknown to the coordinator's node",
         "taken for deleted",
@@ -191,6 +224,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §13.7 (15)",
     ),
     Difference(
+        Ground.TRAPS,
         "loading",
         "a record of the journal cannot be read",
         "what was read so far is published, or an older state of the id is kept",
@@ -199,14 +233,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §1.8, §13.7 (6)",
     ),
     Difference(
-        "time-out",
-        "an open transaction's time is up",
-        "aborted within the next 10 seconds",
-        "aborted within a second",
-        "a forgotten transaction holds up every read_committed reader",
-        "facts §14",
-    ),
-    Difference(
+        Ground.TRAPS,
         "AddPartitionsToTxn v4 and later",
         "the same transactional id twice in one request",
         "both results are those of the last one",
@@ -215,6 +242,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §14, hidden trap",
     ),
     Difference(
+        Ground.TRAPS,
         "AddPartitionsToTxn v4 and later",
         "no transactions in the request",
         "no answer, and the connection stays mute",
@@ -223,30 +251,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "facts §13.7 (12), §14, hidden trap",
     ),
     Difference(
-        "OffsetFetch v7 and later",
-        "all partitions, stable positions only; a partition has a pending position and no committed one",
-        "left out",
-        "88 for that partition",
-        "not decided yet is not the same as none",
-        "facts §7.6",
-    ),
-    Difference(
-        "TxnOffsetCommit v6",
-        "advertised",
-        "from release 4.4 on",
-        "yes",
-        "topic ids tell a topic from a later one of the same name",
-        "KIP-1319",
-    ),
-    Difference(
-        "UpdateFeatures v0",
-        "allow_downgrade",
-        "ignored: a downgrade gets 95",
-        "the level may go down and up",
-        "the request says so",
-        "KIP-584",
-    ),
-    Difference(
+        Ground.BEYOND,
         "ListTransactions v2",
         "a pattern with what only Java's or RE2's expressions have (\\p{L}, [[:alpha:]])",
         "tried",
@@ -255,6 +260,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-1152",
     ),
     Difference(
+        Ground.BEYOND,
         "ListTransactions v2",
         "a pattern of more than 1024 characters",
         "tried",
