@@ -247,29 +247,6 @@ def test_markers_on_another_node() -> None:
     asyncio.run(scenario())
 
 
-def test_kafka_16352_results_of_an_older_load_are_for_nobody() -> None:
-    async def scenario() -> None:
-        world = World()
-        pair = pair_of(world.init())
-        world.add(pair)
-        world.markers.remote = True
-        world.end(pair)
-        index = world.coordinator.partition_for("t")
-        world.coordinator.resign(index)
-        world.storage.journals[index].leader_epoch += 1
-        world.coordinator.load(index)
-        assert world.state() == "PrepareCommit"
-        older, newer = world.markers.waiting
-        older.set_result({A: ErrorCode.NONE})
-        await _let_it_run()
-        assert world.state() == "PrepareCommit"
-        newer.set_result({A: ErrorCode.NONE})
-        await _let_it_run()
-        assert world.state() == "CompleteCommit"
-
-    asyncio.run(scenario())
-
-
 def test_time_out(world: World) -> None:
     pair = pair_of(world.init(timeout_ms=1500))
     world.add(pair)
@@ -407,27 +384,6 @@ def test_a_journal_that_cannot_be_read_is_not_half_published(world: World) -> No
     assert world.init().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.coordinator.load(index)
     assert world.init().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
-def test_kafka_18137_resigning_an_older_election_leaves_the_newer_load_alone(world: World) -> None:
-    pair = pair_of(world.init())
-    index = world.coordinator.partition_for("t")
-    epoch = world.storage.journals[index].leader_epoch
-    world.storage.journals[index].leader_epoch = epoch + 1
-    world.coordinator.load(index)
-    world.coordinator.resign(index, epoch)
-    assert world.add(pair) == ErrorCode.NONE
-    world.coordinator.resign(index, epoch + 1)
-    assert world.add(pair) == ErrorCode.NOT_COORDINATOR
-    world.coordinator.resign(index, epoch + 1)
-
-
-def test_kafka_15468_a_repeated_election_does_not_load_again(world: World) -> None:
-    pair = pair_of(world.init())
-    world.add(pair)
-    world.storage.journals[world.coordinator.partition_for("t")].batches.clear()
-    world.coordinator.load(world.coordinator.partition_for("t"))
-    assert world.state() == "Ongoing"
 
 
 def test_prepared_transactions_go_on_after_a_fail_over() -> None:

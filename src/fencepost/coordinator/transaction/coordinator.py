@@ -230,6 +230,7 @@ class TransactionCoordinator:
         begun = self._homes.begin(partition_index)
         if begun is None:
             return None
+        self.resign(partition_index, begun.home.coordinator_epoch - 1)  # what an older election knew may be out of date
 
         def step() -> bool:
             if not self._homes.is_current(begun):
