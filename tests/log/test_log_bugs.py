@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from log_doubles import START, Node, append, append_transactional, batch, end, error_of, run
+from log_doubles import START, Node, append, append_transactional, batch, end, error_of, marker, run
 
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.errors import ErrorCode
@@ -36,6 +36,49 @@ def test_kafka_14884_a_guard_of_the_transaction_before_does_not_let_a_write_in()
         assert partition.log_end_offset == 1 and partition.producers.open_transactions() == []
         append(partition, write, guard=current)
         assert partition.producers.open_transactions() == [(7, 1)]
+
+    run(main())
+
+
+def test_kafka_19999_a_marker_that_is_repeated_is_taken() -> None:
+    """As long as nothing of the next transaction is open: of that it would be the end."""
+
+    async def main() -> None:
+        partition = Node().partition
+        append_transactional(partition, (7, 0, 0), bump=True)
+        for _ in range(3):
+            end(partition, 7, 1, True, marker_transaction_version=2)
+        append_transactional(partition, (7, 1, 0), bump=True)
+        late = partition.append(marker(7, 1, True), Origin.COORDINATOR, marker_transaction_version=2)
+        assert error_of(late) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert partition.producers.open_transactions() == [(7, 4)]
+        end(partition, 7, 2, True, marker_transaction_version=2)
+        assert partition.producers.open_transactions() == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(("version", "told"), [(0, 0), (1, 0), (2, ErrorCode.INVALID_PRODUCER_EPOCH)])
+def test_kafka_19446_the_version_of_the_marker_says_whether_it_needs_a_larger_epoch(version: int, told: int) -> None:
+    async def main() -> None:
+        partition = Node().partition
+        append_transactional(partition, (7, 0, 0))
+        outcome = partition.append(marker(7, 0, True), Origin.COORDINATOR, marker_transaction_version=version)
+        assert error_of(outcome) == told
+        assert len(partition.producers.open_transactions()) == int(told != 0)
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_kafka_20090_what_is_open_at_epoch_32767_can_be_ended(version: int) -> None:
+    """There is no larger epoch that a marker could have."""
+
+    async def main() -> None:
+        partition = Node().partition
+        append_transactional(partition, (7, 32767, 0))
+        end(partition, 7, 32767, False, marker_transaction_version=version)
+        assert partition.producers.open_transactions() == []
 
     run(main())
 

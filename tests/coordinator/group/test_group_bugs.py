@@ -1,6 +1,6 @@
 """Bugs that other group coordinators had (facts §13.4), each under its number.
 
-KAFKA-17507 and 18060 are asserted over the wire, in tests/broker/test_position_bugs.py.
+KAFKA-17507 and 18060 are asserted over the wire as well, in tests/broker/test_position_bugs.py.
 """
 
 from __future__ import annotations
@@ -21,17 +21,33 @@ P = 40
 DAY = 24 * 3600 * 1000
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_kafka_14505_the_most_recent_record_wins_and_not_the_most_recent_marker(restarts: bool) -> None:
+@pytest.mark.parametrize("commit", [True, False])
+def test_kafka_17507_a_marker_that_is_written_is_applied(commit: bool) -> None:
+    """Not some time after it was said to be written."""
     world = World()
+    world.commit({A: 1})
+    world.commit_in_transaction((P, 0), {A: 2})
+    assert world.end((P, 1), commit=commit) == ErrorCode.NONE
+    assert world.position(A) == world.position(A, stable=True) == (2 if commit else 1)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("first", ["plain", "transactional"])
+def test_kafka_14505_the_most_recent_record_wins_and_not_the_most_recent_marker(first: str, restarts: bool) -> None:
+    world = World()
+    world.commit({A: 1})
+    if first == "plain":
+        world.commit({A: 7})
     world.commit_in_transaction((P, 0), {A: 5, B: 5})
-    world.commit({A: 7})
+    if first == "transactional":
+        world.commit({A: 7})
     if restarts:
         world.restart()
     world.end((P, 1), commit=True)
     if restarts:
         world.restart()
-    assert (world.position(A, stable=True), world.position(B, stable=True)) == (7, 5)
+    won = 7 if first == "transactional" else 5
+    assert (world.position(A, stable=True), world.position(B, stable=True)) == (won, 5)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -45,6 +61,13 @@ def test_kafka_16371_metadata_that_is_too_long_leaves_nothing_pending(restarts: 
     assert world.position(A, stable=True) is None
     world.end((P, 1), commit=True)
     assert (world.position(A, stable=True), world.position(B, stable=True)) == (None, 6)
+
+
+def test_kafka_16371_a_commit_of_nothing_but_metadata_that_is_too_long_leaves_nothing_pending() -> None:
+    world = World(metadata_max_bytes=4)
+    told = world.commit_in_transaction((P, 0), {A: 5, B: 6}, metadata="12345").errors
+    assert told == dict.fromkeys((A, B), ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    assert (world.position(A, stable=True), world.position(B, stable=True)) == (None, None)
 
 
 def test_kafka_15784_what_the_journal_refuses_is_not_pending() -> None:
@@ -88,6 +111,19 @@ async def test_kafka_19163_a_group_whose_positions_are_pending_is_not_forgotten(
     world.end((P, 1), commit=True)
     assert world.position(B, stable=True) == 2
     world.coordinator.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_kafka_19163_a_position_that_a_transaction_may_change_does_not_expire(commit: bool) -> None:
+    """It would be gone if the transaction is aborted."""
+    world = World(offsets_retention_ms=7 * DAY)
+    world.commit({A: 1})
+    world.commit_in_transaction((P, 0), {A: 2})
+    world.clock.at += 30 * DAY
+    world.coordinator.tick(world.clock.now())
+    assert world.position(A) == 1
+    world.end((P, 1), commit=commit)
+    assert world.position(A, stable=True) == (2 if commit else 1)
 
 
 @virtual

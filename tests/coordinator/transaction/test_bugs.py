@@ -1,8 +1,9 @@
 """Bugs that other coordinators had (facts §13.1, §13.2) and oddities (§13.7), each under its number.
 
-Some are asserted where they belong: KAFKA-13099, 15468, 16352 and 18137 with the whole coordinator, KAFKA-15552 and its
-relatives with producer ids, KAFKA-18654, 18662 and 18957 over the wire (tests/broker/test_leader_bugs.py), which also
-lists what cannot happen here.
+Some are asserted where they belong: KAFKA-13099 with the whole coordinator, KAFKA-15468, 16352 and 18137 with
+elections, KAFKA-15552 and its relatives with producer ids, KAFKA-18654, 18662 and 18957 over the wire in
+tests/broker/test_leader_bugs.py, which also lists what cannot happen here.  Some are asserted for the log or a whole
+broker as well (tests/log/test_log_bugs.py, tests/broker/test_coordinator_bugs.py).
 """
 
 from __future__ import annotations
@@ -108,6 +109,19 @@ def test_kafka_19446_the_marker_carries_the_version_of_the_request(version: int,
     assert marker.transaction_version == expected
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_kafka_19446_the_marker_carries_it_after_a_fail_over_too(version: int) -> None:
+    world = World()
+    pair = pair_of(world.init())
+    world.add(pair)
+    world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    pair_of(world.end(pair, version=version))
+    world.fail_over()
+    world.release()
+    [(marker, _)] = world.markers.written
+    assert marker.transaction_version == (2 if version == 5 else 0)
+
+
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_kafka_19446_the_servers_own_abort_carries_the_level(level: int) -> None:
     world = World(level)
@@ -154,11 +168,15 @@ def test_kafka_18575_the_next_transaction_does_not_begin_before_the_last_is_comp
 
 
 def test_kafka_18464_an_abort_of_nothing_does_not_fence_its_producer() -> None:
+    """Neither at first nor after a transaction, and not when it is asked for again."""
     world = World()
     pair = pair_of(world.init())
-    following = pair_of(world.end(pair, commit=False))
-    assert following == (1000, 1)
-    assert world.add(following) == ErrorCode.NONE
+    for commit in (True, False, True):
+        following = pair_of(world.end(pair, commit=False))
+        assert following == (1000, pair[1] + 1)
+        assert pair_of(world.end(pair, commit=False)) == following
+        assert world.add(following) == ErrorCode.NONE
+        pair = pair_of(world.end(following, commit))
 
 
 def test_kafka_18401_a_commit_of_nothing_is_refused() -> None:
@@ -166,6 +184,11 @@ def test_kafka_18401_a_commit_of_nothing_is_refused() -> None:
     pair = pair_of(world.init())
     assert world.end(pair).error == ErrorCode.INVALID_TXN_STATE
     assert pair_of(world.end(pair, commit=False)) == (1000, 1)
+    pair = (1000, 1)
+    for commit in (True, False):
+        world.add(pair)
+        pair = pair_of(world.end(pair, commit))
+        assert world.end(pair).error == ErrorCode.INVALID_TXN_STATE, "the record was lost"
 
 
 @pytest.mark.parametrize("pending", [State.ONGOING, State.EMPTY, State.DEAD])
@@ -190,8 +213,16 @@ def test_kafka_16047_a_fence_does_not_depend_on_the_time_out_that_it_brings(leve
 
 
 def test_kafka_14880_an_id_without_an_epoch_expires_like_others() -> None:
+    """And those that live in the same journal partition do, too."""
     nothing = transaction(State.EMPTY, producer_epoch=-1, last_update_timestamp=0)
     assert is_expired(nothing, 1000, START)
+    world = World(partitions=1)
+    pair_of(world.init("before"))
+    world.put(nothing)
+    pair_of(world.init("behind"))
+    assert len(world.coordinator.list().transactions) == 3
+    world.coordinator.tick(world.clock.advance(world.settings.id_expiration_ms))
+    assert world.coordinator.list().transactions == ()
 
 
 def test_kafka_16570_fencing_from_outside_works_though_it_answers_51() -> None:
