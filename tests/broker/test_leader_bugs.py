@@ -1,6 +1,7 @@
 """Bugs that other leaders of partitions had (facts §13.1 to §13.3), each under its number, over the wire.
 
-Those of the log alone are in tests/log/test_log_bugs.py.  What cannot happen here, because of how this is built:
+Those of the log alone are in tests/log/test_log_bugs.py, those of coordinators in tests/coordinator and in
+test_coordinator_bugs.py.  What cannot happen here, because of how this is built:
 
 KAFKA-20322, 16992   nothing is negotiated between nodes: one node leads everything and calls itself in the process
 KAFKA-14055, 13727   there is no cleaner yet
@@ -39,8 +40,10 @@ from wire import (
     wait_until,
 )
 
+from fencepost.broker.caller import Caller
 from fencepost.broker.markers import LocalMarkers
 from fencepost.broker.registrar import Answer, Question
+from fencepost.broker.registry import SERVED
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddPartitionsToTxnRequest,
@@ -105,6 +108,33 @@ def test_kafka_18227_what_began_by_the_old_protocol_and_ends_by_the_new_gets_a_n
 
 
 # What a producer is told
+
+
+COORDINATOR_ERRORS = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+@pytest.mark.parametrize("version", [3, 10, 11, 12, 13])
+@pytest.mark.parametrize("error", COORDINATOR_ERRORS)
+def test_kafka_15459_16386_a_coordinator_that_is_away_is_a_reason_to_send_again(
+    client: Client, error: ErrorCode, version: int
+) -> None:
+    """For a producer these errors would be its end: it knows none of them from a leader."""
+    topic, pair = new_topic(client), init(client, "t")
+
+    class Away:
+        def ask(self, question: Question) -> Answer:
+            return Answer(dict.fromkeys(question.partitions, error))
+
+    local, client.broker.registrar = client.broker.registrar, Away()
+    told = produce(client, topic, part_of(pair), "t", version=version)
+    assert told.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    client.broker.registrar = local
+    assert produce(client, topic, part_of(pair), "t").error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [3, 10, 11, 12, 13])
@@ -179,7 +209,7 @@ def test_kafka_14916_the_batches_say_what_is_transactional_and_not_the_request(c
 
 
 def test_kafka_15653_a_write_that_waits_for_its_verification_keeps_its_own_bytes(client: Client) -> None:
-    """What the connection reads meanwhile goes into the same buffer."""
+    """On the same connection nothing is read meanwhile."""
     topic, other, pair = new_topic(client), new_topic(client), init(client, "t")
     go = asyncio.Event()
     local = client.broker.registrar
@@ -211,6 +241,33 @@ def test_kafka_15653_a_write_that_waits_for_its_verification_keeps_its_own_bytes
     writer.close()
 
 
+def test_kafka_15653_a_write_that_waits_shares_no_buffer_with_its_request(client: Client) -> None:
+    """The buffer that it was read into may be used again."""
+    topic, pair = new_topic(client), init(client, "t")
+    local, buffer = client.broker.registrar, bytearray(part_of(pair, "a"))
+    request = produce_request(client, topic, [None], "t")
+    request.topic_data[0].partition_data[0].records = memoryview(buffer)
+    caller = Caller(client.broker.authorizer, "/here")
+    caller.version = 12
+
+    class Overwriting:
+        async def ask(self, question: Question) -> Answer:
+            buffer[:] = bytes(len(buffer))
+            answer = local.ask(question)
+            assert isinstance(answer, Answer)
+            return answer
+
+    async def write() -> None:
+        await SERVED[0].handler(request, caller, client.broker)
+
+    client.broker.registrar = Overwriting()
+    assert client.broker.failed is not None
+    asyncio.run_coroutine_threadsafe(write(), client.broker.failed.get_loop()).result(10)
+    client.broker.registrar = local
+    ended(client, "t", pair)
+    assert values(fetch(client, topic)) == ["a"]
+
+
 # Reading
 
 
@@ -237,6 +294,10 @@ def test_kafka_18646_records_are_never_null(client: Client, version: int) -> Non
     assert fetch(client, topic, partition=9, version=version).records == b""
     unknown = fetch(client, "unknown", version=version)
     assert unknown.error_code != ErrorCode.NONE and unknown.records == b""
+    astray = fetch_request(client, topic, 5)
+    astray.topics[0].partitions[0].last_fetched_epoch = 0
+    (shown,) = client.ask(astray, version).responses[0].partitions
+    assert (shown.records, shown.diverging_epoch is not None) == (b"", version >= 12)
 
 
 def test_kafka_18659_produce_is_advertised_from_version_0(client: Client) -> None:
