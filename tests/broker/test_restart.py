@@ -32,7 +32,7 @@ from wire import (
 
 from fencepost.broker import running_broker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import DescribeTransactionsRequest, UpdateFeaturesRequest
+from fencepost.protocol.messages import DescribeGroupsRequest, DescribeTransactionsRequest, UpdateFeaturesRequest
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 
 
@@ -140,6 +140,17 @@ def test_groups_go_on(tmp_path: Path, killed: bool) -> None:
         assert heartbeat(client, static, group="s") == ErrorCode.NONE
         assert leave(client, static, group="s").members[0].error_code == ErrorCode.NONE
         assert alone(client, group="s", instance="i").generation > static.generation
+
+
+def test_a_group_stays_though_its_only_positions_were_aborted(tmp_path: Path) -> None:
+    with node(tmp_path) as client:
+        topic, pair = new_topic(client), init(client, "t")
+        find_group(client)
+        assert txn_commit(client, "t", pair, topic, 4) == [ErrorCode.NONE]
+        ended(client, "t", pair, commit=False)
+    with node(tmp_path) as client:
+        found = client.ask(DescribeGroupsRequest(groups=["g"]), 6).groups[0]
+        assert (found.error_code, found.group_state) == (ErrorCode.NONE, "Empty")
 
 
 def test_a_finished_level_of_features_is_kept(tmp_path: Path) -> None:

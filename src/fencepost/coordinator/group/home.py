@@ -116,6 +116,9 @@ class Home:
             self.offsets.remove(key.group, at)
             return
         value = decode_stored(OffsetCommitValue, record.value)
+        if key.group not in self.groups:
+            # A group is begun by the first position written for it, and stays, even if that is aborted.
+            self.groups[key.group] = Group(key.group, state_timestamp=value.commit_timestamp)
         position = Position(
             value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
         )
