@@ -165,12 +165,12 @@ def produce(name: str | None, pair: Pair, topic: str, partition: int, sequence: 
 class Written:
     """A batch of one transactional record whose producer id is not known yet."""
 
-    def __init__(self, pair: Pair, sequence: int) -> None:
-        self.pair, self.sequence = pair, sequence
+    def __init__(self, pair: Pair, sequence: int, time: int = 1_700_000_000_000) -> None:
+        self.pair, self.sequence, self._time = pair, sequence, time
 
     def batch(self, producer_id: int) -> bytes:
         return encode_batch(
-            [(1_700_000_000_000, None, b"x", ())],
+            [(self._time, None, b"x", ())],
             producer_id=producer_id,
             producer_epoch=self.pair.epoch,
             base_sequence=self.sequence,

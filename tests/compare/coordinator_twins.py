@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tests.compare.differential import Node
+from tests.compare.leader import batches_of
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.message import Message
@@ -38,7 +39,7 @@ _IGNORED = (
     "authorized_operations",
 )
 _TEXTS = ("error_message",)
-_MOMENTS = ("transaction_start_time_ms",)
+_MOMENTS = ("transaction_start_time_ms", "log_append_time_ms")
 _UNORDERED = {
     "topics": ("topic", "name"),
     "topic_results": ("name",),
@@ -289,6 +290,8 @@ class Twins:
                 found = "set"
             elif name.endswith("error_code"):
                 found = ErrorCode(found).name if found else 0
+            elif name == "records":
+                found = batches_of(found, lambda real: self.symbol(real, side))
             found = self._told(found, side)
             if name in _UNORDERED:
                 found = _sorted(found, _UNORDERED[name])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.compare.differential import CLOSED, Node
@@ -214,7 +214,7 @@ def plain(value: Any, node: Leader, field: str = "") -> Plain:
         entries = [plain(entry, node, field) for entry in value]
         return sorted(entries, key=str) if field in _UNORDERED else entries
     if field == "records":
-        return batches_of(value, node)
+        return batches_of(value, node.symbol)
     if field == "producer_id":
         return node.symbol(value)
     if field in _TIMES:
@@ -244,7 +244,7 @@ def _time(timestamp: int) -> Plain:
     )
 
 
-def batches_of(records: Any, node: Leader) -> Plain:
+def batches_of(records: Any, symbol: Callable[[int], int]) -> Plain:
     """The whole batches of a fetched partition; Apache Kafka may cut the last one off, which readers skip."""
     if records is None:
         return None
@@ -255,7 +255,7 @@ def batches_of(records: Any, node: Leader) -> Plain:
             "leader": header.partition_leader_epoch,
             "attributes": header.attributes,
             "times": (_time(header.base_timestamp), _time(header.max_timestamp)),
-            "producer": (node.symbol(header.producer_id), header.producer_epoch, header.base_sequence),
+            "producer": (symbol(header.producer_id), header.producer_epoch, header.base_sequence),
             "size": header.size,
             "intact": crc_matches(records, at, header),
             "records": _records_of(records, at, header),

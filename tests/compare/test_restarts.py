@@ -1,0 +1,46 @@
+"""Both nodes are killed, or stopped, amid transactions, and asked everything when they are back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.apache_kafka import NoPeer
+from tests.compare.coordinator_nodes import SETTINGS, prepare
+from tests.compare.coordinator_twins import Twins
+from tests.compare.restart_cases import Rehearsal
+from tests.compare.restart_explanations import EXPLANATIONS
+from tests.compare.restart_nodes import Both, reconnect, restartable
+from tests.compare.restart_situations import cases
+from tests.compare.restart_views import everything
+
+pytestmark = pytest.mark.compare
+RESTARTS = [(level, how) for level in (2, 1, 0) for how in ("killed", "stopped")]
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Both]:
+    try:
+        with restartable(tmp_path / "data", SETTINGS) as nodes:
+            yield nodes
+    except NoPeer as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize(("level", "how"), RESTARTS)
+def test_every_request_to_an_id_in_every_situation(both: Both, level: int, how: str) -> None:
+    twins = Twins(*both.addresses, level, EXPLANATIONS)
+    prepare(twins)
+    rehearsal = Rehearsal(twins, f"{how}-{level}", list(cases(level, random.Random(f"{level} {how}"))))
+    rehearsal.prepare()
+    for title, look in everything(twins, rehearsal.settled, rehearsal.groups):
+        twins.play(f"{title} before", look)
+    both.restart(how)
+    reconnect(twins)
+    for title, look in everything(twins, rehearsal.settled, rehearsal.groups):
+        twins.play(f"{title} after", look)
+    for title, scenario in rehearsal.scenarios():
+        twins.play(title, scenario)
+    assert not twins.faults, twins.report()
