@@ -6,6 +6,7 @@ test_coordinator_bugs.py.  What cannot happen here, because of how this is built
 KAFKA-20322, 16992   nothing is negotiated between nodes: one node leads everything and calls itself in the process
 KAFKA-14055, 13727   there is no cleaner yet
 KAFKA-17801, 16780   there is no tiered storage
+KAFKA-13574, 17582   of clients, like KAFKA-17734 and all of facts §13.5 but KAFKA-9911 and 10687
 facts §13.7, 4       an append waits for nobody, so it has no time-out
 facts §13.7, 8       the coordinator is asked in the process, not by a version of a request
 """

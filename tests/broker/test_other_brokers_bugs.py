@@ -124,6 +124,7 @@ def test_redpanda_17827_24468_10588_a_participant_says_again_that_it_is_done(cli
         told = on_the_loop(client.broker, lambda: LocalMarkers(client.broker).write(marker, places))
         assert told == dict.fromkeys(places, ErrorCode.NONE)
         assert ended(client, "t", pair) == following, "and so does the coordinator"
+        assert end(client, "t", following, version=4).error_code == ErrorCode.NONE
     assert values(fetch(client, topic)) == ["v"]
     assert written(client, topic, following, "next") == ErrorCode.NONE
 

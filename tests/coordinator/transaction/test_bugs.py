@@ -231,6 +231,7 @@ def test_kafka_16570_fencing_from_outside_works_though_it_answers_51() -> None:
     pair = pair_of(world.init(timeout_ms=60_000))
     world.add(pair)
     assert world.init(timeout_ms=5000).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.add(pair) == ErrorCode.PRODUCER_FENCED, "an admin need not come again"
     assert world.init(timeout_ms=5000).error == ErrorCode.NONE
     assert world.coordinator.describe("t").timeout_ms == 5000
     assert world.add(pair) == ErrorCode.PRODUCER_FENCED
