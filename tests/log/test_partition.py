@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -16,7 +17,7 @@ from log_doubles import Node, append, append_transactional, batch, bytes_of, end
 
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
-from fencepost.protocol.batch import crc_matches, read_header
+from fencepost.protocol.batch import LOG_APPEND_TIME, crc_matches, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Isolation
 from fencepost.simulation.disk import SimulatedDisk
@@ -35,7 +36,7 @@ MALFORMED: list[tuple[Callable[[], bytes], ErrorCode]] = [
     (lambda: with_header(batch(), 0, bytes(7) + b"\x05"), ErrorCode.INVALID_RECORD),  # base offset 5
     (lambda: batch(size=2000), ErrorCode.MESSAGE_TOO_LARGE),
     (lambda: batch(producer=(7, 0, -1)), ErrorCode.INVALID_RECORD),
-    (lambda: batch(producer=(7, -1, 0)), ErrorCode.INVALID_RECORD),
+    (lambda: batch(producer=(7, -2, 0)), ErrorCode.INVALID_PRODUCER_EPOCH),
     (lambda: batch(transactional=True), ErrorCode.INVALID_RECORD),
     (lambda: marker(7, 0, True), ErrorCode.INVALID_RECORD),
 ]
@@ -47,6 +48,98 @@ def test_a_malformed_batch_is_refused(make: Callable[[], bytes], expected: Error
         partition = Node(max_message_bytes=1000).partition
         assert error_of(partition.append(make(), Origin.CLIENT)) == expected
         assert (partition.log_end_offset, bytes_of(partition)) == (0, [])
+
+    run(main())
+
+
+def of_attributes(data: bytes, attributes: int) -> bytes:
+    changed = bytearray(data)
+    changed[22] = attributes
+    return bytes(changed[:17]) + crc32c(changed[21:]).to_bytes(4, "big") + bytes(changed[21:])
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_a_codec_that_nobody_knows_is_named_once_the_checksum_is_right(codec: int) -> None:
+    async def main() -> None:
+        partition = Node().partition
+        wrong = of_attributes(batch(2, producer=(7, 0, -1)), codec)
+        assert error_of(partition.append(wrong, Origin.CLIENT)) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert error_of(partition.append(wrong[:-1] + b"\x55", Origin.CLIENT)) == ErrorCode.CORRUPT_MESSAGE
+
+    run(main())
+
+
+def test_an_idempotent_producer_may_have_no_epoch_until_it_has_one() -> None:
+    """Apache Kafka takes epoch -1 for that of a producer that it does not know."""
+
+    async def main() -> None:
+        partition = Node().partition
+        for sequence in (4, 9):
+            append(partition, batch(producer=(7, -1, sequence)))
+        assert append(partition, batch(producer=(7, -1, 4))).duplicate
+        append(partition, batch(producer=(7, 0, 5)))
+        for epoch in (-1, -2):
+            refused = partition.append(batch(producer=(7, epoch, 6)), Origin.CLIENT)
+            assert error_of(refused) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert [(one.producer_epoch, one.last_sequence) for one in partition.active_producers()] == [(0, 5)]
+
+    run(main())
+
+
+def test_a_transaction_without_an_epoch_is_not_opened_where_nothing_is_verified() -> None:
+    async def main() -> None:
+        partition = Node(verification_enabled=False).partition
+        for epoch, error in ((-1, ErrorCode.INVALID_RECORD), (-2, ErrorCode.INVALID_PRODUCER_EPOCH)):
+            refused = partition.append(batch(producer=(7, epoch, 0), transactional=True), Origin.CLIENT)
+            assert error_of(refused) == error
+        append(partition, batch(producer=(7, 0, 0), transactional=True))
+        refused = partition.append(batch(producer=(7, -1, 0), transactional=True), Origin.CLIENT)
+        assert error_of(refused) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "error"),
+    [
+        (-2, 0, ErrorCode.NONE),
+        (-2, -2, ErrorCode.NONE),
+        (-2, -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (-1, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (7, -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (7, -2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_a_marker_of_a_producer_id_below_minus_1_is_written_and_means_nothing(
+    producer_id: int, epoch: int, error: ErrorCode
+) -> None:
+    async def main() -> None:
+        partition = Node().partition
+        outcome = partition.append(marker(producer_id, epoch, True), Origin.COORDINATOR, marker_transaction_version=0)
+        assert error_of(outcome) == error
+        assert (partition.log_end_offset, partition.active_producers()) == (1 if error == 0 else 0, [])
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "timestamp", "error"),
+    [
+        ({"message_timestamp_type": "LogAppendTime"}, 1000, ErrorCode.INVALID_TIMESTAMP),
+        ({}, 1000, ErrorCode.NONE),
+        ({}, -1, ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+def test_a_producer_does_not_say_when_its_records_are_appended(
+    settings: dict[str, Any], timestamp: int, error: ErrorCode
+) -> None:
+    async def main() -> None:
+        partition = Node(**settings).partition
+        sent = with_header(batch(2, timestamp=timestamp), 35, timestamp.to_bytes(8, "big", signed=True))
+        outcome = partition.append(of_attributes(sent, LOG_APPEND_TIME), Origin.CLIENT)
+        assert error_of(outcome) == error
+        if isinstance(outcome, Refused):
+            assert [number for number, _ in outcome.record_errors] == [0, 1]
 
     run(main())
 

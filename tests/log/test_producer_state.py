@@ -143,6 +143,33 @@ def test_markers_of_an_unknown_producer_and_of_the_last_epoch_are_taken() -> Non
     assert check_marker(entry(32766, open_at=1), 32766, 0, 2) is FENCED
 
 
+@pytest.mark.parametrize("known", [None, entry(3), entry(3, open_at=50)])
+@pytest.mark.parametrize("epoch", [-2, 3, 4])
+def test_a_marker_says_by_which_rule_it_goes(known: ProducerEntry | None, epoch: int) -> None:
+    assert check_marker(known, epoch, 0, -1) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert check_marker(known, epoch, 0, -2) == check_marker(known, epoch, 0, 0)
+    assert check_marker(None, -2, 0, 2) is FENCED
+
+
+@pytest.mark.parametrize("epoch", [-2, -1, 0])
+@pytest.mark.parametrize("stored", [None, -1, 0])
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("sequence", [0, 5])
+def test_every_cell_of_epochs_below_0_where_nothing_is_verified(
+    epoch: int, stored: int | None, transactional: bool, sequence: int
+) -> None:
+    known = None if stored is None else entry(stored, 3)
+    expected = None
+    if epoch < (-1 if stored is None else stored):
+        expected = FENCED
+    elif stored == 0 and sequence != 4:
+        expected = OUT_OF_ORDER
+    elif transactional and epoch == -1:
+        expected = ErrorCode.INVALID_RECORD
+    batch_header = header(epoch, sequence, transactional=transactional)
+    assert check_data(known, None, None, batch_header, Origin.CLIENT, False) == expected
+
+
 @pytest.mark.parametrize(("sequence", "count"), [(0, 1), (4, 3), (MAX_INT32, 1), (MAX_INT32 - 1, 4)])
 def test_a_duplicate_is_one_of_the_last_five(sequence: int, count: int) -> None:
     known = ProducerEntry(7, 3)

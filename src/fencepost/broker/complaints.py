@@ -47,7 +47,8 @@ ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "allow it on the cluster, if this is a broker or an administrator",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer coordinator has written here: nothing, it goes on",
     ErrorCode.INVALID_RECORD: "look at the client, its batches break the protocol",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "look at the client, a producer id or epoch below 0 is nobody's",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "look at the client, it sends a producer id, epoch, transaction version or "
+    "codec that does not exist",
 }
 
 #: Happens whenever a producer is replaced; of interest only to who looks for it.

@@ -1,14 +1,15 @@
 """What a client's batch must be, whoever sends it (facts §6.3 c, j).
 
-The header and the checksum are enough, but for two things that only the records say: in a compacted topic every record
-needs a key, and a record's time may be too far from the broker's.  Records are decoded only where one of them is due.
+The header and the checksum are enough, but for what only the records say: in a compacted topic every record needs a
+key, and a record's time may be too far from the broker's, or not the producer's to say.  Records are decoded only where
+one of them is due.
 """
 
 from __future__ import annotations
 
 from fencepost.log.outcome import Refused
 from fencepost.log.settings import LONG, LogSettings
-from fencepost.protocol.batch import BatchHeader, crc_matches
+from fencepost.protocol.batch import LOG_APPEND_TIME, BatchHeader, crc_matches
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch
@@ -29,16 +30,16 @@ def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: 
         return Refused(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {header.size} bytes, max.message.bytes is {limit}")
     if not crc_matches(batch, 0, header):
         return Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch does not match")
+    if header.attributes & 7 not in _CODECS:
+        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"nobody knows compression {header.attributes & 7}")
     if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
         return Refused(ErrorCode.INVALID_RECORD, "record count and offsets of the batch do not agree")
     if header.is_control:
         return Refused(ErrorCode.INVALID_RECORD, "a client may not write control records")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        return Refused(ErrorCode.INVALID_RECORD, "a batch with a producer id needs an epoch and a base sequence")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return Refused(ErrorCode.INVALID_RECORD, "a batch with a producer id needs a base sequence")
     if header.is_transactional and header.producer_id < 0:
         return Refused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
-    if header.attributes & 7 not in _CODECS:
-        return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"nobody knows compression {header.attributes & 7}")
     return _check_records(batch, header, settings, now)
 
 
@@ -48,7 +49,11 @@ def _check_records(batch: Buffer, header: BatchHeader, settings: LogSettings, no
     timed = settings.message_timestamp_type == "CreateTime" and (
         header.max_timestamp - now > settings.timestamp_after_max_ms or settings.timestamp_before_max_ms < LONG
     )
-    if not keyed and not timed:
+    # To say when records are appended is the broker's; where records have times of their own, it does not matter.
+    stamped = header.attributes & LOG_APPEND_TIME and (
+        settings.message_timestamp_type == "LogAppendTime" or header.max_timestamp == NO_TIMESTAMP
+    )
+    if not keyed and not timed and not stamped:
         return None
     try:
         records = decode_batch(batch, 0, header)
@@ -61,6 +66,9 @@ def _check_records(batch: Buffer, header: BatchHeader, settings: LogSettings, no
             wrong.append((number, "a record of a compacted topic needs a key"))
         elif timed and not _timely(record.timestamp, settings, now):
             wrong.append((number, f"its time, {record.timestamp}, is too far from the broker's, {now}"))
+            error = ErrorCode.INVALID_TIMESTAMP
+        elif stamped:
+            wrong.append((number, "a producer may not say that its time is the one of its append"))
             error = ErrorCode.INVALID_TIMESTAMP
     if not wrong:
         return None

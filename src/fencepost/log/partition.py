@@ -17,13 +17,14 @@ from fencepost.log import reading
 from fencepost.log.batch_check import check_batch
 from fencepost.log.disk import Disk, DiskFull
 from fencepost.log.outcome import Appended, Refused
-from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import (
     HEADER_SIZE,
+    NO_PRODUCER_ID,
     BatchHeader,
     clear_log_append_time,
     read_header,
@@ -166,6 +167,8 @@ class Partition:
                 return f"{who}: a newer producer with epoch {known} has written to {self.topic}-{self.index}"
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 return f"{who}: the sequence does not follow the last one in {self.topic}-{self.index}"
+            case ErrorCode.INVALID_RECORD:
+                return f"{who}: a transaction needs an epoch"
             case _:
                 return f"{who}: the write to {self.topic}-{self.index} is not part of an ongoing transaction"
 
@@ -173,11 +176,12 @@ class Partition:
         record = read_control_record(batch, 0, header)
         if record is None or record.coordinator_epoch is None:
             return Refused(ErrorCode.INVALID_RECORD, "a control batch without a transaction marker")
-        if header.producer_id < 0 or header.producer_epoch < 0:
+        if header.producer_id == NO_PRODUCER_ID or header.producer_epoch == NO_EPOCH:
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
-        error = self.producers.check_marker(header, record.coordinator_epoch, transaction_version)
-        if error is not None:
-            return Refused(error)
+        if header.has_producer_id:
+            error = self.producers.check_marker(header, record.coordinator_epoch, transaction_version)
+            if error is not None:
+                return Refused(error)
         return self._write(batch, header, (record.coordinator_epoch, record.type == COMMIT))
 
     def _write(self, batch: Buffer, header: BatchHeader, marker: tuple[int, bool] | None = None) -> Appended | Refused:

@@ -8,9 +8,11 @@ The checks, in their order, for a batch with a producer id:
                       epoch older than the stored one             47
                       sequence does not follow                    45
                       not transactional, but one is open          48
+                      would open a transaction with epoch -1      87
     from a            epoch older                                 47
     coordinator       transactional, none open here, guard wrong  48
-    a marker          epoch (see `check_marker`)                  47
+    a marker          transaction version -1                      -1
+                      epoch (see `check_marker`)                  47
                       coordinator epoch older                     52
 
 Pure: nothing here touches a clock or a file.
@@ -27,6 +29,7 @@ from fencepost.protocol.batch import MAX_INT32, NO_SEQUENCE, BatchHeader, next_s
 from fencepost.protocol.errors import ErrorCode
 
 NO_EPOCH = -1
+NO_TRANSACTION_VERSION = -1
 WINDOW = 5
 """Batches per producer that are remembered, as many as a producer may have in flight."""
 EXHAUSTED_EPOCH = 32767
@@ -154,6 +157,9 @@ def check_data(
         return refused
     if not header.is_transactional and entry is not None and entry.open_first_offset is not None:
         return ErrorCode.INVALID_TXN_STATE
+    if header.is_transactional and header.producer_epoch < 0:
+        # Where nothing is verified.  Apache Kafka takes it; but an admin ends a transaction by a marker of its epoch.
+        return ErrorCode.INVALID_RECORD
     return None
 
 
@@ -165,8 +171,10 @@ def check_marker(
     From transaction.version 2 on every transaction has an epoch of its own, and its marker a larger one: an equal epoch
     is a marker that is repeated, fine once no transaction is open.
     """
+    if transaction_version == NO_TRANSACTION_VERSION:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     if entry is None:
-        return None
+        return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < NO_EPOCH else None
     if transaction_version >= 2:
         closed = entry.open_first_offset is None
         if epoch < entry.epoch or (epoch == entry.epoch and not closed and epoch != EXHAUSTED_EPOCH):

@@ -24,6 +24,7 @@ CONTROL = 0x20
 LOG_APPEND_TIME = 0x08
 DELETE_HORIZON = 0x40
 """The base timestamp is the time from which on compaction may drop the tombstones of the batch."""
+NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 MAX_INT32 = 2**31 - 1
 CRC_START = 21
@@ -109,6 +110,11 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     if header.batch_length < HEADER_SIZE - 12:
         raise ProtocolError(f"a record batch of {header.batch_length} bytes is shorter than its own header")
     return header
+
+
+def read_part_of_header(buffer: Buffer, end: int) -> BatchHeader:
+    """What a batch of format 2 that claims to end there says of itself: fields behind its end are 0."""
+    return BatchHeader._make(_HEADER.unpack(bytes(buffer[: min(end, HEADER_SIZE)]).ljust(HEADER_SIZE, b"\0")))
 
 
 def headers(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import struct
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from wire import NOW, Client, batch, clients, fetch, init, new_topic, produce, produce_request, serving, values
+from wire import NOW, Client, batch, clients, end, fetch, init, new_topic, produce, produce_request, serving, values
 
 from fencepost.protocol.batch import LOG_APPEND_TIME, crc_matches, read_header, set_max_timestamp
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.produce import TopicProduceData
 from fencepost.protocol.records import decode_batch, encode_batch
 
 client = clients()
@@ -88,11 +90,72 @@ def test_a_repeated_batch_is_answered_with_its_first_offset_and_time(client: Cli
     assert values(fetch(client, topic)) == ["a", "b"]
 
 
-@pytest.mark.parametrize(("position", "form", "value"), [(16, ">b", 3), (16, ">b", -1), (8, ">i", 13), (8, ">i", 48)])
-def test_what_is_no_batch_of_any_format_is_corrupt(client: Client, position: int, form: str, value: int) -> None:
+def errors_of(client: Client, topic: str, data: list[bytes], name: str | None = None, version: int = 13) -> list[int]:
+    """What each partition of one request is told."""
+    answer = client.ask(produce_request(client, topic, data, name), version)
+    return [one.error_code for one in answer.responses[0].partition_responses]
+
+
+def changed(position: int, form: str, value: int) -> bytes:
     data = bytearray(batch("a"))
     struct.pack_into(form, data, position, value)
-    assert produce(client, new_topic(client), bytes(data)).error_code == ErrorCode.CORRUPT_MESSAGE
+    return bytes(data)
+
+
+@pytest.mark.parametrize("version", [3, 8, 13])
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (changed(16, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
+        (changed(16, ">b", -1), ErrorCode.CORRUPT_MESSAGE),
+        (changed(8, ">i", 13), ErrorCode.CORRUPT_MESSAGE),
+        (changed(8, ">i", 2**31 - 1), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (changed(8, ">i", 30)[:42], ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_is_no_batch_of_any_format_fails_its_request(
+    client: Client, version: int, data: bytes, error: ErrorCode
+) -> None:
+    topic = new_topic(client, 2)
+    assert errors_of(client, topic, [batch("a"), data], version=version) == [error] * 2
+    assert errors_of(client, topic, [data, batch("a")], version=version) == [error] * 2
+    assert fetch(client, topic).high_watermark == 0
+
+
+def test_nobody_looks_for_batches_of_no_format_behind_a_transactional_one(client: Client) -> None:
+    topic, pair = new_topic(client, 2), init(client, "t")
+    data = [batch("a", pair=pair, sequence=0, transactional=True), changed(16, ">b", 3)]
+    assert errors_of(client, topic, data, "t") == [ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE]
+    assert errors_of(client, topic, data[::-1], "t") == [ErrorCode.CORRUPT_MESSAGE] * 2
+
+
+@pytest.mark.parametrize("where", ["an unknown partition", "an unknown topic"])
+def test_a_batch_of_no_format_fails_its_request_wherever_it_was_to_go(client: Client, where: str) -> None:
+    topic = new_topic(client)
+    request = produce_request(client, topic, [batch("a"), changed(16, ">b", 3)])
+    if where == "an unknown topic":
+        (lost,) = [request.topic_data[0].partition_data.pop()]
+        unknown = TopicProduceData(name="nowhere", topic_id=uuid.UUID(int=0xFE), partition_data=[lost])
+        request.topic_data.append(unknown)
+    told = [one.error_code for topic in client.ask(request).responses for one in topic.partition_responses]
+    assert told == [ErrorCode.CORRUPT_MESSAGE] * 2
+    assert fetch(client, topic).high_watermark == 0
+
+
+def test_a_batch_that_is_shorter_than_its_header_fails_its_request_only_where_it_could_be_written(
+    client: Client,
+) -> None:
+    short = changed(8, ">i", 30)[:42]
+    topic = new_topic(client)
+    assert errors_of(client, topic, [batch("a"), short]) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_batch_that_ends_in_its_record_count_is_corrupt_once_its_transaction_is_known(client: Client) -> None:
+    topic, pair = new_topic(client), init(client, "t")
+    data = bytearray(batch("a", pair=pair, sequence=0, transactional=True)[:60])
+    struct.pack_into(">i", data, 8, 48)
+    assert errors_of(client, topic, [bytes(data)], "t") == [ErrorCode.CORRUPT_MESSAGE]
+    assert end(client, "t", pair, version=5).error_code == ErrorCode.NONE, "its partition was added"
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -109,9 +172,14 @@ def with_attributes(data: bytes, bits: int) -> bytes:
     return bytes(changed)
 
 
-def test_a_codec_that_nobody_knows_is_refused(client: Client) -> None:
-    refused = produce(client, new_topic(client), with_attributes(batch("a"), 5))
-    assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+@pytest.mark.parametrize("codec", [5, 6, 7])
+@pytest.mark.parametrize("version", [3, 6, 7, 13])
+def test_a_codec_that_nobody_knows_is_refused_and_fails_older_requests(
+    client: Client, version: int, codec: int
+) -> None:
+    topic = new_topic(client, 2)
+    told = errors_of(client, topic, [batch("a"), with_attributes(batch("a"), codec)], version=version)
+    assert told == [ErrorCode.UNKNOWN_SERVER_ERROR if version < 7 else 0, ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 def test_only_the_topic_decides_whose_time_records_have(client: Client) -> None:
@@ -160,9 +228,10 @@ def test_where_nothing_is_verified_the_log_judges_alone() -> None:
         client = Client(broker)
         topic = new_topic(client)
         told = []
-        for epoch, sequence in ((3, 0), (2, 0), (2, -1), (3, 1)):
+        for epoch, sequence in ((-1, 0), (3, 0), (2, 0), (2, -1), (-1, 1), (3, 1)):
             data = batch("a", pair=(7, epoch), sequence=sequence, transactional=True)
             answer = produce(client, topic, data, "t", version=11)
             told.append((answer.error_code, answer.log_start_offset))
         client.close()
-    assert told == [(0, 0), (ErrorCode.INVALID_PRODUCER_EPOCH, 0), (ErrorCode.INVALID_RECORD, 0), (0, 0)]
+    stale, wrong = (ErrorCode.INVALID_PRODUCER_EPOCH, 0), (ErrorCode.INVALID_RECORD, 0)
+    assert told == [wrong, (0, 0), stale, wrong, stale, (0, 0)]

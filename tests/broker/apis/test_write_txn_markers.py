@@ -110,11 +110,19 @@ def test_an_older_coordinator_is_fenced(client: Client) -> None:
         assert write(client, marker(topic, (50, 1), coordinator_epoch=coordinator)) == [[error]], coordinator
 
 
-@pytest.mark.parametrize("pair", [(-1, 0), (50, -1)])
+@pytest.mark.parametrize("pair", [(-1, 0), (50, -1), (-2, -1)])
 def test_a_marker_of_nobody_is_not_written(client: Client, pair: tuple[int, int]) -> None:
     topic = new_topic(client)
     assert write(client, marker(topic, pair)) == [[ErrorCode.UNKNOWN_SERVER_ERROR]]
     assert fetch(client, topic).high_watermark == 0
+
+
+@pytest.mark.parametrize("version", EVERY)
+def test_a_marker_of_a_producer_id_below_minus_1_is_written(client: Client, version: int) -> None:
+    topic = new_topic(client)
+    assert write(client, marker(topic, (-2, 0)), version=version) == [[0]]
+    assert fetch(client, topic).high_watermark == 1
+    assert producers(client, topic) == []
 
 
 def test_two_markers_of_one_producer_have_one_result(client: Client) -> None:
@@ -140,10 +148,18 @@ def test_a_partition_named_twice_is_marked_once(client: Client) -> None:
     assert fetch(client, topic).high_watermark == 1
 
 
-def test_a_transaction_version_below_zero_is_an_error(client: Client) -> None:
+def test_a_transaction_version_of_minus_1_is_an_error_where_there_is_a_partition(client: Client) -> None:
     topic = new_topic(client)
-    assert write(client, marker(topic, (50, 1), transaction_version=-1)) == [[ErrorCode.UNKNOWN_SERVER_ERROR]]
-    assert fetch(client, topic).high_watermark == 0
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for pair, error in [((50, 1), ErrorCode.UNKNOWN_SERVER_ERROR), ((-2, 0), 0)]:
+        assert write(client, marker(topic, pair, 0, 1, transaction_version=-1)) == [[error, unknown]]
+    assert fetch(client, topic).high_watermark == 1
+
+
+def test_any_other_transaction_version_below_2_goes_by_the_older_rule(client: Client) -> None:
+    topic = new_topic(client)
+    for version in (-2, 0, 1):
+        assert write(client, marker(topic, (50, 1), transaction_version=version)) == [[0]]
 
 
 def test_unknown_partitions_have_no_producers(client: Client) -> None:

@@ -14,21 +14,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Iterator
-from struct import Struct
 from typing import Any
 
+from fencepost.broker import record_sets
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.older_clients import Call, asks_for_new_epoch
+from fencepost.broker.record_sets import Flaw
 from fencepost.broker.registry import CLOSE, NO_ANSWER, Held, serves
 from fencepost.broker.verification import Mode, Verified, verify
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
-from fencepost.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
-from fencepost.protocol.compression import Compression
-from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -37,26 +37,23 @@ from fencepost.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from fencepost.protocol.types import Buffer, TopicPartition
+from fencepost.protocol.types import TopicPartition
 
-_ZSTD_SINCE = 7
 _IMPLICIT_ADD_SINCE = 12
 _TOPIC_IDS_SINCE = 13
-
-#: Of a batch of any format: its size, and behind it and four other bytes its magic.
-_SIZE_AT, _FRONT, _SHORTEST, _LEAST_SIZE = 8, Struct(">i4xb"), 17, 14
 
 
 class _Write:
     """One partition of the request on its way."""
 
-    __slots__ = ("at", "data", "guard", "header", "outcome", "partition")
+    __slots__ = ("at", "data", "flaw", "guard", "header", "outcome", "partition")
 
     def __init__(self, at: TopicPartition, data: PartitionProduceData) -> None:
         self.at = at
         self.data = data
         self.partition: Partition | None = None
         self.header: BatchHeader | None = None
+        self.flaw: Flaw | None = None
         self.guard: VerificationGuard | None = None
         self.outcome: Appended | Refused | None = None
 
@@ -81,7 +78,11 @@ def produce(request: ProduceRequest, caller: Caller, broker: Broker) -> Any:
     for write in writes:
         _find(write, caller, broker)
     _refuse_repeated(writes)
-    _check_transactional(request, writes, caller)
+    failed = _failure(request, writes, caller)
+    if failed is not None:
+        for write in writes:
+            write.outcome = failed
+        return _append(request, topics, {}, None, None)
     waiting, verified = _verify(request, writes, caller, broker)
     # What tells a client that its transaction was timed out, where that is another error than fencing.
     coordinator = None
@@ -126,6 +127,8 @@ def _append(
                 waiting[at].refuse(*verified.produce_error(at))
     for write in writes:
         _check_topic(write, request)
+        if write.outcome is None and write.flaw is not None:
+            write.outcome = write.flaw.refused
         if write.outcome is None:
             assert write.partition is not None
             write.outcome = write.partition.append(write.data.records or b"", Origin.CLIENT, guard=write.guard)
@@ -156,47 +159,26 @@ def _name(topic: TopicProduceData, caller: Caller, broker: Broker) -> str:
 
 
 def _find(write: _Write, caller: Caller, broker: Broker) -> None:
-    """The partition, and the header of what is to be appended (facts §6.3 b-d)."""
+    """The partition, and the header of what is to be appended (facts §6.3 b-d).
+
+    The header is known even where the partition is not: its batch may be transactional.
+    """
     if write.at.topic == "" and caller.version >= _TOPIC_IDS_SINCE:
         write.refuse(ErrorCode.UNKNOWN_TOPIC_ID)
-        return
-    if not caller.may(Operation.WRITE, Resource.TOPIC, write.at.topic):
+    elif not caller.may(Operation.WRITE, Resource.TOPIC, write.at.topic):
         write.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return
-    write.partition = broker.storage.partition(*write.at)
-    if write.partition is None:
-        write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    _read_header(write, caller.version)
-
-
-def _read_header(write: _Write, version: int) -> None:
-    """What the one batch says of itself.  Known even where its partition is not: it may be transactional."""
-    records = write.data.records
-    wrong: tuple[ErrorCode, str | None] | None = None
-    if records is None or len(records) < _SHORTEST:
-        wrong = ErrorCode.INVALID_RECORD, f"a partition takes exactly one record batch, {write.at} got none"
-    elif _is_no_batch(records):
-        wrong = ErrorCode.CORRUPT_MESSAGE, f"what {write.at} got is no record batch of any format"
     else:
-        try:
-            header = read_header(records)
-        except ProtocolError as error:
-            wrong = ErrorCode.INVALID_RECORD, str(error)
-        else:
-            write.header = header if header.size <= len(records) else None
-            if header.size != len(records):
-                wrong = ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request"
-            elif header.attributes & 7 == Compression.ZSTD and version < _ZSTD_SINCE:
-                wrong = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None
-    if wrong is not None and write.outcome is None:
-        write.refuse(*wrong)
-
-
-def _is_no_batch(records: Buffer) -> bool:
-    """Whether size or format are ones that no batch has ever had."""
-    size, magic = _FRONT.unpack_from(records, _SIZE_AT)
-    least = HEADER_SIZE - 12 if magic == MAGIC else _LEAST_SIZE
-    return size < least or not 0 <= magic <= MAGIC
+        write.partition = broker.storage.partition(*write.at)
+        if write.partition is None:
+            write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    found = record_sets.read(write.data.records, caller.version)
+    if isinstance(found, BatchHeader):
+        write.header = found
+        return
+    write.header = found.header
+    write.flaw = found if write.outcome is None else found._replace(in_its_place=False)
+    if write.outcome is None and not found.late:
+        write.outcome = found.refused
 
 
 def _refuse_repeated(writes: list[_Write]) -> None:
@@ -215,22 +197,33 @@ def _transactional(writes: list[_Write]) -> Iterator[tuple[_Write, BatchHeader]]
             yield write, write.header
 
 
-def _check_transactional(request: ProduceRequest, writes: list[_Write], caller: Caller) -> None:
-    """What concerns the request as a whole (facts §6.3 a, e)."""
-    if not any(write.header is not None and write.header.is_transactional for write in writes):
-        return
-    pairs = {(of.producer_id, of.producer_epoch) for _, of in _transactional(writes) if of.has_producer_id}
-    error, message = None, ""
-    name = request.transactional_id
-    if name is None or not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name):
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+def _failure(request: ProduceRequest, writes: list[_Write], caller: Caller) -> Refused | None:
+    """Why nothing of the request is appended, in the order of Apache Kafka (facts §6.3 a, e; `record_sets`)."""
+    transactional = False
+    for write in writes:
+        if write.flaw is not None and write.flaw.in_any_place:
+            return write.flaw.refused
+        if write.header is not None and write.header.is_transactional:
+            transactional = True
+            break
+    if transactional and not _may_write_transactions(request, caller):
         message = "a transactional batch needs a transactional id, and the right to write with it"
-    elif len(pairs) > 1:
-        error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        message = "the transactional batches of a request are of one producer"
-    if error is not None:
-        for write in writes:
-            write.refuse(error, message)
+        return Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
+    for write in writes:
+        if write.flaw is not None and write.flaw.in_its_place:
+            return write.flaw.refused
+    if not transactional:
+        return None
+    pairs = {(of.producer_id, of.producer_epoch) for _, of in _transactional(writes) if of.has_producer_id}
+    if len(pairs) < 2:
+        return None
+    message = "the transactional batches of a request are of one producer"
+    return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+
+
+def _may_write_transactions(request: ProduceRequest, caller: Caller) -> bool:
+    name = request.transactional_id
+    return name is not None and caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name)
 
 
 def _verify(

@@ -47,8 +47,6 @@ def _write(asked: WritableTxnMarker, broker: Broker, *, allowed: bool) -> Mappin
     partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
     if not allowed:
         return dict.fromkeys(partitions, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if asked.transaction_version < 0:
-        return dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
     marker = Marker(
         ProducerId(asked.producer_id),
         Epoch(asked.producer_epoch),
