@@ -103,6 +103,12 @@ class Node:
             return None
         return decode_response(RESPONSES[request.__schema__.api], data, version)[1]
 
+    def close(self) -> None:
+        """Connect anew with the next request."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
     def _read(self, count: int) -> bytes:
         assert self._socket is not None
         data = b""

@@ -71,10 +71,10 @@ Plain = Any
 class Leader(Node):
     """One of the two nodes, as the leader of the partitions of one topic per walk."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic_ids: dict[str, Any] | None = None) -> None:
         super().__init__(bootstrap)
         self.topic = ""
-        self.topic_ids: dict[str, Any] = {}
+        self.topic_ids = {} if topic_ids is None else topic_ids
         self._stuck: dict[str, Plain] = {}
         """Transactional ids whose markers were waited for in vain."""
 

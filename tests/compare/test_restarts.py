@@ -10,14 +10,18 @@ import pytest
 from benchmarks.apache_kafka import NoPeer
 from tests.compare.coordinator_nodes import SETTINGS, prepare
 from tests.compare.coordinator_twins import Twins
+from tests.compare.leader import Leader
 from tests.compare.restart_cases import Rehearsal
 from tests.compare.restart_explanations import EXPLANATIONS
 from tests.compare.restart_nodes import Both, reconnect, restartable
 from tests.compare.restart_situations import cases
+from tests.compare.restart_stories import stories
+from tests.compare.restart_storytellers import Told
 from tests.compare.restart_views import everything
 
 pytestmark = pytest.mark.compare
 RESTARTS = [(level, how) for level in (2, 1, 0) for how in ("killed", "stopped")]
+WRITES = [(2, "killed"), (1, "stopped"), (0, "killed")]
 
 
 @pytest.fixture
@@ -44,3 +48,25 @@ def test_every_request_to_an_id_in_every_situation(both: Both, level: int, how: 
     for title, scenario in rehearsal.scenarios():
         twins.play(title, scenario)
     assert not twins.faults, twins.report()
+
+
+@pytest.mark.parametrize(("level", "how"), WRITES)
+def test_every_write_to_a_partition_that_was_opened_again(both: Both, level: int, how: str) -> None:
+    prepare(Twins(*both.addresses, level, EXPLANATIONS))
+    every = {f"{how}-{level}-{number}": story for number, story in enumerate(stories(level, how))}
+    ids = []
+    for address in both.addresses:
+        maker = Leader(address)
+        maker.make(list(every))
+        ids.append(maker.topic_ids)
+    told = []
+    for topic, story in every.items():
+        nodes = Leader(both.addresses[0], ids[0]), Leader(both.addresses[1], ids[1])
+        told.append(Told(story, topic, nodes, level))
+    for each in told:
+        each.begin()
+    both.restart(how)
+    for each in told:
+        each.go_on()
+    faults = [each.fault for each in told if each.fault]
+    assert not faults, f"{len(faults)} stories differ\n" + "\n\n".join(faults[:3])
