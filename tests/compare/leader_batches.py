@@ -116,6 +116,11 @@ DEFECTS: dict[str, Any] = {
     "cut in the header": lambda batch: bytes(batch[:30]),
     "cut in the first 17 bytes": lambda batch: bytes(batch[:14]),
     "shorter than its header": _raw(8, ">i", 20),
+    "ends in the producer id": lambda batch: _ending(batch, 46),
+    "ends in the epoch": lambda batch: _ending(batch, 52),
+    "ends in the count": lambda batch: _ending(batch, 58),
+    "size 14": _raw(8, ">i", 14),
+    "size 2147483640": _raw(8, ">i", 2147483640),
     "size 0": _raw(8, ">i", 0),
     "size -1": _raw(8, ">i", -1),
     "empty": lambda batch: bytes(batch[:0]),
@@ -132,11 +137,18 @@ DEFECTS: dict[str, Any] = {
     "record cut": lambda batch: _sealed(batch[:-1]),
     "record behind": lambda batch: _sealed(batch + b"\0\0"),
     "epoch -1": _set(51, ">h", -1),
+    "epoch -2": _set(51, ">h", -2),
     "sequence -1": _set(53, ">i", -1),
     "sequence -2": _set(53, ">i", -2),
     "producer id -1": _set(43, ">q", -1),
     "producer id -2": _set(43, ">q", -2),
 }
+
+
+def _ending(batch: bytearray, end: int) -> bytes:
+    """A batch that ends there, says so, and is all there is."""
+    struct.pack_into(">i", batch, 8, end - 12)
+    return bytes(batch[:end])
 
 
 def _emptied(batch: bytearray) -> bytearray:

@@ -75,18 +75,6 @@ def believes_the_header(seen: Seen) -> bool:
     }
 
 
-def keeps_the_codec(seen: Seen) -> bool:
-    """A topic with a codec of its own."""
-    converted = any(name == "compression_type" for name, _ in seen.configs)
-    return converted and seen.answers[0] == seen.answers[1] and bool(_batches(seen))
-
-
-def fails_one_partition_for_a_batch_of_no_form(seen: Seen) -> bool:
-    """For Apache Kafka the whole request fails."""
-    unknown = bool(_defects(seen) & {"codec 5", "codec 7", "magic 3", "magic -1", "size 0", "size -1"})
-    return unknown and {theirs for theirs, _ in _changed(seen)} <= {"UNKNOWN_SERVER_ERROR", "CORRUPT_MESSAGE", "closed"}
-
-
 def drops_nothing_behind_a_batch(seen: Seen) -> bool:
     """Refused at once, so that it counts for nothing: neither as a batch of the request nor for its transaction."""
     if _defects(seen) & set(_BEHIND):
@@ -97,15 +85,11 @@ def drops_nothing_behind_a_batch(seen: Seen) -> bool:
     return any(_defects(past) & set(_BEHIND) for past in seen.before) and not differences(*seen.answers)
 
 
-def names_a_batch_shorter_than_its_header(seen: Seen) -> bool:
-    theirs = {code for code, _ in _changed(seen)}
-    return "shorter than its header" in _defects(seen) and theirs <= {"UNKNOWN_SERVER_ERROR", "closed"}
-
-
-def refuses_an_epoch_below_zero(seen: Seen) -> bool:
-    epochless = any(batch.producer >= 0 and (batch.epoch < 0 or batch.defect == "epoch -1") for batch in _batches(seen))
-    theirs = ("NONE", "INVALID_PRODUCER_EPOCH", "OUT_OF_ORDER_SEQUENCE_NUMBER")
-    return epochless and _only(seen, *((code, "INVALID_RECORD") for code in theirs), ("silent", "closed"))
+def opens_no_transaction_of_epoch_minus_1(seen: Seen) -> bool:
+    """Where nothing is verified."""
+    transactional = [batch for batch in _batches(seen) if batch.transactional]
+    epochless = any(batch.epoch == -1 or batch.defect == "epoch -1" for batch in transactional)
+    return epochless and _only(seen, ("NONE", "INVALID_RECORD"), ("silent", "closed"))
 
 
 def refuses_a_transaction_of_nobody(seen: Seen) -> bool:
@@ -134,13 +118,15 @@ def forgets_refused_sequences(seen: Seen) -> bool:
     return refused and _only(seen, ("OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE"), ("closed", "silent"))
 
 
-def marks_a_partition_named_twice_once(seen: Seen) -> bool:
+def answers_markers_that_mute_a_connection(seen: Seen) -> bool:
     return isinstance(seen.step, Mark) and seen.answers[0] == MUTE and seen.states[0] == seen.states[1]
 
 
-def writes_no_marker_of_nobody(seen: Seen) -> bool:
-    nobody = isinstance(seen.step, Mark) and any(marker.producer < -1 for marker in seen.step.markers)
-    return nobody and _only(seen, ("NONE", "UNKNOWN_SERVER_ERROR"))
+def answers_every_marker_for_itself(seen: Seen) -> bool:
+    """Apache Kafka stops at a marker of nobody, and says of those before it that they failed, too."""
+    markers = seen.step.markers if isinstance(seen.step, Mark) else ()
+    nobody = any(marker.producer == -1 or marker.epoch == -1 for marker in markers)
+    return nobody and len(markers) > 1 and {theirs for theirs, _ in _changed(seen)} <= {"UNKNOWN_SERVER_ERROR"}
 
 
 def keeps_no_sessions(seen: Seen) -> bool:
@@ -190,16 +176,13 @@ def is_not_blocked_by_a_refused_request(seen: Seen) -> bool:
 
 EXPLANATIONS: tuple[Explanation, ...] = (
     believes_the_header,
-    keeps_the_codec,
-    fails_one_partition_for_a_batch_of_no_form,
     drops_nothing_behind_a_batch,
-    names_a_batch_shorter_than_its_header,
-    refuses_an_epoch_below_zero,
+    opens_no_transaction_of_epoch_minus_1,
     refuses_a_transaction_of_nobody,
     refuses_a_partition_named_twice,
     forgets_refused_sequences,
-    marks_a_partition_named_twice_once,
-    writes_no_marker_of_nobody,
+    answers_markers_that_mute_a_connection,
+    answers_every_marker_for_itself,
     keeps_no_sessions,
     reads_a_partition_as_often_as_it_is_named,
     finds_the_latest_record_that_may_be_seen,

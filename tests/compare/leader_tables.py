@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 from tests.compare.leader import FOREIGN
+from tests.compare.leader_batch_tables import converted, epochless, unreadable
 from tests.compare.leader_batches import DEFECTS, Batch
+from tests.compare.leader_scenario import ID, Scenario, before_writing
 from tests.compare.leader_steps import (
     HERE,
     Delete,
@@ -25,18 +27,7 @@ from tests.compare.leader_steps import (
 from fencepost.protocol.compression import Compression
 
 PRODUCE_VERSIONS = range(3, 14)
-ID = "t"
-"""The transactional id of producer 0; producer 1 is idempotent only."""
 LAST_SEQUENCE = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """Steps on a fresh topic with these settings."""
-
-    name: str
-    steps: Sequence[Step]
-    configs: tuple[tuple[str, str], ...] = ()
 
 
 def scenarios(level: int) -> Iterator[Scenario]:
@@ -44,14 +35,12 @@ def scenarios(level: int) -> Iterator[Scenario]:
     yield from idempotent()
     yield from transactional(level)
     yield from around()
+    yield from unreadable(level)
+    yield from epochless(level)
     yield from configured()
+    yield from converted()
     yield from markers()
     yield from reads()
-
-
-def _opening(level: int, version: int) -> list[Step]:
-    """What an earlier client sends before it writes; newer ones rely on the leader."""
-    return [] if level == 2 and version >= 12 else [Register(3, ID, 0, 0)]
 
 
 def defects(level: int) -> Iterator[Scenario]:
@@ -59,7 +48,7 @@ def defects(level: int) -> Iterator[Scenario]:
     newest = 13 if level == 2 else 11
     for defect in DEFECTS:
         for who in ("nobody", "idempotent", "transactional"):
-            steps: list[Step] = _opening(level, newest) if who == "transactional" else []
+            steps: list[Step] = before_writing(level, newest) if who == "transactional" else []
             for n, version in enumerate((3, 7, 8, newest)):
                 batch = _good(who, n, 2)
                 name = ID if who == "transactional" else None
@@ -137,7 +126,7 @@ def transactional(level: int) -> Iterator[Scenario]:
                 yield Scenario(
                     f"v{version} acks={acks} {kind}",
                     [
-                        *_opening(level, version),
+                        *before_writing(level, version),
                         write(version, bad, of=ID, acks=acks),
                         write(version, good, of=ID),
                         write(version, Batch(defect=kind), 1, acks=acks),
@@ -191,8 +180,6 @@ def configured() -> Iterator[Scenario]:
         yield Scenario(f"codec {codec.name}", steps)
         yield Scenario(f"codec {codec.name}, stamped", steps[-4:], (("message_timestamp_type", "LogAppendTime"),))
         yield Scenario(f"codec {codec.name}, compacted", steps[-4:], (("cleanup_policy", "compact"),))
-        for wanted in ("gzip", "zstd", "uncompressed"):
-            yield Scenario(f"codec {codec.name} to {wanted}", steps[-4:], (("compression_type", wanted),))
     sizes = [write(v, Batch(1, 0, 0, size=size)) for v in (3, 8, 13) for size in (400, 340, 330, 320, 310, 10)]
     yield Scenario("size", sizes, (("max_message_bytes", "400"),))
     yield Scenario("size, repeated", [*sizes[-1:], *sizes], (("max_message_bytes", "400"),))
@@ -239,12 +226,19 @@ def markers() -> Iterator[Scenario]:
         Mark(1, (Marker(0, 4, True, ()), Marker(0, 4, False))),
         Mark(2, (Marker(0, 5, True, both, -1), Marker(0, 5, True, both, -2))),
         Mark(2, (Marker(0, 6, True, transaction_version=3), Marker(1, 6, True, transaction_version=-1))),
+        *(Mark(2, (Marker(p, 6, True, nowhere, transaction_version=v),)) for p in (0, -2) for v in (-1, -2)),
+        *(Mark(1, (Marker(p, e, True),)) for p in (-2, 0, FOREIGN) for e in (-2, -1)),
+        *(Mark(1, (Marker(p, e, True, (("__consumer_offsets", (0,)),)),)) for p in (0, -1, -2) for e in (-2, -1, 7)),
+        Mark(1, (Marker(0, 7, True), Marker(-2, 0, True))),
+        Mark(1, (Marker(0, 7, True), Marker(1, 0, True, ()))),
         Mark(1, (Marker(1, 7, True, (("__consumer_offsets", (0,)), ("__transaction_state", (0,)))),)),
         Mark(1, (Marker(0, 8, True, ((HERE, (0,)), (HERE, (1,)), (HERE, (0,)))),)),
     ]
     for step in odd:
         yield Scenario(f"odd markers {step}", [*opened, step, write(11, Batch(0, 0, 1, True), of=ID)])
     yield Scenario("odd markers together", [*opened, *odd])
+    one_of_nobody = Mark(1, (Marker(0, 7, True), Marker(-1, 0, True), Marker(1, 7, True)))
+    yield Scenario("a marker of nobody among others", [*opened, one_of_nobody])
     yield Scenario(
         "writes after markers",
         [

@@ -15,7 +15,8 @@ from benchmarks.apache_kafka import NoPeer, apache_kafka
 from tests.compare.leader import Leader
 from tests.compare.leader_comparison import Comparison
 from tests.compare.leader_explanations import EXPLANATIONS
-from tests.compare.leader_tables import ID, Scenario, scenarios
+from tests.compare.leader_scenario import ID, Scenario
+from tests.compare.leader_tables import scenarios
 from tests.compare.leader_walk import IDS, walk
 
 from fencepost.broker import running_broker

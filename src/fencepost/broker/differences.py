@@ -23,15 +23,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         Ground.TRAPS,
         "Produce",
-        "a topic whose compression.type is not producer",
-        "compressed anew",
-        "kept as the producer compressed it",
-        "a leader reads the header and the checksum only",
-        "design, rules of the house",
-    ),
-    Difference(
-        Ground.TRAPS,
-        "Produce",
         "bytes behind a whole batch that are none, but might be the beginning of one",
         "the batch is appended, the rest dropped",
         "87; nothing is added to a transaction either",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fencepost.log.settings import LogSettings
+from fencepost.protocol.compression import Compression
 
 Value = int | bool | str | float
 
@@ -64,13 +65,20 @@ def _bool(default: bool, topic: str | None = None) -> Setting:
 _DAY: Final = 24 * 3600 * 1000
 _CLEANUP = ("delete", "compact")
 _TIMESTAMPS = ("CreateTime", "LogAppendTime")
-_CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+_COMPRESSION: Final[Mapping[str, Compression | None]] = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
 
 BROKER: Final[dict[str, Setting]] = {
     "add.partitions.to.txn.retry.backoff.max.ms": _int(100),
     "add.partitions.to.txn.retry.backoff.ms": _int(20, 1),
     "auto.create.topics.enable": _bool(True),
-    "compression.type": Setting(str, "producer", choices=_CODECS, topic="compression.type"),
+    "compression.type": Setting(str, "producer", choices=tuple(_COMPRESSION), topic="compression.type"),
     "default.replication.factor": _int(1, 1, 1),
     "delete.topic.enable": _bool(True),
     "fetch.max.bytes": _int(55 * 1024 * 1024, 1024),
@@ -176,6 +184,7 @@ class Settings(Mapping[str, Value]):
             retention_bytes=get("retention.bytes"),
             index_interval_bytes=get("index.interval.bytes"),
             max_message_bytes=get("max.message.bytes"),
+            compression=_COMPRESSION[get("compression.type")],
             message_timestamp_type=get("message.timestamp.type"),
             timestamp_before_max_ms=get("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=get("message.timestamp.after.max.ms"),

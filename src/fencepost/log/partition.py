@@ -19,6 +19,7 @@ from fencepost.log.disk import Disk, DiskFull
 from fencepost.log.outcome import Appended, Refused
 from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
+from fencepost.log.recompression import recompress
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.log.transaction_index import AbortedTransaction
@@ -142,10 +143,15 @@ class Partition:
         if origin is Origin.CLIENT:
             wrong = check_batch(batch, header, self.settings, self._journal.now())
             if wrong is not None:
-                silent = wrong.error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
-                return wrong if silent else replace(wrong, log_start_offset=self.log_start_offset)
+                return self._refused(wrong)
         elif header.is_control:
             return self._append_marker(batch, header, marker_transaction_version)
+        wanted = self.settings.compression
+        if wanted is not None and wanted != header.attributes & 7:
+            anew = recompress(batch, header, wanted, self.settings.max_message_bytes)
+            if isinstance(anew, Refused):
+                return self._refused(anew)
+            batch, header = anew, read_header(anew)
         if header.producer_id >= 0:
             producers = self.producers
             if origin is Origin.CLIENT:
@@ -158,6 +164,11 @@ class Partition:
             if error is not None:
                 return Refused(error, self._explain(error, header), self.log_start_offset)
         return self._write(batch, header)
+
+    def _refused(self, wrong: Refused) -> Refused:
+        """A batch that is wrong in itself; only some errors tell where the log starts."""
+        silent = wrong.error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+        return wrong if silent else replace(wrong, log_start_offset=self.log_start_offset)
 
     def _explain(self, error: ErrorCode, header: BatchHeader) -> str:
         who = f"producer_id={header.producer_id} epoch={header.producer_epoch} sequence={header.base_sequence}"

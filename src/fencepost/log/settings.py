@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fencepost.protocol.compression import Compression
+
 LONG = 2**63 - 1
 """Stands for no limit where Kafka has no -1."""
 
@@ -19,6 +21,8 @@ class LogSettings:
     retention_bytes: int = -1
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
+    compression: Compression | None = None
+    """What batches are kept in, whatever they came in; None (compression.type=producer) for as they came."""
     message_timestamp_type: str = "CreateTime"
     timestamp_before_max_ms: int = LONG
     timestamp_after_max_ms: int = 3600 * 1000

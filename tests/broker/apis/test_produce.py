@@ -27,6 +27,7 @@ from wire import (
     values,
 )
 
+from fencepost.protocol.batch import read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
@@ -58,6 +59,18 @@ def test_every_compression_is_taken_as_it_is(client: Client, compression: Compre
     data = encode_batch([(NOW, None, b"v" * 500, ())], compression=compression)
     assert produce(client, topic, data).error_code == ErrorCode.NONE
     assert bytes(fetch(client, topic).records or b"")[21:] == data[21:]
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_a_topic_may_have_a_compression_of_its_own(client: Client, compression: Compression, wanted: str) -> None:
+    topic = new_topic(client, compression_type=wanted)
+    data = encode_batch([(NOW, None, b"v" * 500, ())], compression=compression)
+    assert produce(client, topic, data).error_code == ErrorCode.NONE
+    stored = fetch(client, topic)
+    kept = Compression[wanted.upper()] if wanted != "uncompressed" else Compression.NONE
+    assert read_header(stored.records or b"").attributes == kept
+    assert values(stored) == ["v" * 500]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
