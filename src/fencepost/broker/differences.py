@@ -14,9 +14,11 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         Ground.HEADERS,
         "Produce",
-        "records that are not what the header of their batch says: another count, other times, broken, not compressed",
-        "87 or -1; a wrong largest time is put right",
-        "appended as they are, except in a compacted topic: 87",
+        "records that are not what the header of their batch says: another count, other times, broken, not compressed, "
+        "bytes behind what is compressed",
+        "87 or -1; a wrong largest time is put right, bytes behind are dropped",
+        "appended as they are, except in a compacted topic (87) and where they are compressed anew, but cannot be "
+        "unfolded (-1)",
         "a leader reads the header and the checksum only; clients that make such batches are broken everywhere",
         "design, rules of the house",
     ),
