@@ -105,7 +105,8 @@ def check(node: Node, model: Model, max_bytes: int) -> None:
             assert found == [header.base_offset for header, _ in expected]
             if isolation is COMMITTED:
                 assert delivered == [header.base_offset for header, state in expected if state in ("plain", "commit")]
-            assert (partition.readable_bytes(start, isolation) > 0) == (start < bound)
+            there, end = partition.reader.position_of(start), partition.reader.position_of(bound)
+            assert (there < end) == (start < bound)
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
@@ -155,6 +156,42 @@ def test_a_batch_larger_than_asked_for() -> None:
             fetched = node.partition.read(0, 100, UNCOMMITTED, at_least_one)
             assert isinstance(fetched, Fetched)
             assert len(list(headers(fetched.records))) == count
+        for max_bytes, aborted in ((100, None), (0, [])):
+            fetched = node.partition.read(0, max_bytes, COMMITTED, False)
+            assert isinstance(fetched, Fetched)
+            assert (fetched.records, fetched.aborted) == (b"", aborted), "as in Apache Kafka"
+
+    run(main())
+
+
+def test_what_a_read_costs() -> None:
+    """Of the room of an answer: also the beginning of a batch that is left out, but nothing behind the bound."""
+
+    async def main() -> None:
+        node = Node(segment_bytes=2000)
+        sizes = [append(node.partition, batch(size=size)).last_offset for size in (300, 300, 900, 900)]
+        append_transactional(node.partition, (7, 0, 0))
+        await node.settled()
+        ends = [node.partition.reader.position_of(offset)[1] for offset in (1, 2, 3)]
+        assert sizes == [0, 1, 2, 3] and len(node.partition.segments) == 2
+        for max_bytes, at_least_one, count, cost in (
+            (100, False, 0, 0),
+            (100, True, 1, ends[0]),
+            (ends[0], True, 1, ends[0]),
+            (ends[0] + 10, False, 1, ends[0] + 10),
+            (ends[1] + 100, True, 2, ends[1] + 100),
+            (10_000, True, 3, node.partition.segments[0].size),
+        ):
+            fetched = node.partition.read(0, max_bytes, UNCOMMITTED, at_least_one)
+            assert isinstance(fetched, Fetched)
+            assert (len(list(headers(fetched.records))), fetched.cost) == (count, cost)
+        last = node.partition.read(3, 10_000, COMMITTED)
+        assert isinstance(last, Fetched) and last.cost == len(last.records)
+        for most in (len(last.records), len(last.records) + 20):
+            bounded = node.partition.read(3, most, COMMITTED)
+            assert isinstance(bounded, Fetched) and bounded.cost == len(last.records)
+        assert node.partition.reader.position_of(4) == (3, len(last.records))
+        assert node.partition.reader.position_of(5) == (3, node.partition.segments[-1].size)
 
     run(main())
 
@@ -179,5 +216,66 @@ def test_by_time(restarted: str) -> None:
         await node.settled()
         assert reader.offset_for_timestamp(START + 200, UNCOMMITTED) is not None
         assert reader.offset_for_timestamp(START + 200, COMMITTED) is None
+
+    run(main())
+
+
+def test_the_largest_time_is_that_of_all_there_is() -> None:
+    """Not of what the reader may see: if it may not see that record there is none."""
+
+    async def main() -> None:
+        node = Node(segment_bytes=300, index_interval_bytes=50)
+        for timestamp in (START + 100, START + 5, START + 100, START + 7):
+            append(node.partition, batch(2, timestamp=timestamp))
+        await node.settled()
+        reader = node.partition.reader
+
+        def newest(isolation: Isolation = UNCOMMITTED) -> int | None:
+            found = reader.max_timestamp_offset(isolation)
+            return None if found is None else found.offset
+
+        assert newest() == newest(COMMITTED) == 1, "the first one of that time"
+        node.partition.delete_records(7)
+        assert node.partition.segments[1].base_offset < 7
+        assert newest() == 1, "its segment is still there"
+        append_transactional(node.partition, (7, 0, 0), timestamp=START + 200)
+        assert newest() == newest(COMMITTED) == 1, "what is not durable is not there yet"
+        await node.settled()
+        assert (newest(), newest(COMMITTED)) == (8, None)
+        end(node.partition, 7, 0, True)
+        await node.settled()
+        assert newest(COMMITTED) == 8
+
+    run(main())
+
+
+def test_the_largest_time_before_what_is_not_durable_yet() -> None:
+    async def main() -> None:
+        for interval in (0, 100, 10_000):
+            node = Node(index_interval_bytes=interval)
+            for timestamp in (3, 9, 4, 9, 1):
+                append(node.partition, batch(timestamp=START + timestamp))
+            await node.settled()
+            for timestamp in (10, 8, 11):
+                append(node.partition, batch(timestamp=START + timestamp))
+            found = node.partition.reader.max_timestamp_offset(UNCOMMITTED)
+            assert found is not None and (found.offset, found.timestamp) == (1, START + 9)
+
+    run(main())
+
+
+def test_by_time_nothing_behind_the_last_stable_offset_within_a_batch() -> None:
+    """DeleteRecords has passed the beginning of an open transaction, into the middle of its batch."""
+
+    async def main() -> None:
+        node = Node()
+        append_transactional(node.partition, (7, 0, 0), 3)
+        await node.settled()
+        node.partition.delete_records(1)
+        for timestamp in (START - 1, START + 1):
+            assert node.partition.reader.offset_for_timestamp(timestamp, COMMITTED) is None
+            found = node.partition.reader.offset_for_timestamp(timestamp, UNCOMMITTED)
+            assert found is not None and found.offset == 1
+        assert node.partition.reader.max_timestamp_offset(COMMITTED) is None
 
     run(main())

@@ -15,6 +15,7 @@ from fencepost.broker.complaints import Complaints
 from fencepost.broker.connection import Connection
 from fencepost.broker.disconnections import Disconnections
 from fencepost.broker.features import Features
+from fencepost.broker.fetch_sessions import FetchSessions
 from fencepost.broker.markers import LocalMarkers
 from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore
 from fencepost.broker.metrics import Metrics
@@ -88,6 +89,11 @@ class Broker:
         #: How the coordinator reaches leaders, and leaders the coordinator.
         self.markers, self.registrar = markers(self), registrar(self)
         self.node_id = self.settings.number("node.id")
+        self.fetch_sessions = FetchSessions(
+            self.settings.number("max.incremental.fetch.session.cache.slots"),
+            self.settings.number("min.incremental.fetch.session.eviction.ms"),
+            self.runtime.random,
+        )
         self.largest_request = self.settings.number("socket.request.max.bytes")
         self.host, _, port = listen.rpartition(":")
         self.port = int(port)

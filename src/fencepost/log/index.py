@@ -142,6 +142,16 @@ class TimeIndex(_Index):
         found = self._floor(timestamp - 1)
         return found[1] if found else 0
 
+    def newest_before(self, relative_offset: int) -> int:
+        """The offset of the largest timestamp that was noted for what stands before this one."""
+        number = self.count
+        while number:
+            number -= 1
+            noted = self._at(number)[1]
+            if noted < relative_offset:
+                return noted
+        return 0
+
     def cut_to_offset(self, relative_offset: int) -> None:
         """Drop the entries at `relative_offset` and after it."""
         count = self.count

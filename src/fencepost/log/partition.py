@@ -258,6 +258,10 @@ class Partition:
             return
         self.high_watermark = high_watermark
         self.producers.high_watermark_advanced(high_watermark)
+        self.wake()
+
+    def wake(self) -> None:
+        """Call back whoever waits for something to read: there is something, or this partition is deleted."""
         if self._waiters:
             waiters, self._waiters = self._waiters, {}
             for callback in waiters.values():
@@ -288,15 +292,14 @@ class Partition:
         return self.reader.read(offset, max_bytes, isolation, at_least_one)
 
     def when_readable(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once when the high watermark next moves (every marker moves it); returns what takes this back."""
+        """Call back once when the high watermark next moves (every marker moves it) or the partition is deleted.
+
+        Returns what takes this back.
+        """
         number = self._next_waiter
         self._next_waiter += 1
         self._waiters[number] = callback
         return lambda: self._waiters.pop(number, None) and None
-
-    def readable_bytes(self, offset: int, isolation: Isolation) -> int:
-        """About how many bytes a read from `offset` would give; 0 only if it would give none."""
-        return self.reader.readable_bytes(offset, isolation)
 
     def scan(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch from the one that holds `offset` to the log end, durable or not: for coordinators that load."""

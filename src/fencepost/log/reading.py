@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fencepost.protocol.batch import HEADER_SIZE, read_header
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation
@@ -26,7 +26,12 @@ class Fetched:
     last_stable_offset: int
     log_start_offset: int
     aborted: list[tuple[int, int]] | None
-    """(producer id, first offset) of aborted transactions among the records; None for read_uncommitted."""
+    """(producer id, first offset) of aborted transactions among the records; None for read_uncommitted, or no room."""
+    cost: int = 0
+    """How much of the room of an answer they take.
+
+    As in Apache Kafka with the beginning of a batch that has no room any more: there it is sent, here it is not.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +54,27 @@ class Reader:
         partition = self._partition
         bound = partition.bound(isolation)
         records: bytes | memoryview = b""
-        following = offset
+        following, cost = offset, 0
         if offset < bound:
-            records, following = self._batches(offset, bound, max_bytes, at_least_one)
+            records, following, cost = self._batches(offset, bound, max_bytes, at_least_one)
         aborted = None
-        if isolation is Isolation.READ_COMMITTED:
-            aborted = []
-            if records:
-                found = partition.aborted_transactions(offset, following)
-                aborted = [(entry.producer_id, entry.first_offset) for entry in found]
-        return Fetched(
-            records, partition.high_watermark, partition.last_stable_offset, partition.log_start_offset, aborted
-        )
+        # Where not even the first batch has room Apache Kafka says nothing of aborted transactions either.
+        if isolation is Isolation.READ_COMMITTED and (records or offset >= bound or max_bytes == 0):
+            found = partition.aborted_transactions(offset, following) if records else []
+            aborted = [(entry.producer_id, entry.first_offset) for entry in found]
+        start = partition.log_start_offset
+        return Fetched(records, partition.high_watermark, partition.last_stable_offset, start, aborted, cost)
 
-    def _batches(self, offset: int, bound: int, max_bytes: int, at_least_one: bool) -> tuple[bytes | memoryview, int]:
-        """Whole batches of one segment, from the one that holds `offset`, all before `bound`; and what follows them."""
+    def _batches(
+        self, offset: int, bound: int, max_bytes: int, at_least_one: bool
+    ) -> tuple[bytes | memoryview, int, int]:
+        """Whole batches of one segment, from the one that holds `offset`, all before `bound`.
+
+        Also the offset that follows them, and what they cost.
+        """
         place = self._place(offset)
         if place is None:
-            return b"", offset
+            return b"", offset, 0
         segment, position = place
         data = memoryview(segment.file.pread(min(max(max_bytes, HEADER_SIZE), segment.size - position), position))
         if at_least_one and len(data) >= HEADER_SIZE:
@@ -81,9 +89,10 @@ class Reader:
             taken += header.size
             following = header.last_offset + 1
         if taken > max_bytes and not at_least_one:
-            return b"", offset
+            return b"", offset, 0
         self._remember(following, segment, position + taken)
-        return data[:taken], following
+        cut = taken and following < bound and position + taken < segment.size
+        return data[:taken], following, max(taken, max_bytes) if cut else taken
 
     def _place(self, offset: int) -> tuple[Segment, int] | None:
         """Segment and position of the first batch that ends at `offset` or after it."""
@@ -106,20 +115,15 @@ class Reader:
         """Segments have changed: look positions up again."""
         self._positions.clear()
 
-    def readable_bytes(self, offset: int, isolation: Isolation) -> int:
+    def position_of(self, offset: int) -> tuple[int, int]:
+        """Where the batch with this offset stands, or will stand: base offset of its segment, position."""
         partition = self._partition
-        if offset >= partition.bound(isolation):
-            return 0
-        place = self._place(offset)
+        place = self._place(offset) if offset < partition.log_end_offset else None
         if place is None:
-            return 0
-        segment, position = place
-        self._remember(offset, segment, position)
-        return (
-            segment.size
-            - position
-            + sum(later.size for later in partition.segments if later.base_offset > segment.base_offset)
-        )
+            last = partition.segments[-1]
+            return last.base_offset, last.size
+        self._remember(offset, *place)
+        return place[0].base_offset, place[1]
 
     # By time (facts §8.3)
 
@@ -142,27 +146,37 @@ class Reader:
                     continue
                 for record in records:
                     if record.timestamp >= timestamp and record.offset >= partition.log_start_offset:
+                        if record.offset >= bound:
+                            return None  # of a transaction whose beginning DeleteRecords has passed
                         return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
         return None
 
     def max_timestamp_offset(self, isolation: Isolation) -> TimestampOffset | None:
-        """The record with the largest timestamp among those that may be seen; control records count."""
-        partition = self._partition
-        bound, best = partition.bound(isolation), None
-        for segment in partition.segments:
-            if best is not None and segment.max_timestamp <= best[0]:
-                continue
-            for _, header, data in segment.walk(0):
-                if header.base_offset >= bound:
-                    break
-                if header.last_offset < partition.log_start_offset:
-                    continue
-                if best is None or header.max_timestamp > best[0]:
-                    best = (header.max_timestamp, bytes(data))
+        """The first record with the largest timestamp of all, if a reader of this isolation may see it.
+
+        Control records count, and those that DeleteRecords has left in their segment, as in Apache Kafka.
+        """
+        best = self._newest()
         if best is None:
             return None
-        header = read_header(best[1])
-        for record in decode_batch(best[1]):
-            if record.timestamp == best[0]:
-                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
-        return TimestampOffset(best[0], header.last_offset, header.partition_leader_epoch)
+        header = read_header(best)
+        offset = header.last_offset
+        for record in decode_batch(best):
+            if record.timestamp == header.max_timestamp:
+                offset = record.offset
+                break
+        if offset >= self._partition.bound(isolation):
+            return None
+        return TimestampOffset(header.max_timestamp, offset, header.partition_leader_epoch)
+
+    def _newest(self) -> bytes | None:
+        """The first batch with the largest timestamp.  What is not durable yet is not there yet."""
+        best: tuple[BatchHeader, Segment, int] | None = None
+        end = self._partition.high_watermark
+        for segment in sorted(self._partition.segments, key=lambda segment: segment.max_timestamp, reverse=True):
+            if best is not None and segment.max_timestamp <= best[0].max_timestamp:
+                break
+            found = segment.newest_before(end)
+            if found is not None and (best is None or found[0].max_timestamp > best[0].max_timestamp):
+                best = found[0], segment, found[1]
+        return None if best is None else best[1].file.pread(best[0].size, best[2])

@@ -132,6 +132,21 @@ class Segment:
                 return at
         return None
 
+    def newest_before(self, offset: int) -> tuple[BatchHeader, int] | None:
+        """Header and position of the first batch with the largest timestamp among those before `offset`."""
+        if self._max_timestamp_offset < offset:
+            found = next(self.headers_from(self.locate(self._max_timestamp_offset) or 0), None)
+            if found is not None and found[1].max_timestamp == self.max_timestamp:
+                return found[1], found[0]
+        best: tuple[BatchHeader, int] | None = None
+        noted = self.base_offset + self.times.newest_before(offset - self.base_offset)
+        for position, header in self.headers_from(self.locate(noted) or 0):
+            if header.base_offset >= offset:
+                break
+            if best is None or header.max_timestamp > best[0].max_timestamp:
+                best = header, position
+        return best
+
     def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position` on, reading little more than the headers."""
         while position + HEADER_SIZE <= self.size:

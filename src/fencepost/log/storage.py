@@ -201,6 +201,7 @@ class Storage:
             self._disk.rename(partition.directory, gone)
             self._schedule_flush()
             self._remove_when_durable(lsn, partial(self._remove_partition, partition, gone))
+            partition.wake()
 
     def _remove_partition(self, partition: Partition, gone: Path) -> None:
         for segment in partition.segments:

@@ -214,13 +214,112 @@ def test_a_topic_that_is_deleted_while_somebody_waits(client: Client, version: i
     """Its files are closed by then: nothing may be read through them."""
     topic, admin = new_topic(client), Client(client.broker)
     produce(client, topic, batch("x"))
-    client.send(fetch_request(client, topic, wait_ms=300, min_bytes=100_000), version=version)
+    client.send(fetch_request(client, topic, wait_ms=20_000, min_bytes=100_000), version=version)
+    assert client.silent_for(0.05)
     deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1000)
     assert admin.ask(deletion).responses[0].error_code == ErrorCode.NONE
     wait_until("the files are gone", lambda: not list(client.broker.storage.path.glob(f"{topic}-*")))
     fetched = client.receive().responses[0].partitions[0]
-    expected = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (fetched.error_code, fetched.high_watermark) == (expected, -1)
+    assert (fetched.error_code, fetched.high_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def elsewhere(client: Client, request: FetchRequest, *topics: str) -> FetchRequest:
+    """The request with partition 0 of other topics in front."""
+    request.topics = [fetch_request(client, topic).topics[0] for topic in topics] + request.topics
+    return request
+
+
+@pytest.mark.parametrize("version", [12, 18])
+def test_a_topic_that_is_unknown_waits_with_the_others_and_comes_last(client: Client, version: int) -> None:
+    topic, reader = new_topic(client), Client(client.broker)
+    reader.send(elsewhere(client, fetch_request(client, topic, wait_ms=20_000), "unknown"), version=version)
+    assert reader.silent_for(0.05)
+    produce(client, topic, batch("a"))
+    first, second = reader.receive().responses
+    assert values(first.partitions[0]) == ["a"]
+    assert second.partitions[0].error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    reader.close()
+
+
+def test_a_wait_for_more_than_an_answer_may_have_is_one_for_that(client: Client) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("a"))
+    request = fetch_request(client, topic, wait_ms=20_000, min_bytes=100_000)
+    request.max_bytes = 60
+    assert values(client.ask(request).responses[0].partitions[0]) == ["a"]
+
+
+def test_what_is_waited_for_is_what_the_reader_may_see(client: Client) -> None:
+    topic = new_topic(client)
+    produce(client, topic, batch("seen"))
+    pair = init(client, "t")
+    write(client, topic, "t", pair, "x" * 1000)
+    reader = Client(client.broker)
+    reader.send(fetch_request(client, topic, wait_ms=20_000, min_bytes=500))
+    assert reader.silent_for(0.05), "what is open does not count"
+    assert values(fetch(client, topic, committed=False, wait_ms=20_000, min_bytes=500)) == ["seen", "x" * 1000]
+    ended(client, "t", pair)
+    assert values(reader.receive().responses[0].partitions[0]) == ["seen", "x" * 1000]
+    reader.close()
+
+
+def test_no_more_is_counted_of_a_partition_than_it_may_give(client: Client) -> None:
+    topic, other = new_topic(client), new_topic(client)
+    produce(client, topic, batch("a" * 1000))
+    request = elsewhere(client, fetch_request(client, other, wait_ms=20_000, min_bytes=1200), topic)
+    request.topics[0].partitions[0].partition_max_bytes = 1000
+    request.topics[0].partitions[0].fetch_offset = 0
+    reader = Client(client.broker)
+    reader.send(request)
+    produce(client, topic, batch("b" * 1000))
+    assert reader.silent_for(0.05)
+    produce(client, other, batch("c" * 200))
+    first, second = reader.receive().responses
+    assert (values(first.partitions[0]), values(second.partitions[0])) == (["a" * 1000], ["c" * 200])
+    reader.close()
+
+
+def test_a_new_segment_ends_a_wait(client: Client) -> None:
+    large = "a" * 1_048_000
+    topic = new_topic(client, segment_bytes="1048576")
+    produce(client, topic, batch(large))
+    reader = Client(client.broker)
+    reader.send(fetch_request(client, topic, 1, wait_ms=20_000, min_bytes=2_000_000))
+    assert reader.silent_for(0.05)
+    produce(client, topic, batch("b" * 1000))
+    assert values(reader.receive().responses[0].partitions[0]) == ["b" * 1000]
+    assert values(fetch(client, topic, wait_ms=20_000, min_bytes=2_000_000)) == [large]
+    reader.close()
+
+
+def test_who_is_past_what_it_may_see_does_not_wait(client: Client) -> None:
+    topic = new_topic(client)
+    write(client, topic, "t", init(client, "t"), "open")
+    produce(client, topic, batch("behind"))
+    began = time.monotonic()
+    assert values(fetch(client, topic, 1, wait_ms=20_000)) == values(fetch(client, topic, 2, wait_ms=20_000)) == []
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_of_a_partition_named_twice_the_last_word_counts(client: Client, version: int) -> None:
+    topic, other = new_topic(client), new_topic(client)
+    for name in (topic, other):
+        produce(client, name, batch("a"))
+        produce(client, name, batch("b"))
+    answer = client.ask(elsewhere(client, fetch_request(client, topic, 1), topic, other), version)
+    assert [values(one.partitions[0]) for one in answer.responses] == [["b"], ["a", "b"]]
+
+
+def test_the_room_that_a_cut_off_batch_would_take_is_nobody_elses(client: Client) -> None:
+    """Apache Kafka sends its beginning, which readers throw away: here it is left out, but counted."""
+    topic, other = new_topic(client), new_topic(client)
+    for name in (topic, other):
+        produce(client, name, batch("a" * 1000))
+        produce(client, name, batch("b" * 1000))
+    request = elsewhere(client, fetch_request(client, other), topic)
+    request.max_bytes = 1900
+    assert [values(one.partitions[0]) for one in client.ask(request).responses] == [["a" * 1000], []]
 
 
 def astray(client: Client, topic: str, offset: int, last_epoch: int) -> PartitionData:
@@ -242,15 +341,6 @@ def test_a_reader_that_has_read_what_is_not_there_is_told_where_it_parted(client
     assert astray(client, topic, 1, epoch + 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize("version", range(7, 19))
-def test_who_goes_on_with_a_session_hears_that_it_is_forgotten(client: Client, version: int) -> None:
-    request = fetch_request(client, new_topic(client))
-    for session, epoch, error in ((0, -1, 0), (0, 0, 0), (9, -1, 0), (0, 1, 70), (9, 4, 70)):
-        request.session_id, request.session_epoch = session, epoch
-        answer = client.ask(request, version)
-        assert (answer.error_code, answer.session_id, len(answer.responses)) == (error, 0, 0 if error else 1)
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_unknown_isolation_shows_nothing(client: Client, version: int) -> None:
     topic = new_topic(client)
@@ -263,10 +353,33 @@ def test_an_unknown_isolation_shows_nothing(client: Client, version: int) -> Non
     assert shown == ([] if version >= 13 else [ErrorCode.UNKNOWN_SERVER_ERROR])
 
 
-def test_less_than_no_bytes_is_an_error(client: Client) -> None:
-    topic = new_topic(client)
+def test_an_unknown_isolation_of_nothing_that_is_there(client: Client) -> None:
+    request = fetch_request(client, "unknown")
+    request.isolation_level = 2
+    assert client.ask(request).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_less_than_no_bytes_is_an_error_where_there_are_some(client: Client) -> None:
+    topic, other = new_topic(client), new_topic(client)
+    assert fetch(client, topic, max_bytes=-1).error_code == ErrorCode.NONE
+    for name in (topic, other):
+        produce(client, name, batch("a"))
     assert fetch(client, topic, max_bytes=-1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert fetch(client, topic, 7, max_bytes=-1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert fetch(client, topic, max_bytes=0).error_code == ErrorCode.NONE
+    request = elsewhere(client, fetch_request(client, other), topic)
+    request.max_bytes = -1
+    first, second = client.ask(request).responses
+    assert first.partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert values(second.partitions[0]) == ["a"], "the room that is left is never less than none"
+
+
+def test_two_partitions_of_no_topic_fail_the_request(client: Client) -> None:
+    for count, error in ((1, ErrorCode.NONE), (2, ErrorCode.UNKNOWN_SERVER_ERROR)):
+        request = fetch_request(client, "unknown")
+        wanted = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(count)]
+        request.topics = [FetchTopic(partitions=wanted)]
+        assert client.ask(request).error_code == error
 
 
 def test_any_leader_epoch_below_zero_means_none(client: Client) -> None:

@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from wire import NOW, Client, batch, clients, ended, init, list_offset, new_topic, produce
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import ListOffsetsRequest
+from fencepost.protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
+from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 
 client = clients()
@@ -69,6 +70,25 @@ def test_the_largest_timestamp(client: Client) -> None:
     produce(client, topic, batch("b", timestamp=NOW))
     found = list_offset(client, topic, MAX_TIMESTAMP)
     assert (found.offset, found.timestamp) == (0, NOW + 10)
+
+
+def test_the_largest_timestamp_of_all_or_none(client: Client) -> None:
+    """As in Apache Kafka: not the largest one that the reader may see, and deleted records count."""
+    topic, pair = new_topic(client), init(client, "t")
+    produce(client, topic, batch("a", timestamp=NOW))
+    open_one = batch("b", pair=pair, sequence=0, transactional=True, timestamp=NOW + 10)
+    produce(client, topic, open_one, "t")
+    hidden = list_offset(client, topic, MAX_TIMESTAMP)
+    assert (hidden.error_code, hidden.offset, hidden.timestamp) == (ErrorCode.NONE, -1, -1)
+    assert list_offset(client, topic, MAX_TIMESTAMP, committed=False).offset == 1
+    topic = new_topic(client)
+    produce(client, topic, batch("a", timestamp=NOW + 10))
+    produce(client, topic, batch("b", timestamp=NOW))
+    asked = DeleteRecordsPartition(partition_index=0, offset=-1)
+    client.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=1000))
+    for committed in (True, False):
+        deleted = list_offset(client, topic, MAX_TIMESTAMP, committed=committed)
+        assert (deleted.offset, deleted.timestamp) == (0, NOW + 10)
 
 
 def test_the_largest_timestamp_may_be_that_of_a_marker(client: Client) -> None:

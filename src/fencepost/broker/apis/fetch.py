@@ -2,25 +2,29 @@
 
 v4    isolation level, aborted transactions, last stable offset
 v5    log start offset
-v7    sessions: every request is answered as one without a session, which clients accept (KIP-227);
-      one that goes on with a session is told that it is forgotten
+v7    sessions (KIP-227): `fetch_sessions` says what a request asks for and what of the results it is told
 v9    the leader epoch that the reader knows
 v11   rack
 v12   flexible
 v13   topic ids
 v18   the high watermark that a follower knows
+
+An answer has first what was read, in the order asked for, then the partitions that cannot be read at all.  Only what
+is read is counted, and waits: an unknown topic neither ends the wait of the others nor is told before them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
+from fencepost.broker.fetch_sessions import TOPIC_IDS_SINCE, Asked, Fetching, Result
 from fencepost.broker.registry import serves
 from fencepost.log.partition import Partition, Refused
+from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.messages.fetch import (
@@ -28,37 +32,36 @@ from fencepost.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
-    FetchTopic,
     PartitionData,
 )
-from fencepost.protocol.types import Isolation
-
-_TOPIC_IDS_SINCE = 13
-_NOT_HERE = (
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-)
+from fencepost.protocol.types import ZERO_UUID, Isolation
 
 
 @serves(FetchRequest)
 def fetch(request: FetchRequest, caller: Caller, broker: Broker) -> Any:
-    if request.session_epoch > 0:
-        # It counts on what it asked for before: it asks for everything again when it hears that this is forgotten.
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-    if request.isolation_level not in (0, 1):
+    fetching = broker.fetch_sessions.begin(request, caller.version, _now())
+    if fetching is ErrorCode.UNKNOWN_SERVER_ERROR:
         return _nonsense(request, caller)
-    plan = _Plan(request, caller, broker)
-    if plan.failed or request.max_wait_ms <= 0 or plan.readable() >= request.min_bytes:
-        return plan.read()
-    return _wait(plan, request.max_wait_ms / 1000)
+    if isinstance(fetching, ErrorCode):
+        return FetchResponse(error_code=fetching, responses=[])
+    plan = _Plan(request, fetching, caller, broker)
+    if plan.nonsense or (plan.reads and request.isolation_level not in (0, 1)):
+        return _nonsense(request, caller)
+    found = plan.read()
+    if request.max_wait_ms <= 0 or not plan.reads or found.astray or found.size >= plan.min_bytes:
+        return plan.answer(found)
+    plan.begin_to_wait()
+    return _wait(plan, asyncio.get_running_loop().time() + request.max_wait_ms / 1000)
 
 
-async def _wait(plan: _Plan, seconds: float) -> FetchResponse:
+def _now() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+async def _wait(plan: _Plan, deadline: float) -> FetchResponse:
     """Until there are min_bytes to read, or the time is up."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while True:
+    while loop.time() < deadline and not plan.enough():
         changed: asyncio.Future[None] = loop.create_future()
 
         def wake(changed: asyncio.Future[None] = changed) -> None:
@@ -73,114 +76,134 @@ async def _wait(plan: _Plan, seconds: float) -> FetchResponse:
             timer.cancel()
             for cancel in cancels:
                 cancel()
-        plan.look_again()
-        if plan.failed or loop.time() >= deadline or plan.readable() >= plan.min_bytes:
-            return plan.read()
+    return plan.answer(plan.read())
+
+
+class _Found(NamedTuple):
+    """What one look at the partitions gave."""
+
+    results: list[Result]
+    size: int
+    astray: bool
+    """Whether one of them is an error, or the news that the reader has read something else: nobody waits with that."""
 
 
 class _Plan:
     """What a request asks for, resolved once; read as often as it takes."""
 
-    def __init__(self, request: FetchRequest, caller: Caller, broker: Broker) -> None:
+    def __init__(self, request: FetchRequest, fetching: Fetching, caller: Caller, broker: Broker) -> None:
         self.isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-        self.min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
-        self.failed = False
+        self.min_bytes = min(request.min_bytes, self._max_bytes)
+        self._fetching = fetching
         self._storage = broker.storage
-        self._gone = (
-            ErrorCode.UNKNOWN_TOPIC_ID if caller.version >= _TOPIC_IDS_SINCE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
-        self._topics = [(topic, self._resolve(topic, caller, broker)) for topic in request.topics]
+        self._sessions = broker.fetch_sessions
+        self.reads: list[Asked] = []
+        nameless, refused = [], []
+        for asked in fetching.partitions:
+            error = self._look_up(asked, caller, broker)
+            if error is ErrorCode.NONE:
+                self.reads.append(asked)
+            elif error is ErrorCode.UNKNOWN_TOPIC_ID:
+                nameless.append((asked, _refused(asked.wanted, error, [])))
+            else:
+                refused.append((asked, _refused(asked.wanted, error, [])))
+        self._refused: list[Result] = nameless + refused
+        self.nonsense = sum(asked.key[0] == ZERO_UUID for asked, _ in nameless) > 1
+        """Apache Kafka fails where two partitions are asked for of a topic that is not named at all."""
+        self._starts: list[tuple[int, int] | None] = []
 
-    def _resolve(
-        self, topic: FetchTopic, caller: Caller, broker: Broker
-    ) -> list[tuple[FetchPartition, Partition | ErrorCode]]:
-        name: str | None = topic.topic
-        if caller.version >= _TOPIC_IDS_SINCE:
-            known = broker.topics.by_id.get(topic.topic_id)
-            name = None if known is None else known.name
-        found = [(wanted, self._find(name, wanted, caller, broker)) for wanted in topic.partitions]
-        self.failed = self.failed or any(isinstance(place, ErrorCode) for _, place in found)
-        return found
-
-    def _find(self, name: str | None, wanted: FetchPartition, caller: Caller, broker: Broker) -> Partition | ErrorCode:
-        if name is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        if not caller.may(Operation.READ, Resource.TOPIC, name):
+    def _look_up(self, asked: Asked, caller: Caller, broker: Broker) -> ErrorCode:
+        if asked.topic is None:
+            topic_id = asked.key[0]
+            known = None if isinstance(topic_id, str) else broker.topics.by_id.get(topic_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            asked.topic = known.name
+        if not caller.may(Operation.READ, Resource.TOPIC, asked.topic):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        partition = broker.storage.partition(name, wanted.partition)
+        if self._storage.partition(asked.topic, asked.wanted.partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+    def _place(self, asked: Asked) -> Partition | ErrorCode:
+        """Where to read now: a topic may have been deleted, and made again, since a session or a wait began."""
+        assert asked.topic is not None
+        partition = self._storage.partition(asked.topic, asked.wanted.partition)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if min(wanted.partition_max_bytes, self._max_bytes) < 0:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        return _check_epoch(wanted.current_leader_epoch, partition)
-
-    def look_again(self) -> None:
-        """After a wait: a partition that was deleted meanwhile has no files any more."""
-        for _, found in self._topics:
-            for number, (wanted, place) in enumerate(found):
-                if isinstance(place, Partition) and self._storage.partition(place.topic, place.index) is not place:
-                    found[number] = wanted, self._gone
-                    self.failed = True
+        if self._fetching.by_id and partition.topic_id != asked.key[0]:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return _check_epoch(asked.wanted.current_leader_epoch, partition)
 
     def partitions(self) -> list[Partition]:
-        return [place for _, found in self._topics for _, place in found if isinstance(place, Partition)]
+        places = (self._place(asked) for asked in self.reads)
+        return [place for place in places if isinstance(place, Partition)]
 
-    def _at_once(self, wanted: FetchPartition, place: Partition) -> bool:
-        """Whether the answer is an error, or the news that the reader has gone astray."""
-        inside = place.log_start_offset <= wanted.fetch_offset <= place.log_end_offset
-        return not inside or _diverging(wanted, place) is not None
+    # Waiting
 
-    def readable(self) -> int:
-        """About how many bytes a read would give; at least min_bytes where it would give an error."""
+    def begin_to_wait(self) -> None:
+        """Note where each reader stands: a segment that begins meanwhile ends the wait."""
+        for asked in self.reads:
+            place = self._place(asked)
+            at = place.reader.position_of(asked.wanted.fetch_offset) if isinstance(place, Partition) else None
+            self._starts.append(at)
+
+    def enough(self) -> bool:
+        """Whether a wait is over.
+
+        At what lies between the reader and the end of what it may see, as far as that is in one segment; at once where
+        the end is in a later segment or before the reader, or something is wrong.
+        """
         total = 0
-        for _, found in self._topics:
-            for wanted, place in found:
-                if isinstance(place, Partition):
-                    if self._at_once(wanted, place):
-                        return self.min_bytes
-                    readable = place.readable_bytes(wanted.fetch_offset, self.isolation)
-                    total += min(readable, wanted.partition_max_bytes)
-        return total
+        for asked, start in zip(self.reads, self._starts, strict=True):
+            place, wanted = self._place(asked), asked.wanted
+            if start is None or isinstance(place, ErrorCode) or _diverging(wanted, place) is not None:
+                return True
+            bound = place.bound(self.isolation)
+            if wanted.fetch_offset > bound:
+                return True
+            if wanted.fetch_offset < bound:
+                if self.min_bytes - total <= min(wanted.partition_max_bytes, HEADER_SIZE):
+                    return True  # whatever stands there is not smaller
+                segment, position = place.reader.position_of(bound)
+                if segment != start[0]:
+                    return True
+                total += min(position - start[1], wanted.partition_max_bytes)
+        return total >= self.min_bytes
 
-    def read(self) -> FetchResponse:
-        budget, responses = self._max_bytes, []
-        for topic, found in self._topics:
-            answers = []
-            for wanted, place in found:
-                answer = self._read_one(wanted, place, budget, first=budget == self._max_bytes)
-                budget -= len(answer.records or b"")
-                answers.append(answer)
-            responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
-        return FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=responses)
+    # Reading
 
-    def _read_one(
-        self, wanted: FetchPartition, place: Partition | ErrorCode, budget: int, *, first: bool
-    ) -> PartitionData:
+    def read(self) -> _Found:
+        budget, size, astray, results = self._max_bytes, 0, False, []
+        for asked in self.reads:
+            answer, cost = self._read_one(asked, budget, first=size == 0)
+            budget, size = max(budget - cost, 0), size + cost
+            astray = astray or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None
+            results.append((asked, answer))
+        return _Found(results, size, astray)
+
+    def _read_one(self, asked: Asked, budget: int, *, first: bool) -> tuple[PartitionData, int]:
+        """The answer for one partition, and how much of the room for all of them it takes."""
+        place, wanted = self._place(asked), asked.wanted
         if isinstance(place, ErrorCode):
-            return _refused(wanted, place, [] if place in _NOT_HERE else None)
+            return _refused(wanted, place), 0
         diverging = _diverging(wanted, place)
         if diverging is not None and diverging.end_offset < 0:
-            return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE), 0
         if diverging is not None and wanted.fetch_offset >= place.log_start_offset:
-            return PartitionData(
-                partition_index=wanted.partition,
-                error_code=ErrorCode.NONE,
-                high_watermark=place.high_watermark,
-                last_stable_offset=place.last_stable_offset,
-                log_start_offset=place.log_start_offset,
-                diverging_epoch=diverging,
-                records=b"",
-            )
-        # The first batch of an answer is given however large it is, or a reader could never go on.
+            return _parted(wanted, place, diverging), 0
         limit = min(wanted.partition_max_bytes, budget)
+        # The first batch of an answer is given however large it is, or a reader could never go on.
         fetched = place.read(wanted.fetch_offset, max(limit, 0), self.isolation, at_least_one=first)
         if isinstance(fetched, Refused):
-            return _refused(wanted, fetched.error)
+            return _refused(wanted, fetched.error), 0
+        if limit < 0 and wanted.fetch_offset < place.bound(self.isolation):
+            return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR), 0
         aborted = None
         if fetched.aborted is not None:
             aborted = [AbortedTransaction(producer_id=pid, first_offset=offset) for pid, offset in fetched.aborted]
-        return PartitionData(
+        answer = PartitionData(
             partition_index=wanted.partition,
             error_code=ErrorCode.NONE,
             high_watermark=fetched.high_watermark,
@@ -189,6 +212,23 @@ class _Plan:
             aborted_transactions=aborted,
             records=fetched.records,
         )
+        return answer, fetched.cost
+
+    def answer(self, found: _Found) -> FetchResponse:
+        told = self._sessions.tell(self._fetching, found.results + self._refused, _now())
+        responses: list[FetchableTopicResponse] = []
+        last: object = None
+        for asked, answer in told.partitions:
+            topic = asked.key[0]
+            if topic != last:
+                last, of = topic, FetchableTopicResponse(partitions=[])
+                if isinstance(topic, str):
+                    of.topic = topic
+                else:
+                    of.topic_id = topic
+                responses.append(of)
+            responses[-1].partitions.append(answer)
+        return FetchResponse(error_code=told.error, session_id=told.session_id, responses=responses)
 
 
 def _check_epoch(known: int, partition: Partition) -> Partition | ErrorCode:
@@ -208,17 +248,29 @@ def _diverging(wanted: FetchPartition, partition: Partition) -> EpochEndOffset |
     return EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
 
+def _parted(wanted: FetchPartition, partition: Partition, diverging: EpochEndOffset) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        diverging_epoch=diverging,
+        records=b"",
+    )
+
+
 def _nonsense(request: FetchRequest, caller: Caller) -> FetchResponse:
-    """To an isolation that nobody knows: to take it for another would show what must not be seen."""
+    """To what cannot be meant, as an isolation that nobody knows: taken for another it would show too much."""
     error, responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
-    if caller.version < _TOPIC_IDS_SINCE:
+    if caller.version < TOPIC_IDS_SINCE:
         responses = [
             FetchableTopicResponse(
                 topic=topic.topic, partitions=[_refused(wanted, error, []) for wanted in topic.partitions]
             )
             for topic in request.topics
         ]
-    return FetchResponse(error_code=error, responses=responses)
+    return FetchResponse(error_code=error, session_id=request.session_id, responses=responses)
 
 
 def _refused(
