@@ -152,6 +152,8 @@ def sync_request(joined: JoinGroupResponse, given: dict[str, bytes], *, group: s
         group_id=group,
         generation_id=joined.generation_id,
         member_id=joined.member_id,
+        protocol_type=joined.protocol_type or "consumer",
+        protocol_name=joined.protocol_name,
         assignments=[SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in given.items()],
     )
 

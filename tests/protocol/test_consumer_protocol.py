@@ -16,6 +16,7 @@ from fencepost.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     ConsumerTopicPartitions,
+    subscribed_topics,
 )
 from fencepost.protocol.errors import ProtocolError
 
@@ -99,3 +100,20 @@ def test_what_is_no_subscription_is_refused() -> None:
     for data in (b"", b"\0", b"\0\1\0\0", b"\0\x09" + bytes(20), b"\0\0\x7f\xff\xff\xff", b"\xff\xff" + bytes(20)):
         with pytest.raises(ProtocolError):
             decode_stored(ConsumerProtocolSubscription, data)
+
+
+@VERSIONS
+def test_the_topics_of_a_subscription_are_found_in_every_version(version: int) -> None:
+    whole = encode_stored(SUBSCRIPTION, version)
+    assert subscribed_topics(whole) == ["orders", "payments"]
+    assert subscribed_topics(memoryview(whole)) == ["orders", "payments"]
+    assert subscribed_topics(encode_stored(ConsumerProtocolSubscription(topics=[]), version)) == []
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"", b"me", b"\0\0", b"\0\0\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0\0\1\0\1\xff\xff\xff\xff\xff"]
+    + [encode_stored(SUBSCRIPTION, 0)[:cut] for cut in range(2, 30, 3)],
+)
+def test_what_is_no_subscription_has_no_topics(metadata: bytes) -> None:
+    assert subscribed_topics(metadata) is None

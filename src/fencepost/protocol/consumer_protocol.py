@@ -1,7 +1,14 @@
-"""What the members of a classic consumer group tell each other through the coordinator, which never reads it."""
+"""What the members of a classic consumer group tell each other through the coordinator.
+
+It reads only which topics they want, to know whose positions must stay.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import Final
 
 from fencepost.protocol.message import data, since, struct
-from fencepost.protocol.types import binary, int32, string
+from fencepost.protocol.types import Buffer, binary, int32, string
 
 
 @struct
@@ -27,3 +34,27 @@ class ConsumerProtocolAssignment:
 
     assigned_partitions: list[ConsumerTopicPartitions]
     user_data: binary | None = None
+
+
+CONSUMER: Final = "consumer"
+"""The protocol type of those who talk like this."""
+_SHORT, _INT = Struct(">h"), Struct(">i")
+
+
+def subscribed_topics(metadata: Buffer) -> list[str] | None:
+    """The topics of a subscription: every version of it begins as the first one does.  None if it is none."""
+    topics = []
+    try:
+        (count,) = _INT.unpack_from(metadata, _SHORT.size)
+        at = _SHORT.size + _INT.size
+        for _ in range(count):
+            (length,) = _SHORT.unpack_from(metadata, at)
+            at += _SHORT.size + length
+            name = bytes(metadata[at - length : at])
+            if length < 0 or len(name) < length:
+                return None
+            topics.append(name.decode())
+        (user_data,) = _INT.unpack_from(metadata, at)
+    except (StructError, UnicodeDecodeError):
+        return None
+    return topics if count >= 0 and at + _INT.size + user_data <= len(metadata) else None

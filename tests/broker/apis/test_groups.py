@@ -179,7 +179,13 @@ def test_a_static_member_comes_back_without_a_rebalance(client: Client, version:
     assert (back.skip_assignment, back.leader == before.member_id, back.members == []) == (skips, not skips, not skips)
     assert heartbeat(client, before) == ErrorCode.FENCED_INSTANCE_ID
     request = SyncGroupRequest(
-        group_id="g", generation_id=back.generation_id, member_id=back.member_id, group_instance_id="i", assignments=[]
+        group_id="g",
+        generation_id=back.generation_id,
+        member_id=back.member_id,
+        group_instance_id="i",
+        protocol_type="consumer",
+        protocol_name=back.protocol_name,
+        assignments=[],
     )
     assert bytes(client.ask(request).assignment) == b"all", "it keeps what it had"
     assert join(client, before.member_id, instance="i").error_code == ErrorCode.FENCED_INSTANCE_ID

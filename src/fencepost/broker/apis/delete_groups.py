@@ -1,4 +1,4 @@
-"""DeleteGroups (42): delete groups that have no members, and their positions.
+"""DeleteGroups (42): delete groups that have no members, and their positions; one named twice is answered once.
 
 v2    flexible
 """
@@ -17,7 +17,7 @@ from fencepost.protocol.messages.delete_groups import DeletableGroupResult
 @serves(DeleteGroupsRequest)
 def delete_groups(request: DeleteGroupsRequest, caller: Caller, broker: Broker) -> Held:
     results, lsn = [], 0
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
         error, needed = ErrorCode.GROUP_AUTHORIZATION_FAILED, 0
         if caller.may(Operation.DELETE, Resource.GROUP, group_id):
             error, needed = broker.groups.delete_group(group_id)

@@ -25,13 +25,13 @@ def leave_group(request: LeaveGroupRequest, caller: Caller, broker: Broker) -> L
     if error:
         return LeaveGroupResponse(error_code=error)
     if caller.version < 3:
-        return LeaveGroupResponse(error_code=groups.leave_group(request.group_id, request.member_id, None))
+        (error,) = groups.leave_group(request.group_id, [(request.member_id, None)])
+        return LeaveGroupResponse(error_code=error)
+    errors = groups.leave_group(
+        request.group_id, [(member.member_id, member.group_instance_id) for member in request.members]
+    )
     members = [
-        MemberResponse(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            error_code=groups.leave_group(request.group_id, member.member_id, member.group_instance_id),
-        )
-        for member in request.members
+        MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error)
+        for member, error in zip(request.members, errors, strict=True)
     ]
     return LeaveGroupResponse(error_code=ErrorCode.NONE, members=members)

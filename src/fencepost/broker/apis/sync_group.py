@@ -2,7 +2,7 @@
 
 v3    static members
 v4    flexible
-v5    protocol type and name are checked
+v5    protocol type and name must be given, and are checked
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from fencepost.coordinator.group import refuse_sync
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
+_PROTOCOL_SINCE = 5
+
 
 @serves(SyncGroupRequest)
 async def sync_group(request: SyncGroupRequest, caller: Caller, broker: Broker) -> SyncGroupResponse | Held:
+    if caller.version >= _PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
+        return refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
         return refuse_sync(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return Held(*await broker.groups.sync_group(request))

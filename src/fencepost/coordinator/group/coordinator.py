@@ -139,13 +139,12 @@ class GroupCoordinator:
             return home
         return self._membership.heartbeat(home, group_id, member_id, group_instance_id, generation)
 
-    def leave_group(self, group_id: str, member_id: str, group_instance_id: str | None) -> ErrorCode:
+    def leave_group(self, group_id: str, who: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """`who`: the ids of members and of instances."""
         home = self._home(group_id)
-        return (
-            home
-            if isinstance(home, ErrorCode)
-            else self._membership.leave(home, group_id, member_id, group_instance_id)
-        )
+        if isinstance(home, ErrorCode):
+            return [home] * len(who)
+        return self._membership.leave(home, group_id, who)
 
     # Positions
 
@@ -261,18 +260,23 @@ class GroupCoordinator:
         home = self._home(group_id)
         if isinstance(home, ErrorCode):
             return home, {}, 0
-        group = home.groups.get(group_id)
-        if group is None and not home.offsets.knows(group_id):
-            return ErrorCode.GROUP_ID_NOT_FOUND, {}, 0
-        if group is not None and group.members:
-            return ErrorCode.NONE, dict.fromkeys(partitions, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC), 0
+        group = self.known(group_id)
+        if isinstance(group, ErrorCode):
+            return group, {}, 0
+        error = group.check_offset_delete()
+        if error:
+            return error, {}, 0
+        kept = [at for at in partitions if group.is_subscribed(at.topic)]
+        errors = dict.fromkeys(partitions, ErrorCode.NONE) | dict.fromkeys(kept, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
         known = [
-            at for at in partitions if home.offsets.position(group_id, at) or home.offsets.is_unstable(group_id, at)
+            at
+            for at in partitions
+            if not errors[at] and (home.offsets.position(group_id, at) or home.offsets.is_unstable(group_id, at))
         ]
         lsn = self._forget(home, group_id, known, with_group=False)
         if isinstance(lsn, ErrorCode):
             return lsn, {}, 0
-        return ErrorCode.NONE, dict.fromkeys(partitions, ErrorCode.NONE), lsn
+        return ErrorCode.NONE, errors, lsn
 
     # Groups
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from fencepost.protocol.consumer_protocol import CONSUMER, subscribed_topics
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -79,6 +80,8 @@ class Group:
     """Member ids that were given out (KIP-394) and have not joined yet, and the timers that end them."""
     rebalance: Any = None
     """The timer of the rebalance that is under way."""
+    subscribed: frozenset[str] | None = None
+    """Topics that the members of this generation want; None: nobody can tell."""
     gathers: bool = False
     """Its first generation still waits for more members (group.initial.rebalance.delay.ms)."""
     new_member_joined: bool = False
@@ -124,9 +127,10 @@ class Group:
 
     def accepts(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
         """Whether somebody with these protocols can be in this group."""
-        if not self.members:
+        if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        return self.protocol_type == protocol_type and bool(self._common() & {name for name, _ in protocols})
+        common = not self.members or self._common() & {name for name, _ in protocols}
+        return self.protocol_type == protocol_type and bool(protocols) and bool(common)
 
     def _common(self) -> set[str]:
         return set.intersection(*({name for name, _ in member.protocols} for member in self.members.values()))
@@ -143,7 +147,16 @@ class Group:
         """Everybody is here."""
         self.generation += 1
         self.protocol = self.elect_protocol()
+        self.find_subscriptions()
         self.become(GroupState.COMPLETING_REBALANCE, now)
+
+    def find_subscriptions(self) -> None:
+        """At the beginning of a generation."""
+        self.subscribed = None
+        if self.protocol_type == CONSUMER:
+            wanted = [subscribed_topics(member.metadata(self.protocol)) for member in self.members.values()]
+            if None not in wanted:
+                self.subscribed = frozenset(topic for topics in wanted for topic in topics or ())
 
     def check_member(self, member_id: str, group_instance_id: str | None, generation: int | None) -> ErrorCode:
         """Is this a member, and does it speak of this generation?  (None: it does not say)"""
@@ -167,11 +180,20 @@ class Group:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
-        if generation >= 0 or member_id or group_instance_id is not None or self.members:
-            error = self.check_member(member_id, group_instance_id, generation)
-            if error:
-                return error
+        error = self.check_member(member_id, group_instance_id, generation)
+        if error:
+            return error
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING_REBALANCE else ErrorCode.NONE
+
+    def check_offset_delete(self) -> ErrorCode:
+        """May positions be deleted at all?"""
+        if self.members and self.protocol_type != CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether members read this topic, so that its positions must stay; so it is taken where nobody can tell."""
+        return self.protocol_type == CONSUMER if self.subscribed is None else topic in self.subscribed
 
     def check_transactional_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """May this TxnOffsetCommit be taken?  (facts §7.4; an absent group is an empty one of generation -1)"""

@@ -192,6 +192,7 @@ def restore(group_id: str, stored: GroupMetadataValue) -> Group:
             )
         )
     group.leader = stored.leader if stored.leader in group.members else group.leader
+    group.find_subscriptions()
     return group
 
 

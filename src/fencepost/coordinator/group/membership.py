@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.coordinator.group import journal
@@ -57,7 +57,9 @@ class Membership:
         protocols = [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
         if not group.accepts(request.protocol_type, protocols):
             return refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-        home.groups[request.group_id] = group
+        if request.group_id not in home.groups:
+            home.groups[request.group_id] = group
+            home.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
         found = self._enter(home, group, request, client_id, client_host, version, protocols)
         return found if isinstance(found, JoinGroupResponse) else await found
 
@@ -114,11 +116,10 @@ class Membership:
         member = group.members[group.static_members[request.group_instance_id]]
         _answer(member, "joining", refuse_join(ErrorCode.FENCED_INSTANCE_ID))
         _answer(member, "syncing", (refuse_sync(ErrorCode.FENCED_INSTANCE_ID), 0))
-        same = member.metadata(group.protocol) == dict(protocols).get(group.protocol or "")
         former_id = member.member_id
         group.rename(member, self._new_id(request.group_instance_id))
-        member.protocols = protocols
-        if group.state is GroupState.STABLE and same:
+        member.protocols, member.session_timeout_ms = protocols, request.session_timeout_ms
+        if group.state is GroupState.STABLE and group.elect_protocol() == group.protocol:
             home.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
             self._watch(home, group, member)
             return joined_without_rebalance(self._joined(group, member), former_id, version)
@@ -158,11 +159,13 @@ class Membership:
             return
         first = group.state is GroupState.EMPTY
         for member in group.members.values():
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                member.assignment = b""
             _answer(member, "syncing", (refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS), 0))
         group.become(GroupState.PREPARING_REBALANCE, self._clock.now())
         self._cancel(group.rebalance)
-        delay = self._settings.initial_rebalance_delay_ms
-        if first and delay > 0:
+        if first:
+            delay = self._settings.initial_rebalance_delay_ms
             self._delay(home, group, max(group.rebalance_timeout_ms - delay, 0), delay)
         else:
             group.rebalance = self._later(group.rebalance_timeout_ms, lambda: self._complete(home, group))
@@ -199,6 +202,7 @@ class Membership:
         if not group.members:
             group.generation += 1
             group.protocol = group.leader = None
+            group.find_subscriptions()
             group.become(GroupState.EMPTY, now)
             home.append([journal.group_entry(group.group_id, stored_form(group), now)])
             return
@@ -317,32 +321,42 @@ class Membership:
         if group is not None and member_id in group.members:
             self._watch(home, group, group.members[member_id])
 
-    def leave(self, home: Home, group_id: str, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """One member leaves; by its id, or by its instance id (an admin does so for a static member)."""
+    def leave(self, home: Home, group_id: str, who: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Members leave, by their ids, or by instance ids (an admin does so for static members); the others share."""
         group = home.groups.get(group_id)
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(who)
+        errors = [self._remove(group, member_id, instance) for member_id, instance in who]
+        if ErrorCode.NONE in errors:
+            self._go_on_without(home, group)
+        return errors
+
+    def _remove(self, group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
         if group_instance_id is not None and not member_id:
             member_id = group.static_members.get(group_instance_id, "")
         if member_id in group.promised:
             self._break_promise(group, member_id)
-            self._check_joined(home, group)
             return ErrorCode.NONE
         error = group.check_member(member_id, group_instance_id, None)
-        if error:
-            return error
-        self._lose(home, group, group.members[member_id])
-        return ErrorCode.NONE
+        if not error:
+            self._drop(group, group.members[member_id])
+        return error
 
-    def _lose(self, home: Home, group: Group, member: Member) -> None:
-        """A member is gone: the others share what it had."""
+    def _drop(self, group: Group, member: Member) -> None:
         self._unwatch(member)
         _answer(member, "joining", refuse_join(ErrorCode.UNKNOWN_MEMBER_ID))
         _answer(member, "syncing", (refuse_sync(ErrorCode.UNKNOWN_MEMBER_ID), 0))
         group.remove(member)
+
+    def _go_on_without(self, home: Home, group: Group) -> None:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self._prepare(home, group)
         self._check_joined(home, group)
+
+    def _lose(self, home: Home, group: Group, member: Member) -> None:
+        """A member is gone: the others share what it had."""
+        self._drop(group, member)
+        self._go_on_without(home, group)
 
     def restored(self, home: Home) -> None:
         """After a load every member has a session's time to show up."""
