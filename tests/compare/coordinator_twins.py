@@ -48,6 +48,7 @@ _UNORDERED = {
     "partitions": ("partition_index",),
     "transaction_states": ("transactional_id",),
     "groups": ("group_id",),
+    "members": ("member_id",),
     "results": ("group_id", "feature"),
 }
 """Lists that come from a hash table: in which field, and by what they are sorted."""
@@ -140,9 +141,9 @@ class Twins:
 
     # Scenarios
 
-    def play(self, title: str, scenario: Callable[[], None]) -> None:
+    def play(self, title: str, scenario: Callable[[], object]) -> None:
         """Run one scenario; a difference that nothing explains is kept, with all that led to it."""
-        self.history, self.states, self.is_over = [], {}, False
+        self.history, self.states, self.is_over, self._members = [], {}, False, ([], [])
         try:
             scenario()
         except Diverged as why:
@@ -160,10 +161,14 @@ class Twins:
         theirs, ours = self._one(0, request, version), self._one(1, request, version)
         if told is not None:
             theirs, ours = told(theirs), told(ours)
-        asked = Asked(request, version, theirs, ours, self.level)
+        return self.judge(Asked(request, version, theirs, ours, self.level))
+
+    def judge(self, asked: Asked) -> Any:
+        """The answer if it is the same, or differs for a listed reason; else raises Diverged."""
+        theirs = asked.kafka
         self.asked += 1
         self.history.append(asked)
-        if theirs != ours:
+        if theirs != asked.ours:
             for explains, levels in self._explanations.items():
                 if self.level in levels and explains(self, asked):
                     self.explained[explains.__name__] += 1
@@ -191,7 +196,7 @@ class Twins:
 
     def _one(self, side: int, request: Any, version: int) -> Any:
         node = (self.kafka, self.ours)[side]
-        sent = self._real(request, side)
+        sent = self.real(request, side)
         end = time.monotonic() + 20
         while True:
             try:
@@ -200,7 +205,7 @@ class Twins:
                 return MUTE
             except ConnectionError:
                 answer = None
-            told = CLOSED if answer is None else self._told(answer, side)
+            told = CLOSED if answer is None else self.heard(answer, side)
             if not _is_not_ready(told) or time.monotonic() > end:
                 return told
             time.sleep(0.02)
@@ -238,10 +243,10 @@ class Twins:
             known.append(real)
         return 1000 + known.index(real)
 
-    def _real(self, value: Any, side: int) -> Any:
+    def real(self, value: Any, side: int) -> Any:
         """A request with the node's own producer ids."""
         if isinstance(value, list):
-            return [self._real(one, side) for one in value]
+            return [self.real(one, side) for one in value]
         if isinstance(value, Batch):
             return value.batch(self._number(value.pair.producer, side))
         if not isinstance(value, Message):
@@ -256,7 +261,7 @@ class Twins:
             elif name == "producer_id_filters":
                 fields[name] = [self._number(one, side) for one in found]
             else:
-                fields[name] = self._real(found, side)
+                fields[name] = self.real(found, side)
         return type(value)(**fields)
 
     def _number(self, symbol: int, side: int) -> int:
@@ -269,9 +274,10 @@ class Twins:
             known.append(real)
         return f"{_MEMBER}{known.index(real)}"
 
-    def _told(self, value: Any, side: int) -> Any:
+    def heard(self, value: Any, side: int) -> Any:
+        """An answer in terms that both share."""
         if isinstance(value, list):
-            return [self._told(one, side) for one in value]
+            return [self.heard(one, side) for one in value]
         if not isinstance(value, Message):
             return value
         told: dict[str, Any] = {}
@@ -292,7 +298,7 @@ class Twins:
                 found = ErrorCode(found).name if found else 0
             elif name == "records":
                 found = batches_of(found, lambda real: self.symbol(real, side))
-            found = self._told(found, side)
+            found = self.heard(found, side)
             if name in _UNORDERED:
                 found = _sorted(found, _UNORDERED[name])
             if found != ZERO_UUID and found != []:
