@@ -58,6 +58,16 @@ def _defects(seen: Seen) -> set[str]:
     return {batch.defect for batch in _batches(seen)}
 
 
+def _was_refused(seen: Seen) -> bool:
+    """Whether a transactional batch of these producers was refused before."""
+    producers = {batch.producer for batch in _batches(seen)}
+    return any(
+        batch.transactional and batch.producer in producers and any(code != "NONE" for code in _codes(past.answers[0]))
+        for past in seen.before
+        for batch in _batches(past)
+    )
+
+
 def believes_the_header(seen: Seen) -> bool:
     """Records that are not what the header of their batch says."""
 
@@ -89,7 +99,8 @@ def opens_no_transaction_of_epoch_minus_1(seen: Seen) -> bool:
     """Where nothing is verified."""
     transactional = [batch for batch in _batches(seen) if batch.transactional]
     epochless = any(batch.epoch == -1 or batch.defect == "epoch -1" for batch in transactional)
-    return epochless and _only(seen, ("NONE", "INVALID_RECORD"), ("silent", "closed"))
+    theirs = {"NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER"} if _was_refused(seen) else {"NONE"}
+    return epochless and _only(seen, *((code, "INVALID_RECORD") for code in theirs), ("silent", "closed"))
 
 
 def refuses_a_transaction_of_nobody(seen: Seen) -> bool:
@@ -109,13 +120,7 @@ def refuses_a_partition_named_twice(seen: Seen) -> bool:
 
 def forgets_refused_sequences(seen: Seen) -> bool:
     """After a transactional batch that was refused: Apache Kafka goes on comparing with its sequence."""
-    producers = {batch.producer for batch in _batches(seen)}
-    refused = any(
-        batch.transactional and batch.producer in producers and any(code != "NONE" for code in _codes(past.answers[0]))
-        for past in seen.before
-        for batch in _batches(past)
-    )
-    return refused and _only(seen, ("OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE"), ("closed", "silent"))
+    return _was_refused(seen) and _only(seen, ("OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE"), ("closed", "silent"))
 
 
 def answers_markers_that_mute_a_connection(seen: Seen) -> bool:
