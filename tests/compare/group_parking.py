@@ -1,9 +1,10 @@
-"""Requests that wait for others (JoinGroup, SyncGroup), sent to both nodes on connections of their own."""
+"""Requests that wait for others (JoinGroup, SyncGroup, Fetch), sent to both nodes on connections of their own."""
 
 from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.compare.coordinator_twins import Asked, Diverged, Twins
@@ -20,8 +21,10 @@ WAITS = "it waits"
 class Parked:
     """One request to both nodes, and what each has answered so far."""
 
-    def __init__(self, twins: Twins, request: Any, version: int) -> None:
-        self.twins, self.request, self.version = twins, request, version
+    def __init__(
+        self, twins: Twins, request: Any, version: int, told: Callable[[Any], Any] = lambda answer: answer
+    ) -> None:
+        self.twins, self.request, self.version, self._told = twins, request, version, told
         self._data = [b"", b""]
         self._sockets = []
         for side, address in enumerate(twins.addresses):
@@ -64,7 +67,7 @@ class Parked:
 
     def _heard(self, side: int) -> Any:
         kind = RESPONSES[self.request.__schema__.api]
-        return self.twins.heard(decode_response(kind, self._data[side][4:], self.version)[1], side)
+        return self._told(self.twins.heard(decode_response(kind, self._data[side][4:], self.version)[1], side))
 
     def close(self) -> None:
         for connection in self._sockets:
