@@ -78,7 +78,7 @@ class Reader:
 
 
 def name_of(key: tuple[object, int]) -> str:
-    topic = key[0] if isinstance(key[0], str) else next(name for name, id in IDS.items() if id == key[0])
+    topic = key[0] if isinstance(key[0], str) else next(name for name, id in IDS.items() if id.int == key[0])
     return f"{topic}{key[1]}"
 
 

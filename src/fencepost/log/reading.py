@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
 from fencepost.protocol.errors import ProtocolError
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _REMEMBERED = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """Batches, and where the log stood when they were read."""
 
     records: bytes | memoryview

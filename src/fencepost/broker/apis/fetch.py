@@ -23,6 +23,7 @@ from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.fetch_sessions import TOPIC_IDS_SINCE, Asked, Fetching, Result
 from fencepost.broker.registry import serves
+from fencepost.broker.topics import Topic
 from fencepost.log.partition import Partition, Refused
 from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.errors import ErrorCode
@@ -61,7 +62,10 @@ def _now() -> int:
 async def _wait(plan: _Plan, deadline: float) -> FetchResponse:
     """Until there are min_bytes to read, or the time is up."""
     loop = asyncio.get_running_loop()
-    while loop.time() < deadline and not plan.enough():
+    while True:
+        plan.look_again()
+        if loop.time() >= deadline or plan.enough():
+            return plan.answer(plan.read())
         changed: asyncio.Future[None] = loop.create_future()
 
         def wake(changed: asyncio.Future[None] = changed) -> None:
@@ -76,7 +80,6 @@ async def _wait(plan: _Plan, deadline: float) -> FetchResponse:
             timer.cancel()
             for cancel in cancels:
                 cancel()
-    return plan.answer(plan.read())
 
 
 class _Found(NamedTuple):
@@ -98,54 +101,64 @@ class _Plan:
         self._fetching = fetching
         self._storage = broker.storage
         self._sessions = broker.fetch_sessions
-        self.reads: list[Asked] = []
-        nameless, refused = [], []
+        self.reads: list[tuple[Asked, Partition | ErrorCode]] = []
+        """What is read, and where: an error where it cannot be read now."""
+        self._of_id: dict[str | int, Topic] = {}
+        self._allowed: dict[str, bool] = {}
+        nameless: list[Result] = []
+        refused: list[Result] = []
         for asked in fetching.partitions:
             error = self._look_up(asked, caller, broker)
-            if error is ErrorCode.NONE:
-                self.reads.append(asked)
-            elif error is ErrorCode.UNKNOWN_TOPIC_ID:
-                nameless.append((asked, _refused(asked.wanted, error, [])))
-            else:
-                refused.append((asked, _refused(asked.wanted, error, [])))
-        self._refused: list[Result] = nameless + refused
-        self.nonsense = sum(asked.key[0] == ZERO_UUID for asked, _ in nameless) > 1
+            if error is not None:
+                of = nameless if error is ErrorCode.UNKNOWN_TOPIC_ID else refused
+                of.append((asked, _refused(asked.wanted, error, [])))
+        self._refused = nameless + refused
+        self.nonsense = len(nameless) > 1 and sum(asked.topic_id == ZERO_UUID for asked, _ in nameless) > 1
         """Apache Kafka fails where two partitions are asked for of a topic that is not named at all."""
         self._starts: list[tuple[int, int] | None] = []
 
-    def _look_up(self, asked: Asked, caller: Caller, broker: Broker) -> ErrorCode:
-        if asked.topic is None:
-            topic_id = asked.key[0]
-            known = None if isinstance(topic_id, str) else broker.topics.by_id.get(topic_id)
-            if known is None:
+    def _look_up(self, asked: Asked, caller: Caller, broker: Broker) -> ErrorCode | None:
+        """Whether the reader may read what is there; else the error."""
+        topic = asked.topic
+        if topic is None:
+            of = self._of_id.get(asked.key[0]) or broker.topics.by_id.get(asked.topic_id)
+            if of is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
-            asked.topic = known.name
-        if not caller.may(Operation.READ, Resource.TOPIC, asked.topic):
+            self._of_id[asked.key[0]] = of
+            topic, asked.topic_id = of.name, of.topic_id
+            asked.topic = topic
+        allowed = self._allowed.get(topic)
+        if allowed is None:
+            allowed = self._allowed[topic] = caller.may(Operation.READ, Resource.TOPIC, topic)
+        if not allowed:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if self._storage.partition(asked.topic, asked.wanted.partition) is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NONE
+        place = self._place(asked, topic)
+        if place is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return place
+        self.reads.append((asked, place))
+        return None
 
-    def _place(self, asked: Asked) -> Partition | ErrorCode:
+    def _place(self, asked: Asked, topic: str) -> Partition | ErrorCode:
         """Where to read now: a topic may have been deleted, and made again, since a session or a wait began."""
-        assert asked.topic is not None
-        partition = self._storage.partition(asked.topic, asked.wanted.partition)
+        partition, wanted = self._storage.partition(topic, asked.wanted.partition), asked.wanted
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self._fetching.by_id and partition.topic_id != asked.key[0]:
+        if partition.topic_id is not asked.topic_id and self._fetching.by_id and partition.topic_id != asked.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        return _check_epoch(asked.wanted.current_leader_epoch, partition)
+        return partition if wanted.current_leader_epoch < 0 else _check_epoch(wanted.current_leader_epoch, partition)
+
+    def look_again(self) -> None:
+        """After a wait."""
+        self.reads = [(asked, self._place(asked, asked.topic or "")) for asked, _ in self.reads]
 
     def partitions(self) -> list[Partition]:
-        places = (self._place(asked) for asked in self.reads)
-        return [place for place in places if isinstance(place, Partition)]
+        return [place for _, place in self.reads if isinstance(place, Partition)]
 
     # Waiting
 
     def begin_to_wait(self) -> None:
         """Note where each reader stands: a segment that begins meanwhile ends the wait."""
-        for asked in self.reads:
-            place = self._place(asked)
+        for asked, place in self.reads:
             at = place.reader.position_of(asked.wanted.fetch_offset) if isinstance(place, Partition) else None
             self._starts.append(at)
 
@@ -156,8 +169,8 @@ class _Plan:
         the end is in a later segment or before the reader, or something is wrong.
         """
         total = 0
-        for asked, start in zip(self.reads, self._starts, strict=True):
-            place, wanted = self._place(asked), asked.wanted
+        for (asked, place), start in zip(self.reads, self._starts, strict=True):
+            wanted = asked.wanted
             if start is None or isinstance(place, ErrorCode) or _diverging(wanted, place) is not None:
                 return True
             bound = place.bound(self.isolation)
@@ -176,16 +189,20 @@ class _Plan:
 
     def read(self) -> _Found:
         budget, size, astray, results = self._max_bytes, 0, False, []
-        for asked in self.reads:
-            answer, cost = self._read_one(asked, budget, first=size == 0)
+        goes_on, isolation = self._fetching.session is not None, self.isolation
+        for asked, place in self.reads:
+            if goes_on and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation)):
+                continue
+            answer, cost = self._read_one(asked.wanted, place, budget, first=size == 0)
             budget, size = max(budget - cost, 0), size + cost
             astray = astray or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None
             results.append((asked, answer))
         return _Found(results, size, astray)
 
-    def _read_one(self, asked: Asked, budget: int, *, first: bool) -> tuple[PartitionData, int]:
+    def _read_one(
+        self, wanted: FetchPartition, place: Partition | ErrorCode, budget: int, *, first: bool
+    ) -> tuple[PartitionData, int]:
         """The answer for one partition, and how much of the room for all of them it takes."""
-        place, wanted = self._place(asked), asked.wanted
         if isinstance(place, ErrorCode):
             return _refused(wanted, place), 0
         diverging = _diverging(wanted, place)
@@ -219,14 +236,10 @@ class _Plan:
         responses: list[FetchableTopicResponse] = []
         last: object = None
         for asked, answer in told.partitions:
-            topic = asked.key[0]
-            if topic != last:
-                last, of = topic, FetchableTopicResponse(partitions=[])
-                if isinstance(topic, str):
-                    of.topic = topic
-                else:
-                    of.topic_id = topic
-                responses.append(of)
+            if asked.key[0] != last:
+                last = asked.key[0]
+                topic = FetchableTopicResponse(topic=asked.topic or "", topic_id=asked.topic_id, partitions=[])
+                responses.append(topic)
             responses[-1].partitions.append(answer)
         return FetchResponse(error_code=told.error, session_id=told.session_id, responses=responses)
 
