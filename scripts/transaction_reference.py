@@ -253,8 +253,9 @@ def differences_page() -> str:
         "leaders of partitions; do not edit.",
         "",
         "Compared is release 4.3.1. Not counted: what only later releases have (TxnOffsetCommit v6), the words of",
-        "error messages, and bytes that every reader throws away: the cut-off beginning of a batch that had no room in",
-        "an answer, aborted transactions that begin behind its records.",
+        "error messages, the settings of a broker and of what one node does not have (replication, tiered storage),",
+        "and bytes that every reader throws away: the cut-off beginning of a batch that had no room in an answer,",
+        "aborted transactions that begin behind its records.",
     ]
     for ground in Ground:
         listed = [entry for entry in (*DIFFERENCES, *leader.DIFFERENCES) if entry.ground is ground]

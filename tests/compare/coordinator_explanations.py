@@ -100,12 +100,23 @@ def tells_of_the_time_out(twins: Twins, asked: Asked) -> bool:
     return asked.version < 5 or _told(asked.ours) == twins.held(asked.request.transactional_id)
 
 
+def hands_no_pair_to_a_fenced_instance(twins: Twins, asked: Asked) -> bool:
+    """EndTxn v5 with the pair before the current one, after an end by an older version, which bumps nothing."""
+    if asked.name != "EndTxn" or asked.version < 5 or _error(asked.ours) != "PRODUCER_FENCED":
+        return False
+    held, given = twins.held(asked.request.transactional_id), _given(asked)
+    ended_before = any(past.name == "EndTxn" and past.version < 5 for past in twins.history)
+    theirs = _error(asked.kafka) in (0, "INVALID_TXN_STATE", "CONCURRENT_TRANSACTIONS")
+    return ended_before and theirs and given == Pair(held.producer, held.epoch - 1)
+
+
 _ALL = (0, 1, 2)
 EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     keeps_the_open_transaction: _ALL,
     repeats_its_answer: _ALL,
     says_fenced_at_the_last_epoch: _ALL,
     answers_each_of_a_batch: _ALL,
+    hands_no_pair_to_a_fenced_instance: _ALL,
     tells_of_the_time_out: _ALL,
     keeps_a_prepared_transaction: _ALL,
     is_not_blocked_by_a_refused_request: _ALL,

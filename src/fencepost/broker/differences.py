@@ -1,4 +1,4 @@
-"""Where the leader of a partition answers differently from Apache Kafka 4.3, on purpose, and why.
+"""Where leaders of partitions, and the node as a whole, answer differently from Apache Kafka 4.3, on purpose, and why.
 
 Everything else is meant to be the same, code by code.  The reference documentation is generated from this table.
 """
@@ -119,6 +119,42 @@ DIFFERENCES: tuple[Difference, ...] = (
         "-1 for each; those before it are written all the same, those behind it are not",
         "-1 for this one; the others are written",
         "an answer must say what happened",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.TRAPS,
+        "DeleteTopics",
+        "an internal topic",
+        "deleted",
+        "17",
+        "every position of every group, or the state of every transaction, would be gone",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.TRAPS,
+        "CreateTopics, CreatePartitions",
+        "an internal topic",
+        "made with any number of partitions, and grown",
+        "17; 42",
+        "where a group or an id lives is a hash modulo that number: they would be looked for where they are not",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.TRAPS,
+        "AlterConfigs, IncrementalAlterConfigs",
+        "a resource twice (AlterConfigs); a setting twice (IncrementalAlterConfigs)",
+        "no answer, and the connection is mute",
+        "42",
+        "one bad request must not mute its connection",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.TRAPS,
+        "Metadata that may create a topic",
+        "a name that differs from another topic's in dots and underscores only",
+        "3, for ever",
+        "17",
+        "a client would wait for a topic that never comes",
         _COMPARED,
     ),
 )

@@ -208,3 +208,20 @@ def test_an_empty_abort_bumps_and_marks_nothing() -> None:
         assert world.state() == "CompleteAbort"
     assert world.markers.written == []
     assert world.end(pair, commit=True).error == ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(("state", "commit"), product(STORED_STATES, (True, False)))
+def test_a_fenced_instance_repeats_no_end_that_bumped_nothing(state: State, commit: bool) -> None:
+    """The last transaction was an older client's: what is one epoch back is its predecessor's, not what it ended."""
+    now = transaction(state, instance_epoch=7, client_transaction_version=0)
+    assert end(now, ask(10, 6, commit, 5), START, 2) == Refusal(ErrorCode.PRODUCER_FENCED)
+
+
+def test_a_fenced_instance_is_not_handed_the_pair_of_its_successor() -> None:
+    """Clients of both protocols under one id: the newer instance ends by v4, the older one asks to abort by v5."""
+    world = World()
+    old = pair_of(world.init())
+    new = pair_of(world.init())
+    world.add(new, version=3)
+    assert world.end(new, commit=False, version=4)[0] == ErrorCode.NONE
+    assert world.end(old, commit=False, version=5).error == ErrorCode.PRODUCER_FENCED

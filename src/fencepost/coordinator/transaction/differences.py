@@ -143,6 +143,15 @@ DIFFERENCES: tuple[Difference, ...] = (
         "KIP-939",
     ),
     Difference(
+        Ground.INSTANCE_EPOCH,
+        "EndTxn v5",
+        "Prepare* or Complete* by v4, which bumps nothing; the pair one epoch back, of an older instance",
+        "0 and the current pair for the same outcome (51 in Prepare*), 48 for the other",
+        "90",
+        "a fenced producer must not be handed its successor's pair",
+        "KIP-360 instance epoch",
+    ),
+    Difference(
         Ground.TIME_OUTS,
         "EndTxn",
         "commit by v5, the pair whose transaction was timed out",

@@ -12,12 +12,16 @@ check                      v0-4                               v5
 something is pending       51, after the pair                 51, before the pair (KAFKA-18660)
 another producer id        49                                 49, unless it repeats the end that rotated the id
 epoch                      90 unless it is the current one    EMPTY, ONGOING: the current one; PREPARE_*: the one
-                                                              before; COMPLETE_*: either; else 90
+                                                              before; COMPLETE_*: either; else 90.  The one before is
+                                                              90 too if it is an older instance's, see below
 state and outcome          OUTCOMES                           OUTCOMES_BUMPING
 =========================  =================================  =====================================================
 
 The pair that the server timed out (KIP-588) is told so: an abort is a success, for the transaction is aborted; a commit
 by v5 gets 120 TRANSACTION_ABORTABLE, an older one what Apache Kafka answers.
+
+Where clients of v4 and of v5 share an id, the pair before the current one may be an instance's that was fenced: it must
+not be given its successor's pair for a repetition of what it never did (KIP-360 instance epoch).
 """
 
 from __future__ import annotations
@@ -184,9 +188,17 @@ def relation(transaction: TransactionMetadata, request: End) -> Caller | ErrorCo
     )
     if request.producer_id != held.producer_id and not rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if rotated or request.producer_epoch == held.producer_epoch - 1:
+    if rotated or (request.producer_epoch == held.producer_epoch - 1 and not _is_fenced(transaction, request)):
         return Caller.REPEATING
     return Caller.CURRENT if request.producer_epoch == held.producer_epoch else ErrorCode.PRODUCER_FENCED
+
+
+def _is_fenced(transaction: TransactionMetadata, request: End) -> bool:
+    """Whether the pair before the current one is not the last transaction's, but an older instance's.
+
+    An end below v5 bumps nothing, so what is one behind it cannot repeat it.
+    """
+    return transaction.client_transaction_version < 2 and request.producer_epoch < transaction.instance_epoch
 
 
 def _end_timed_out(transaction: TransactionMetadata, request: End) -> Refusal | Unchanged:
