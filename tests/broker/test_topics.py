@@ -32,7 +32,7 @@ from fencepost.protocol.messages.create_topics import (
 )
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
-from fencepost.protocol.messages.describe_topic_partitions import TopicRequest
+from fencepost.protocol.messages.describe_topic_partitions import Cursor, TopicRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.types import ZERO_UUID
 
@@ -44,7 +44,7 @@ def create(client: Client, *wanted: CreatableTopic, dry: bool = False, version: 
     return found
 
 
-def topic(name: str, partitions: int = 1, copies: int = 1, **configs: str) -> CreatableTopic:
+def topic(name: str, partitions: int = 1, copies: int = 1, **configs: str | None) -> CreatableTopic:
     given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     return CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=copies, assignments=[], configs=given
@@ -90,12 +90,13 @@ def assigned(name: str, *brokers: list[int]) -> CreatableTopic:
         (topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("a/../b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("t", retention_ms=None), ErrorCode.INVALID_CONFIG),
         (topic("t", 0), ErrorCode.INVALID_PARTITIONS),
         (topic("t", LARGEST_COUNT + 1), ErrorCode.INVALID_PARTITIONS),
         (topic("t", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic("t", retention="1"), ErrorCode.INVALID_CONFIG),
         (topic("t", retention_ms="x"), ErrorCode.INVALID_CONFIG),
-        (assigned("t", [0, 1]), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (assigned("t", [0, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (assigned("t", [0], [0]), ErrorCode.NONE),
         (topic("x" * 249, -1, -1), ErrorCode.NONE),
     ],
@@ -110,7 +111,7 @@ def test_what_is_no_topic(client: Client, wanted: CreatableTopic, error: ErrorCo
 
 def test_a_topic_named_twice_is_not_made(client: Client) -> None:
     made = create(client, topic("t"), topic("u"), topic("t"))
-    assert [each.error_code for each in made] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert [each.error_code for each in made] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -245,7 +246,7 @@ def test_the_next_start_finds_everything_again(tmp_path: Path) -> None:
             return answer, identity(broker)
 
     def begin(client: Client) -> Any:
-        create(client, topic("kept", 3, segment_bytes="2048"), topic("gone"))
+        create(client, topic("kept", 3, segment_bytes="2097152"), topic("gone"))
         pair = init(client, "t")
         data = batch("open", pair=pair, sequence=0, transactional=True)
         assert produce(client, "kept", batch("plain")).error_code == ErrorCode.NONE
@@ -267,3 +268,60 @@ def test_the_next_start_finds_everything_again(tmp_path: Path) -> None:
 
 def identity(broker: Broker) -> tuple[str, dict[str, int]]:
     return broker.cluster_id, dict(broker.features.levels)
+
+
+def test_topics_that_differ_in_dots_and_underscores_only_are_not_both_made(client: Client) -> None:
+    create(client, topic("a.b_c"))
+    for name in ("a_b_c", "a.b.c", "a_b.c"):
+        (made,) = create(client, topic(name))
+        assert made.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert [made.error_code for made in create(client, topic("a-b_c"), topic("ab_c"))] == [0, 0]
+
+
+def test_a_topic_is_deleted_by_one_name(client: Client) -> None:
+    """Named twice, by whatever name, it stays."""
+    create(client, topic("t"), topic("u"))
+    ids = {each.name: each.topic_id for each in shown(client)}
+    for asked in (
+        [DeleteTopicState(name="t"), DeleteTopicState(name="t")],
+        [DeleteTopicState(name="t"), DeleteTopicState(topic_id=ids["t"])],
+        [DeleteTopicState(name="t", topic_id=ids["t"])],
+        [DeleteTopicState()],
+    ):
+        (answer,) = client.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1000), 6).responses
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    twice = client.ask(DeleteTopicsRequest(topic_names=["t", "u", "t"], timeout_ms=1000), 5).responses
+    assert [(each.name, each.error_code) for each in twice] == [("t", ErrorCode.INVALID_REQUEST), ("u", 0)]
+    assert [each.name for each in shown(client)] == ["t"]
+
+
+PAGED = [("a", 1), ("b", 3)]
+
+
+@pytest.mark.parametrize(
+    ("names", "cursor", "expected"),
+    [
+        (["a", "b"], None, [("a", [0]), ("b", [0, 1])]),
+        ([], ("", 0), [("a", [0]), ("b", [0, 1])]),
+        (["b", "a", "b"], ("b", 1), [("b", [1, 2])]),
+        (["a", "b"], ("b", 3), [("b", [])]),
+        (["a", "b"], ("b", -1), ErrorCode.INVALID_REQUEST),
+        (["a", "b"], ("aa", 0), ErrorCode.INVALID_REQUEST),
+        (["b"], ("a", 0), ErrorCode.INVALID_REQUEST),
+        (["a", "b"], ("", 0), ErrorCode.INVALID_REQUEST),
+        ([], ("aa", 0), []),
+    ],
+)
+def test_a_cursor_names_the_topic_that_the_page_begins_with(
+    client: Client, names: list[str], cursor: tuple[str, int] | None, expected: list[tuple[str, list[int]]] | ErrorCode
+) -> None:
+    create(client, *(topic(name, count) for name, count in PAGED))
+    at = None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1])
+    asked = [TopicRequest(name=name) for name in names]
+    request = DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=3, cursor=at)
+    answer = client.ask(request)
+    if isinstance(expected, ErrorCode):
+        assert [(each.name, each.error_code) for each in answer.topics] == [(name, expected) for name in names]
+        return
+    found = [(each.name, [one.partition_index for one in each.partitions]) for each in answer.topics]
+    assert found == expected

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.caller import Caller
 from fencepost.broker.configuration import TOPIC_RESOURCE
-from fencepost.broker.settings import BadSetting, check_topic_settings
-from fencepost.broker.topics import TopicRefused
+from fencepost.broker.topics import TopicRefused, checked, topic_name_error
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.broker.broker import Broker
 
 Change = Callable[[Mapping[str, str]], dict[str, str]]
-"""From the settings that a topic has to those that it shall have.  May raise BadSetting."""
+"""From the settings that a topic has to those that it shall have.  May raise TopicRefused."""
+
+TWICE: Final[tuple[ErrorCode, str | None]] = (ErrorCode.INVALID_REQUEST, "a resource is named once")
 
 
 def alter(
@@ -30,14 +31,12 @@ def alter(
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
     topic = broker.topics.by_name.get(name)
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
+        illegal = topic_name_error(name) if name else ErrorCode.INVALID_REQUEST
+        return illegal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
     try:
-        settings = change(topic.settings)
-        check_topic_settings(settings)
+        settings = checked(change(topic.settings))
         if not validate_only:
             broker.topics.change_settings(topic, settings)
-    except BadSetting as bad:
-        return ErrorCode.INVALID_CONFIG, str(bad)
     except TopicRefused as refused:
         return refused.error, str(refused)
     return ErrorCode.NONE, None

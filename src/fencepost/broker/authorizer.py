@@ -7,17 +7,19 @@ from typing import Protocol
 
 
 class Operation(Enum):
-    READ = "READ"
-    WRITE = "WRITE"
-    CREATE = "CREATE"
-    DELETE = "DELETE"
-    ALTER = "ALTER"
-    DESCRIBE = "DESCRIBE"
-    CLUSTER_ACTION = "CLUSTER_ACTION"
-    DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
-    ALTER_CONFIGS = "ALTER_CONFIGS"
-    IDEMPOTENT_WRITE = "IDEMPOTENT_WRITE"
-    TWO_PHASE_COMMIT = "TWO_PHASE_COMMIT"
+    """What may be done; the values are the numbers that answers carry."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    TWO_PHASE_COMMIT = 15
 
 
 class Resource(Enum):
@@ -28,6 +30,16 @@ class Resource(Enum):
 
 
 CLUSTER_NAME = "kafka-cluster"
+
+_TOPIC = (3, 4, 5, 6, 7, 8, 10, 11)
+_GROUP = (3, 6, 8, 10, 11)
+_CLUSTER = (5, 7, 8, 9, 10, 11, 12)
+#: What answers tell of when they are asked which operations are allowed.
+TOLD_OPERATIONS = {
+    Resource.TOPIC: tuple(map(Operation, _TOPIC)),
+    Resource.GROUP: tuple(map(Operation, _GROUP)),
+    Resource.CLUSTER: tuple(map(Operation, _CLUSTER)),
+}
 
 
 class Authorizer(Protocol):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fencepost.broker.authorizer import Authorizer, Operation, Resource
+from typing import Final
+
+from fencepost.broker.authorizer import TOLD_OPERATIONS, Authorizer, Operation, Resource
+
+NOT_ASKED: Final = -(2**31)
+"""In place of the authorized operations where nobody asked for them."""
 
 
 class Caller:
@@ -22,3 +27,7 @@ class Caller:
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         return self.authorizer.allows(self.principal, self.host, operation, resource, name)
+
+    def authorized_operations(self, resource: Resource, name: str) -> int:
+        """The operations that the caller may do, a bit for each by its number (KIP-430)."""
+        return sum(1 << op.value for op in TOLD_OPERATIONS[resource] if self.may(op, resource, name))

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 from typing import Final, NamedTuple
 
-from fencepost.broker.settings import BROKER, IGNORED_TOPIC_SETTINGS, TOPIC, TOPIC_DEFAULTS, Setting, Settings, Value
+from fencepost.broker.settings import (
+    BROKER,
+    INERT_TOPIC,
+    TOPIC,
+    TOPIC_DEFAULTS,
+    Setting,
+    Settings,
+    Value,
+    topic_setting,
+)
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -14,7 +24,18 @@ TOPIC_SOURCE: Final = 1
 STATIC_BROKER_SOURCE: Final = 4
 DEFAULT_SOURCE: Final = 5
 
-_KINDS: Final = {bool: 1, str: 2, int: 3, float: 6}
+_INT_TYPE, _LONG_TYPE = 3, 5
+_TYPES: Final = {bool: 1, str: 2, float: 6, list: 7}
+#: Topic settings whose default Apache Kafka derives from a broker setting of another unit: no synonym is their default.
+_DERIVED: Final = ("retention.ms", "segment.ms")
+
+
+class Synonym(NamedTuple):
+    """Where a value may come from: the first of several is the one that counts."""
+
+    name: str
+    value: str
+    source: int
 
 
 class Entry(NamedTuple):
@@ -25,43 +46,52 @@ class Entry(NamedTuple):
     source: int
     read_only: bool
     kind: int
+    synonyms: tuple[Synonym, ...] = ()
 
 
 def described_topic(given: Mapping[str, str], settings: Settings) -> list[Entry]:
-    """All settings of a topic."""
+    """All settings of a topic, as they are understood: "5" for "+5"."""
     entries = []
-    for name, setting in sorted(TOPIC.items()):
-        broker_name = TOPIC_DEFAULTS[name]
-        if name in given:
-            entries.append(Entry(name, given[name], TOPIC_SOURCE, False, _kind(setting)))
-        else:
-            source = STATIC_BROKER_SOURCE if broker_name in settings.given else DEFAULT_SOURCE
-            entries.append(Entry(name, _text(settings[broker_name]), source, False, _kind(setting)))
-    ignored = [Entry(name, given[name], TOPIC_SOURCE, False, 2) for name in IGNORED_TOPIC_SETTINGS if name in given]
-    return entries + ignored
+    for name in sorted({*TOPIC, *INERT_TOPIC}):
+        setting = topic_setting(name)
+        assert setting is not None
+        synonyms = [Synonym(name, given[name], TOPIC_SOURCE)] if name in given else []
+        synonyms += _of_broker(name, setting, settings)
+        first = synonyms[0] if synonyms else Synonym(name, _text(setting.default), DEFAULT_SOURCE)
+        value = _text(setting.parse(name, first.value))
+        entries.append(Entry(name, value, first.source, False, _type(setting), tuple(synonyms)))
+    return entries
+
+
+def _of_broker(name: str, setting: Setting, settings: Settings) -> list[Synonym]:
+    """What a topic that says nothing itself goes by."""
+    broker_name = INERT_TOPIC[name][1] if name in INERT_TOPIC else TOPIC_DEFAULTS[name]
+    if broker_name is None:
+        return []
+    given = settings.given.get(broker_name)
+    found = [] if given is None else [Synonym(broker_name, _text(given), STATIC_BROKER_SOURCE)]
+    return found if name in _DERIVED else [*found, Synonym(broker_name, _text(setting.default), DEFAULT_SOURCE)]
 
 
 def described_broker(settings: Settings) -> list[Entry]:
     """All settings of the broker; they are given at its start."""
-    return [
-        Entry(
-            name,
-            _text(settings[name]),
-            STATIC_BROKER_SOURCE if name in settings.given else DEFAULT_SOURCE,
-            True,
-            _kind(setting),
-        )
-        for name, setting in BROKER.items()
-    ]
+    entries = []
+    for name, setting in BROKER.items():
+        given = settings.given.get(name)
+        synonyms = [Synonym(name, _text(setting.default), DEFAULT_SOURCE)]
+        if given is not None:
+            synonyms.insert(0, Synonym(name, _text(given), STATIC_BROKER_SOURCE))
+        entries.append(Entry(name, synonyms[0].value, synonyms[0].source, True, _type(setting), tuple(synonyms)))
+    return entries
 
 
-def _kind(setting: Setting) -> int:
-    if setting.kind is str and setting.choices == ("delete", "compact"):
-        return 7
-    if setting.kind is int and setting.high > 2**31:
-        return 5
-    return _KINDS[setting.kind]
+def _type(setting: Setting) -> int:
+    if setting.kind is int:
+        return _LONG_TYPE if setting.high > 2**31 else _INT_TYPE
+    return _TYPES[setting.kind]
 
 
 def _text(value: Value) -> str:
+    if isinstance(value, float) and isnan(value):
+        return "NaN"
     return str(value).lower() if isinstance(value, bool) else str(value)

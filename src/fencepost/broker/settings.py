@@ -6,8 +6,9 @@ One table says what there is; everything else (parsing, errors, DescribeConfigs)
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.log.settings import LogSettings
@@ -17,6 +18,7 @@ Value = int | bool | str | float
 
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class BadSetting(ValueError):
@@ -25,32 +27,43 @@ class BadSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its kind (int, bool, float, str), default, and the range or choices of its values."""
+    """One setting: its kind (int, bool, float, str, list of str), default, and the range or choices of its values."""
 
     kind: type
     default: Value
     low: float = 0
     high: float = _INT
     choices: tuple[str, ...] = ()
+    pattern: str = ""
+    """What each item of a list must look like."""
     topic: str | None = None
     """Name of the topic setting that this is the default of."""
 
     def parse(self, name: str, text: str) -> Value:
         """The value of a text.  Raises BadSetting."""
+        given = text.strip()
         if self.kind is bool:
-            if text.lower() not in ("true", "false"):
+            if given.lower() not in ("true", "false"):
                 raise BadSetting(f"{name}={text}: it must be true or false")
-            return text.lower() == "true"
-        if self.kind is str:
-            if self.choices and not set(text.split(",")) <= set(self.choices):
-                raise BadSetting(f"{name}={text}: it must be one of {', '.join(self.choices)}")
-            return text
+            return given.lower() == "true"
+        items = [item.strip() for item in given.split(",")] if self.kind is list and given else [given]
+        if self.choices and given and not set(items) <= set(self.choices):
+            raise BadSetting(f"{name}={text}: it must be one of {', '.join(self.choices)}")
+        if self.kind is list:
+            if self.pattern and given and not all(re.fullmatch(self.pattern, item) for item in items):
+                raise BadSetting(f"{name}={text}: every item must look like {self.pattern}")
+            return ",".join(dict.fromkeys(items))
+        return given if self.kind is str else self._number(name, given)
+
+    def _number(self, name: str, given: str) -> int | float:
+        if self.kind is int and not _INTEGER.fullmatch(given):
+            raise BadSetting(f"{name}={given}: it must be a whole number")
         try:
-            number: int | float = self.kind(text)
+            number: int | float = self.kind(given)
         except ValueError:
-            raise BadSetting(f"{name}={text}: it must be a number") from None
-        if not self.low <= number <= self.high:
-            raise BadSetting(f"{name}={text}: it must be between {self.low:g} and {self.high:g}")
+            raise BadSetting(f"{name}={given}: it must be a number") from None
+        if number < self.low or number > self.high:
+            raise BadSetting(f"{name}={given}: it must be between {self.low:g} and {self.high:g}")
         return number
 
 
@@ -88,12 +101,12 @@ BROKER: Final[dict[str, Setting]] = {
     "group.min.session.timeout.ms": _int(6000),
     "log.cleaner.delete.retention.ms": _int(_DAY, 0, _LONG, "delete.retention.ms"),
     "log.cleaner.min.cleanable.ratio": Setting(float, 0.5, 0, 1, topic="min.cleanable.dirty.ratio"),
-    "log.cleanup.policy": Setting(str, "delete", choices=_CLEANUP, topic="cleanup.policy"),
+    "log.cleanup.policy": Setting(list, "delete", choices=_CLEANUP, topic="cleanup.policy"),
     "log.index.interval.bytes": _int(4096, 0, topic="index.interval.bytes"),
     "log.message.timestamp.after.max.ms": _int(3_600_000, 0, _LONG, "message.timestamp.after.max.ms"),
     "log.message.timestamp.before.max.ms": _int(_LONG, 0, _LONG, "message.timestamp.before.max.ms"),
     "log.message.timestamp.type": Setting(str, "CreateTime", choices=_TIMESTAMPS, topic="message.timestamp.type"),
-    "log.retention.bytes": _int(-1, -1, _LONG, "retention.bytes"),
+    "log.retention.bytes": _int(-1, -_LONG, _LONG, "retention.bytes"),
     "log.retention.check.interval.ms": _int(300_000, 1, _LONG),
     "log.retention.ms": _int(7 * _DAY, -1, _LONG, "retention.ms"),
     "log.roll.ms": _int(7 * _DAY, 1, _LONG, "segment.ms"),
@@ -130,20 +143,27 @@ TOPIC_DEFAULTS: Final[dict[str, str]] = {
     setting.topic: name for name, setting in BROKER.items() if setting.topic is not None
 }
 
-#: Topic settings that Apache Kafka has, that clients send, and that mean nothing on one node with one copy.
-IGNORED_TOPIC_SETTINGS: Final = (
-    "file.delete.delay.ms",
-    "flush.messages",
-    "flush.ms",
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
-    "max.compaction.lag.ms",
-    "min.compaction.lag.ms",
-    "preallocate",
-    "segment.index.bytes",
-    "segment.jitter.ms",
-    "unclean.leader.election.enable",
-)
+_REPLICA = r"\*|[0-9]+:[0-9]+"
+_GZIP = ("-1", *map(str, range(1, 10)))
+
+#: Topic settings that Apache Kafka has, that clients send, and that change nothing on one node with one copy, and the
+#: broker's setting that each is named after in synonyms, if it has one.
+INERT_TOPIC: Final[dict[str, tuple[Setting, str | None]]] = {
+    "compression.gzip.level": (Setting(int, -1, -1, choices=_GZIP), "compression.gzip.level"),
+    "compression.lz4.level": (_int(9, 1, 17), "compression.lz4.level"),
+    "compression.zstd.level": (_int(3, -131_072, 22), "compression.zstd.level"),
+    "file.delete.delay.ms": (_int(60_000, 0, _LONG), "log.segment.delete.delay.ms"),
+    "flush.messages": (_int(_LONG, 1, _LONG), "log.flush.interval.messages"),
+    "flush.ms": (_int(_LONG, 0, _LONG), None),
+    "follower.replication.throttled.replicas": (Setting(list, "", pattern=_REPLICA), None),
+    "leader.replication.throttled.replicas": (Setting(list, "", pattern=_REPLICA), None),
+    "max.compaction.lag.ms": (_int(_LONG, 1, _LONG), "log.cleaner.max.compaction.lag.ms"),
+    "min.compaction.lag.ms": (_int(0, 0, _LONG), "log.cleaner.min.compaction.lag.ms"),
+    "preallocate": (_bool(False), "log.preallocate"),
+    "segment.index.bytes": (_int(10 * 1024 * 1024, 4), "log.index.size.max.bytes"),
+    "segment.jitter.ms": (_int(0, 0, _LONG), None),
+    "unclean.leader.election.enable": (_bool(False), "unclean.leader.election.enable"),
+}
 
 
 class Settings(Mapping[str, Value]):
@@ -176,7 +196,7 @@ class Settings(Mapping[str, Value]):
 
         def get(name: str) -> Any:
             if topic is not None and name in topic:
-                return _topic_value(name, topic[name])
+                return TOPIC[name].parse(name, topic[name])
             return self[TOPIC_DEFAULTS[name]]
 
         return LogSettings(
@@ -201,19 +221,19 @@ class Settings(Mapping[str, Value]):
 def check_topic_settings(given: Mapping[str, str | None]) -> None:
     """Raises BadSetting for the first setting of a topic that nobody knows or whose value it cannot have."""
     for name, value in given.items():
-        if name in IGNORED_TOPIC_SETTINGS or value is None:
-            continue
-        if name not in TOPIC:
-            raise BadSetting(f"{name} is not a topic setting{_did_you_mean(name, TOPIC)}")
-        _topic_value(name, value)
+        if value is None:
+            raise BadSetting(f"{name}: a topic setting has a value")
+        setting = topic_setting(name)
+        if setting is None:
+            raise BadSetting(f"{name} is not a topic setting{_did_you_mean(name, {**TOPIC, **INERT_TOPIC})}")
+        setting.parse(name, value)
 
 
-def _topic_value(name: str, text: str) -> Value:
-    setting = TOPIC[name]
-    if name == "segment.bytes":
-        # A topic may have smaller segments than a broker's default may be.
-        setting = replace(setting, low=14)
-    return setting.parse(name, text)
+def topic_setting(name: str) -> Setting | None:
+    """The topic setting of that name."""
+    if name in INERT_TOPIC:
+        return INERT_TOPIC[name][0]
+    return TOPIC.get(name)
 
 
 def _did_you_mean(name: str, known: Mapping[str, object]) -> str:

@@ -26,12 +26,27 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 _PREFIX = "topic/"
 
 
+def topic_name_error(name: str) -> ErrorCode | None:
+    """INVALID_TOPIC_EXCEPTION if a topic cannot be called that."""
+    legal = _NAME.match(name) and name not in (".", "..")
+    return None if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 class TopicRefused(Exception):
     """A change that is not made, with its error code and a sentence."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error = error
+
+
+def checked(settings: Mapping[str, str | None]) -> dict[str, str]:
+    """The settings of a topic, if it can have them.  Raises TopicRefused."""
+    try:
+        check_topic_settings(settings)
+    except BadSetting as error:
+        raise TopicRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 @dataclass(slots=True)
@@ -80,25 +95,38 @@ class Topics:
 
     def check_new(self, name: str, count: int, settings: Mapping[str, str]) -> None:
         """Raises TopicRefused if such a topic cannot be made."""
-        if not _NAME.match(name) or name in (".", ".."):
-            why = "a topic name has 1 to 249 letters, digits, dots, underscores and hyphens"
-            raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name: {why}")
-        if name in self.by_name:
-            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        self.check_name(name)
+        checked(settings)
         if not 1 <= count <= LARGEST_COUNT:
             raise TopicRefused(
                 ErrorCode.INVALID_PARTITIONS, f"{count} partitions for {name!r}: there may be 1 to {LARGEST_COUNT}"
             )
-        try:
-            check_topic_settings(settings)
-        except BadSetting as error:
-            raise TopicRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    def check_name(self, name: str) -> None:
+        """Raises TopicRefused if a new topic cannot be called that.
+
+        Names that differ in dots and underscores only are one name to metrics; as in Apache Kafka there is one of them.
+        """
+        if topic_name_error(name) is not None:
+            why = "a topic name has 1 to 249 letters, digits, dots, underscores and hyphens"
+            raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name: {why}")
+        if name in self.by_name:
+            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if "." in name or "_" in name:
+            alike = [known for known in self.by_name if known.replace(".", "_") == name.replace(".", "_")]
+            if alike:
+                why = f"{name!r} is too much like {alike[0]!r}: they differ in dots and underscores only"
+                raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+    def new_id(self) -> uuid.UUID:
+        """An id that no topic has."""
+        return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def create(self, name: str, count: int, settings: Mapping[str, str] | None = None) -> Topic:
         """Make a topic, durably.  Raises TopicRefused."""
         given = dict(settings or {})
         self.check_new(name, count, given)
-        topic_id = uuid.UUID(int=self._random.getrandbits(128), version=4)
+        topic_id = self.new_id()
         if not self._save(name, topic_id, count, given, 0):
             raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         try:
@@ -116,7 +144,9 @@ class Topics:
         # compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.
         settings = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
         if name == TRANSACTION_STATE:
-            settings["compression.type"] = "uncompressed"
+            settings |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
+        else:
+            settings["compression.type"] = "producer"
         return self.create(name, self.internal_count(name), settings)
 
     def internal_count(self, name: str) -> int:
@@ -149,10 +179,7 @@ class Topics:
 
     def change_settings(self, topic: Topic, settings: Mapping[str, str]) -> None:
         """Replace the settings of a topic, durably.  Raises TopicRefused."""
-        try:
-            check_topic_settings(settings)
-        except BadSetting as error:
-            raise TopicRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        checked(settings)
         self._replace(topic, len(topic.partitions), settings)
         topic.settings = dict(settings)
         for partition in topic.partitions:

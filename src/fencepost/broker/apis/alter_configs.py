@@ -5,33 +5,43 @@ v2    flexible
 
 from __future__ import annotations
 
-from fencepost.broker.alteration import alter
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+
+from fencepost.broker.alteration import TWICE, alter
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
+from fencepost.broker.topics import TopicRefused
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
-from fencepost.protocol.messages.alter_configs import AlterConfigsResourceResponse
+from fencepost.protocol.messages.alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
 
 
 @serves(AlterConfigsRequest)
 def alter_configs(request: AlterConfigsRequest, caller: Caller, broker: Broker) -> AlterConfigsResponse:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses = []
     for resource in request.resources:
-        given = {config.name: config.value for config in resource.configs if config.value is not None}
-        error, message = alter(
-            resource.resource_type,
-            resource.resource_name,
-            lambda _, given=given: given,  # type: ignore[misc]
-            request.validate_only,
-            caller,
-            broker,
-        )
+        kind, name = resource.resource_type, resource.resource_name
+        outcome = TWICE
+        if times[kind, name] == 1:
+            change = partial(replaced, resource)
+            outcome = alter(kind, name, change, request.validate_only, caller, broker)
         responses.append(
             AlterConfigsResourceResponse(
-                error_code=error,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
+                error_code=outcome[0], error_message=outcome[1], resource_type=kind, resource_name=name
             )
         )
     return AlterConfigsResponse(responses=responses)
+
+
+def replaced(resource: AlterConfigsResource, _: Mapping[str, str]) -> dict[str, str]:
+    """The settings that a resource shall have.  Raises TopicRefused for one without a value, or named twice."""
+    settings: dict[str, str] = {}
+    for config in resource.configs:
+        if config.value is None or config.name in settings:
+            raise TopicRefused(ErrorCode.INVALID_REQUEST, f"{config.name}: a setting is named once, with a value")
+        settings[config.name] = config.value
+    return settings

@@ -6,9 +6,12 @@ v3    may be throttled
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
+from fencepost.broker.placement import check_more
 from fencepost.broker.registry import serves
 from fencepost.broker.topics import TopicRefused
 from fencepost.protocol.errors import ErrorCode
@@ -18,7 +21,15 @@ from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic,
 
 @serves(CreatePartitionsRequest)
 def create_partitions(request: CreatePartitionsRequest, caller: Caller, broker: Broker) -> CreatePartitionsResponse:
-    results = [_create(topic, request.validate_only, caller, broker) for topic in request.topics]
+    times = Counter(topic.name for topic in request.topics)
+    results = [
+        _create(topic, request.validate_only, caller, broker)
+        if times[topic.name] == 1
+        else CreatePartitionsTopicResult(
+            name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message="the topic is named more than once"
+        )
+        for topic in {topic.name: topic for topic in request.topics}.values()
+    ]
     return CreatePartitionsResponse(results=results)
 
 
@@ -37,6 +48,8 @@ def _create(
     else:
         try:
             broker.topics.check_count(topic, asked.count)
+            assigned = None if asked.assignments is None else [found.broker_ids for found in asked.assignments]
+            check_more(assigned, len(topic.partitions), asked.count, broker.node_id)
             if not validate_only:
                 broker.topics.add_partitions(topic, asked.count)
         except TopicRefused as refused:

@@ -6,27 +6,29 @@ v7    topic ids
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.configuration import described_topic
+from fencepost.broker.placement import new_count
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import INTERNAL, TopicRefused
+from fencepost.broker.topics import INTERNAL, TopicRefused, checked
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
-from fencepost.protocol.types import ZERO_UUID
 
 
 @serves(CreateTopicsRequest)
 def create_topics(request: CreateTopicsRequest, caller: Caller, broker: Broker) -> CreateTopicsResponse:
-    names = [topic.name for topic in request.topics]
+    times = Counter(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=[
-            _refused(topic.name, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-            if names.count(topic.name) > 1
+            _refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+            if times[name] > 1
             else _create(topic, request.validate_only, caller, broker)
-            for topic in request.topics
+            for name, topic in {topic.name: topic for topic in request.topics}.items()
         ]
     )
 
@@ -40,19 +42,18 @@ def _create(asked: CreatableTopic, validate_only: bool, caller: Caller, broker: 
     if asked.name in INTERNAL and asked.name not in broker.topics.by_name:
         message = f"{asked.name} is the broker's own: it is made when it is needed"
         return _refused(asked.name, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
-    if asked.replication_factor not in (-1, 1) or any(len(found.broker_ids) != 1 for found in asked.assignments):
-        message = "one node keeps one copy: the replication factor must be 1"
-        return _refused(asked.name, ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    count = len(asked.assignments) or asked.num_partitions
-    if count == -1:
-        count = broker.settings.number("num.partitions")
-    settings = {config.name: config.value for config in asked.configs if config.value is not None}
-    topic_id = ZERO_UUID
+    settings = {config.name: config.value for config in asked.configs}
+    assigned = [(found.partition_index, found.broker_ids) for found in asked.assignments]
+    default = broker.settings.number("num.partitions")
     try:
+        broker.topics.check_name(asked.name)
+        given = checked(settings)
+        count = new_count(asked.num_partitions, asked.replication_factor, assigned, default, broker.node_id)
         if validate_only:
-            broker.topics.check_new(asked.name, count, settings)
+            broker.topics.check_new(asked.name, count, given)
+            topic_id = broker.topics.new_id()  # nobody's, as in Apache Kafka
         else:
-            topic_id = broker.topics.create(asked.name, count, settings).topic_id
+            topic_id = broker.topics.create(asked.name, count, given).topic_id
     except TopicRefused as refused:
         return _refused(asked.name, refused.error, str(refused))
     return CreatableTopicResult(
@@ -62,11 +63,11 @@ def _create(asked: CreatableTopic, validate_only: bool, caller: Caller, broker: 
         num_partitions=count,
         replication_factor=1,
         configs=[
-            CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source)
-            for entry in described_topic(settings, broker.settings)
+            CreatableTopicConfigs(name=entry.name, value=given.get(entry.name, entry.value), config_source=entry.source)
+            for entry in described_topic(given, broker.settings)
         ],
     )
 
 
 def _refused(name: str, error: ErrorCode, message: str) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error, error_message=message)
+    return CreatableTopicResult(name=name, error_code=error, error_message=message, configs=[])

@@ -7,6 +7,8 @@ v6    topics may be named by id
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
@@ -15,12 +17,33 @@ from fencepost.broker.topics import TopicRefused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicState
+from fencepost.protocol.types import ZERO_UUID
 
 
 @serves(DeleteTopicsRequest)
 def delete_topics(request: DeleteTopicsRequest, caller: Caller, broker: Broker) -> Held:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    return Held(DeleteTopicsResponse(responses=[_delete(topic, caller, broker) for topic in asked]), broker.storage.lsn)
+    named = Counter(_named(topic, broker) for topic in asked)
+    responses = [
+        _delete(topic, caller, broker)
+        if named[_named(topic, broker)] == 1 and (topic.name is None or topic.topic_id == ZERO_UUID)
+        else DeletableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="a topic is named once, by its name or by its id",
+        )
+        for topic in {_named(topic, broker): topic for topic in asked}.values()
+    ]
+    return Held(DeleteTopicsResponse(responses=responses), broker.storage.lsn)
+
+
+def _named(asked: DeleteTopicState, broker: Broker) -> object:
+    """Which topic is meant, by whatever name."""
+    if asked.name is None:
+        return asked.topic_id
+    topic = broker.topics.by_name.get(asked.name)
+    return asked.name if topic is None else topic.topic_id
 
 
 def _delete(asked: DeleteTopicState, caller: Caller, broker: Broker) -> DeletableTopicResult:
@@ -31,7 +54,7 @@ def _delete(asked: DeleteTopicState, caller: Caller, broker: Broker) -> Deletabl
     if name is not None and not caller.may(Operation.DELETE, Resource.TOPIC, name):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif topic is None:
-        error = ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = _unknown(asked)
     elif not broker.settings["delete.topic.enable"]:
         error, message = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
     elif topic.is_internal:
@@ -44,3 +67,9 @@ def _delete(asked: DeleteTopicState, caller: Caller, broker: Broker) -> Deletabl
             error, message = refused.error, str(refused)
     topic_id = asked.topic_id if topic is None else topic.topic_id
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
+
+
+def _unknown(asked: DeleteTopicState) -> ErrorCode:
+    if asked.name is not None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.INVALID_REQUEST if asked.topic_id == ZERO_UUID else ErrorCode.UNKNOWN_TOPIC_ID

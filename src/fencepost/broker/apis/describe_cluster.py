@@ -6,22 +6,24 @@ v2    fenced brokers
 
 from __future__ import annotations
 
+from fencepost.broker.authorizer import CLUSTER_NAME, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import NOT_ASKED, Caller
 from fencepost.broker.registry import serves
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 from fencepost.protocol.messages.describe_cluster import DescribeClusterBroker
 
-_BROKERS = 1
+_BROKERS, _CONTROLLERS = 1, 2
 
 
 @serves(DescribeClusterRequest)
 def describe_cluster(request: DescribeClusterRequest, caller: Caller, broker: Broker) -> DescribeClusterResponse:
     if caller.version >= 1 and request.endpoint_type != _BROKERS:
+        known = request.endpoint_type == _CONTROLLERS
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="this address is a broker's, not a controller's",
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="this address is a broker's: the endpoint type must be 1",
             endpoint_type=_BROKERS,
             cluster_id="",
             brokers=[],
@@ -32,4 +34,9 @@ def describe_cluster(request: DescribeClusterRequest, caller: Caller, broker: Br
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         brokers=[DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port)],
+        cluster_authorized_operations=(
+            caller.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED
+        ),
     )

@@ -18,6 +18,7 @@ from fencepost.broker.configuration import (
     described_topic,
 )
 from fencepost.broker.registry import serves
+from fencepost.broker.topics import topic_name_error
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_configs import (
@@ -42,7 +43,7 @@ def _describe(asked: DescribeConfigsResource, synonyms: bool, caller: Caller, br
         error_message=message,
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        configs=[_told(entry, synonyms) for entry in entries if wanted is None or entry.name in wanted],
+        configs=[_told(entry, synonyms) for entry in entries if not wanted or entry.name in wanted],
     )
 
 
@@ -55,12 +56,14 @@ def _entries(
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, []
         topic = broker.topics.by_name.get(name)
         if topic is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
+            return topic_name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
         return ErrorCode.NONE, None, described_topic(topic.settings, broker.settings)
     if asked.resource_type == BROKER_RESOURCE:
         if not caller.may(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, []
-        if name not in ("", str(broker.node_id)):
+        if not name:
+            return ErrorCode.NONE, None, []  # what is set for all brokers while they run: nothing can be
+        if name != str(broker.node_id):
             return ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}, not {name!r}", []
         return ErrorCode.NONE, None, described_broker(broker.settings)
     return ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configuration here", []
@@ -73,6 +76,6 @@ def _told(entry: Entry, synonyms: bool) -> DescribeConfigsResourceResult:
         read_only=entry.read_only,
         config_source=entry.source,
         is_sensitive=False,
-        synonyms=[DescribeConfigsSynonym(name=entry.name, value=entry.value, source=entry.source)] if synonyms else [],
+        synonyms=[DescribeConfigsSynonym(**found._asdict()) for found in entry.synonyms] if synonyms else [],
         config_type=entry.kind,
     )

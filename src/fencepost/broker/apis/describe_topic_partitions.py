@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import NOT_ASKED, Caller
 from fencepost.broker.registry import serves
+from fencepost.broker.topics import topic_name_error
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from fencepost.protocol.messages.describe_topic_partitions import (
@@ -22,14 +23,23 @@ LARGEST_PAGE = 2000
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, caller: Caller, broker: Broker
 ) -> DescribeTopicPartitionsResponse:
-    left = min(max(request.response_partition_limit, 1), LARGEST_PAGE)
     cursor = request.cursor
     names = sorted({topic.name for topic in request.topics} or broker.topics.by_name)
+    if cursor is None and "" in names:
+        # As Apache Kafka answers it.
+        return DescribeTopicPartitionsResponse(
+            topics=[_refused(topic.name, ErrorCode.UNKNOWN_SERVER_ERROR) for topic in request.topics]
+        )
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        begins = not cursor.topic_name and not request.topics
+        if cursor.partition_index < 0 or not (begins or names[:1] == [cursor.topic_name]):
+            refused = [_refused(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
+            return DescribeTopicPartitionsResponse(topics=refused)
+    left = min(max(request.response_partition_limit, 1), LARGEST_PAGE)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     following = None
     for name in names:
-        if cursor is not None and name < cursor.topic_name:
-            continue
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if left == 0:
             following = Cursor(topic_name=name, partition_index=first)
@@ -51,7 +61,8 @@ def _describe(
     if not caller.may(Operation.DESCRIBE, Resource.TOPIC, name):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic is None:
-        return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = topic_name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _refused(name, error, caller.authorized_operations(Resource.TOPIC, name))
     node = broker.node_id
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
@@ -72,8 +83,11 @@ def _describe(
             )
             for partition in topic.partitions[first : first + count]
         ],
+        topic_authorized_operations=caller.authorized_operations(Resource.TOPIC, name),
     )
 
 
-def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID, partitions=[])
+def _refused(name: str, error: ErrorCode, operations: int = NOT_ASKED) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, topic_id=ZERO_UUID, partitions=[], topic_authorized_operations=operations
+    )

@@ -5,13 +5,17 @@ v1    flexible
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from fencepost.broker.alteration import alter
+from fencepost.broker.alteration import TWICE, alter
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.settings import BadSetting
+from fencepost.broker.settings import topic_setting
+from fencepost.broker.topics import TopicRefused
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResourceResponse
 
@@ -22,43 +26,50 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, caller: Caller, broker: Broker
 ) -> IncrementalAlterConfigsResponse:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses = []
     for resource in request.resources:
-        error, message = alter(
-            resource.resource_type,
-            resource.resource_name,
-            lambda known, configs=resource.configs: changed(known, configs),  # type: ignore[misc]
-            request.validate_only,
-            caller,
-            broker,
-        )
+        kind, name = resource.resource_type, resource.resource_name
+        outcome = TWICE
+        if times[kind, name] == 1:
+            change = partial(changed, resource.configs)
+            outcome = alter(kind, name, change, request.validate_only, caller, broker)
         responses.append(
             AlterConfigsResourceResponse(
-                error_code=error,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
+                error_code=outcome[0], error_message=outcome[1], resource_type=kind, resource_name=name
             )
         )
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def changed(known: Mapping[str, str], configs: Sequence[AlterableConfig]) -> dict[str, str]:
-    """The settings after these operations.  Raises BadSetting for an operation that a setting does not have."""
+def changed(configs: Sequence[AlterableConfig], known: Mapping[str, str]) -> dict[str, str]:
+    """The settings after these operations.  Raises TopicRefused for one that a setting does not have."""
+    if len({config.name for config in configs}) < len(configs):
+        raise TopicRefused(ErrorCode.INVALID_REQUEST, "a setting is named once")
     settings = dict(known)
     for config in configs:
-        if config.config_operation == _DELETE:
-            settings.pop(config.name, None)
-        elif config.config_operation == _SET and config.value is not None:
-            settings[config.name] = config.value
-        elif config.config_operation in (_APPEND, _SUBTRACT) and config.name == "cleanup.policy" and config.value:
-            parts = [
-                part for part in settings.get(config.name, "delete").split(",") if part not in config.value.split(",")
-            ]
-            parts += config.value.split(",") if config.config_operation == _APPEND else []
-            settings[config.name] = ",".join(parts)
+        name, operation = config.name, config.config_operation
+        if operation == _DELETE:
+            settings.pop(name, None)
+        elif config.value is None:
+            raise TopicRefused(ErrorCode.INVALID_REQUEST, f"{name}: only a deletion goes without a value")
+        elif operation == _SET:
+            settings[name] = config.value
+        elif operation in (_APPEND, _SUBTRACT):
+            settings[name] = _listed(name, settings.get(name), config.value.split(","), operation == _APPEND)
         else:
-            raise BadSetting(
-                f"{config.name}: operation {config.config_operation} is not possible with {config.value!r}"
-            )
+            # As Apache Kafka answers it.
+            raise TopicRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: there is no operation {operation}")
     return settings
+
+
+def _listed(name: str, given: str | None, items: Sequence[str], append: bool) -> str:
+    """A list with or without these items."""
+    setting = topic_setting(name)
+    if setting is None or setting.kind is not list:
+        raise TopicRefused(ErrorCode.INVALID_CONFIG, f"{name}: nothing can be added to it or taken away, it is no list")
+    text = str(setting.default) if given is None else given
+    found = text.split(",") if text else []
+    if append:
+        return ",".join([*found, *(item for item in items if item and item not in found)])
+    return ",".join(item for item in found if item not in items)

@@ -13,11 +13,14 @@ v13   an error of the whole answer
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
+
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import NOT_ASKED, Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import INTERNAL, Topic, TopicRefused
+from fencepost.broker.topics import INTERNAL, Topic, TopicRefused, topic_name_error
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, MetadataResponse
 from fencepost.protocol.messages.metadata import (
@@ -32,58 +35,88 @@ from fencepost.protocol.types import ZERO_UUID
 @serves(MetadataRequest)
 def metadata(request: MetadataRequest, caller: Caller, broker: Broker) -> MetadataResponse:
     asked = request.topics
+    error = _refusal(asked or (), caller.version)
+    if asked is not None and error is not None:
+        return MetadataResponse(
+            brokers=[],
+            topics=[_refused(topic.name or "", error, topic.topic_id) for topic in asked],
+            error_code=error if caller.version >= 13 else ErrorCode.NONE,
+        )
     if asked is None or (caller.version == 0 and not asked):
         topics = [_described(topic, broker) for topic in broker.topics.by_name.values() if _visible(topic, caller)]
+    elif any(topic.topic_id != ZERO_UUID for topic in asked):
+        topics = [_by_id(topic_id, caller, broker) for topic_id in dict.fromkeys(topic.topic_id for topic in asked)]
     else:
         may_create = request.allow_auto_topic_creation and bool(broker.settings["auto.create.topics.enable"])
-        topics = [_one(wanted, caller, broker, may_create) for wanted in asked]
+        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+        topics = [_by_name(name, caller, broker, may_create) for name in names]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                topic.topic_authorized_operations = caller.authorized_operations(Resource.TOPIC, topic.name)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
+        cluster_authorized_operations=(
+            caller.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED
+        ),
     )
+
+
+def _refusal(asked: Sequence[MetadataRequestTopic], version: int) -> ErrorCode | None:
+    """Topics have names; from v12 on they may have ids instead.  As Apache Kafka refuses what is neither."""
+    if version < 12:
+        wrong = any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked)
+        return ErrorCode.INVALID_REQUEST if wrong else None
+    nameless = any(topic.name is None and topic.topic_id == ZERO_UUID for topic in asked)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if nameless else None
 
 
 def _visible(topic: Topic, caller: Caller) -> bool:
     return caller.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
 
 
-def _one(wanted: MetadataRequestTopic, caller: Caller, broker: Broker, may_create: bool) -> MetadataResponseTopic:
-    topics = broker.topics
-    if wanted.name is None:
-        topic = topics.by_id.get(wanted.topic_id)
-        if topic is None or not _visible(topic, caller):
-            return _refused(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted)
-        return _described(topic, broker)
-    if not caller.may(Operation.DESCRIBE, Resource.TOPIC, wanted.name):
-        return _refused(wanted.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted)
-    topic = topics.by_name.get(wanted.name)
-    if topic is None and may_create:
-        if not (
-            caller.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
-            or caller.may(Operation.CREATE, Resource.TOPIC, wanted.name)
-        ):
-            return _refused(wanted.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted)
-        try:
-            if wanted.name in INTERNAL:
-                broker.ensure_coordinator(wanted.name)
-                topic = topics.by_name.get(wanted.name)
-            else:
-                topic = topics.create(wanted.name, broker.settings.number("num.partitions"))
-        except TopicRefused as refused:
-            return _refused(wanted.name, refused.error, wanted)
-    if topic is None:
-        try:
-            topics.check_new(wanted.name, 1, {})
-        except TopicRefused as refused:
-            return _refused(wanted.name, refused.error, wanted)
-        return _refused(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted)
+def _by_id(topic_id: uuid.UUID, caller: Caller, broker: Broker) -> MetadataResponseTopic:
+    topic = broker.topics.by_id.get(topic_id)
+    if topic is None or not _visible(topic, caller):
+        return _refused(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
     return _described(topic, broker)
 
 
-def _refused(name: str | None, error: ErrorCode, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    topic_id = wanted.topic_id if name is None else ZERO_UUID
+def _by_name(name: str, caller: Caller, broker: Broker, may_create: bool) -> MetadataResponseTopic:
+    if not caller.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topic = broker.topics.by_name.get(name)
+    if topic is None:
+        error = _create(name, caller, broker) if may_create else topic_name_error(name)
+        topic = broker.topics.by_name.get(name)
+        if topic is None:
+            return _refused(name, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _described(topic, broker)
+
+
+def _create(name: str, caller: Caller, broker: Broker) -> ErrorCode | None:
+    """Make a topic that somebody asked for."""
+    if not (
+        caller.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+        or caller.may(Operation.CREATE, Resource.TOPIC, name)
+    ):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    try:
+        if name in INTERNAL:
+            broker.ensure_coordinator(name)
+        else:
+            broker.topics.create(name, broker.settings.number("num.partitions"))
+    except TopicRefused as refused:
+        return refused.error
+    return None
+
+
+def _refused(name: str | None, error: ErrorCode, topic_id: uuid.UUID = ZERO_UUID) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=[])
 
 

@@ -1,0 +1,98 @@
+"""Metadata (3): who is asked for how, what is refused, and the operations that a caller may do (KIP-430)."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from wire import Client, clients, new_topic
+
+from fencepost.broker.authorizer import TOLD_OPERATIONS, Resource
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DescribeClusterRequest, MetadataRequest
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
+from fencepost.protocol.types import ZERO_UUID
+
+client = clients()
+UNKNOWN = uuid.UUID(int=7)
+
+
+def ask(client: Client, *asked: tuple[str | None, uuid.UUID], version: int = 12, **more: Any) -> Any:
+    topics = [MetadataRequestTopic(name=name, topic_id=topic_id) for name, topic_id in asked]
+    return client.ask(MetadataRequest(topics=topics, **more), version)
+
+
+def told(answer: Any) -> list[tuple[str | None, int]]:
+    return [(topic.name, topic.error_code) for topic in answer.topics]
+
+
+def id_of(client: Client, name: str) -> uuid.UUID:
+    found: uuid.UUID = ask(client, (name, ZERO_UUID)).topics[0].topic_id
+    return found
+
+
+def test_a_topic_that_is_asked_for_twice_is_told_once(client: Client) -> None:
+    name = new_topic(client)
+    assert told(ask(client, (name, ZERO_UUID), (name, ZERO_UUID))) == [(name, 0)]
+    by_id = (None, id_of(client, name))
+    assert told(ask(client, by_id, by_id)) == [(name, 0)]
+
+
+def test_where_one_id_is_given_names_do_not_count(client: Client) -> None:
+    one, other = new_topic(client), new_topic(client)
+    assert told(ask(client, (other, id_of(client, one)))) == [(one, 0)]
+    assert told(ask(client, (one, UNKNOWN))) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("asked", [("t", UNKNOWN), (None, UNKNOWN), (None, ZERO_UUID)])
+def test_before_version_12_topics_have_names_only(
+    client: Client, version: int, asked: tuple[str | None, uuid.UUID]
+) -> None:
+    name = new_topic(client)
+    answer = ask(client, (name, ZERO_UUID), asked, version=version)
+    assert (answer.brokers, answer.controller_id, answer.cluster_id) == ([], -1, None)
+    assert told(answer) == [(name, ErrorCode.INVALID_REQUEST), (asked[0] or "", ErrorCode.INVALID_REQUEST)]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_topic_without_name_and_id_is_refused_with_all_others(client: Client, version: int) -> None:
+    name = new_topic(client)
+    answer = ask(client, (name, ZERO_UUID), (None, ZERO_UUID), version=version)
+    assert told(answer) == [(name, ErrorCode.UNKNOWN_SERVER_ERROR), ("", ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert answer.error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if version == 13 else ErrorCode.NONE)
+
+
+def test_a_name_that_nobody_may_have_is_not_made(client: Client) -> None:
+    assert told(ask(client, ("a b", ZERO_UUID), version=4)) == [("a b", ErrorCode.INVALID_TOPIC_EXCEPTION)]
+    assert told(ask(client, ("made.here", ZERO_UUID), version=4)) == [("made.here", 0)]
+    colliding = ask(client, ("made_here", ZERO_UUID), version=4)
+    assert told(colliding) == [("made_here", ErrorCode.INVALID_TOPIC_EXCEPTION)]
+
+
+def bits(kind: Resource) -> int:
+    return sum(1 << operation.value for operation in TOLD_OPERATIONS[kind])
+
+
+def test_operations_are_told_to_those_who_ask(client: Client) -> None:
+    assert [bits(kind) for kind in (Resource.TOPIC, Resource.CLUSTER, Resource.GROUP)] == [3576, 8096, 3400]
+    name = new_topic(client)
+    assert ask(client, (name, ZERO_UUID)).topics[0].topic_authorized_operations == -(2**31)
+    answer = ask(
+        client,
+        (name, ZERO_UUID),
+        version=9,
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True,
+    )
+    assert answer.topics[0].topic_authorized_operations == bits(Resource.TOPIC)
+    assert answer.cluster_authorized_operations == bits(Resource.CLUSTER)
+    for asked, operations in ((False, -(2**31)), (True, bits(Resource.CLUSTER))):
+        cluster = client.ask(DescribeClusterRequest(include_cluster_authorized_operations=asked), 0)
+        assert cluster.cluster_authorized_operations == operations
