@@ -110,7 +110,9 @@ def positions(scene: Scene) -> int:
 
 
 def sync(scene: Scene) -> int:
-    joined = JoinGroupResponse(error_code=0, leader="", member_id="m", members=[])
+    joined = JoinGroupResponse(
+        error_code=0, leader="", member_id="m", members=[], protocol_type="consumer", protocol_name="range"
+    )
     return int(scene.client.ask(sync_request(joined, {})).error_code)
 
 

@@ -199,8 +199,9 @@ class Tables:
     def described(self) -> Iterator[Case]:
         for version in (0, 1, 2):
             for kind in (0, 1, 2, 3):
-                request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=kind)
-                yield f"cluster, endpoint {kind}", partial(self.nodes.ask, request, version)
+                for told in (False, True):
+                    request = DescribeClusterRequest(include_cluster_authorized_operations=told, endpoint_type=kind)
+                    yield f"cluster, endpoint {kind}", partial(self.nodes.ask, request, version)
         names = ([HERE, THERE], [THERE, "no.such", HERE], ["a b", "", THERE], [HERE, HERE])
         cursors = (None, (HERE, 0), (HERE, 1), (HERE, 3), (HERE, -1), (THERE, 0), ("no.such", 0), ("", 0), ("zz", 5))
         for wanted in names:

@@ -36,7 +36,6 @@ _IGNORED = (
     "base_offset",
     "log_start_offset",
     "client_host",
-    "authorized_operations",
 )
 _TEXTS = ("error_message",)
 _MOMENTS = ("transaction_start_time_ms", "log_append_time_ms")
@@ -136,6 +135,8 @@ class Twins:
         self.history: list[Asked] = []
         self.states: dict[str, Any] = {}
         self.timed_out: dict[str, Pair] = {}
+        self.diverged = False
+        """Whether the nodes parted in the last scenario."""
         self.is_over = False
         """An explanation says that from here on the nodes cannot be compared."""
 
@@ -143,10 +144,14 @@ class Twins:
 
     def play(self, title: str, scenario: Callable[[], object]) -> None:
         """Run one scenario; a difference that nothing explains is kept, with all that led to it."""
-        self.history, self.states, self.is_over, self._members = [], {}, False, ([], [])
+        self.history, self.states, self.is_over = [], {}, False
+        self.diverged = False
         try:
             scenario()
         except Diverged as why:
+            self.diverged = True
+            for members in self._members:  # one side may know of more: later ones are to have the same names
+                members += [""] * (max(map(len, self._members)) - len(members))
             if str(why):
                 told = "\n".join(str(asked) for asked in self.history)
                 self.faults.append(f"== {title}, transaction.version {self.level}\n{told}")

@@ -97,7 +97,9 @@ class Crowd(Walk):
         self._settle()
         super().look()
         names = self.chance.choice([[self.group], [self.group, f"{self.prefix}-never", ""]])
-        self.twins.ask(DescribeGroupsRequest(groups=names), self.chance.randint(0, 6))
+        operations = self.chance.random() < 0.5
+        request = DescribeGroupsRequest(groups=names, include_authorized_operations=operations)
+        self.twins.ask(request, self.chance.randint(3 if operations else 0, 6))
         states = self.chance.choice([[], [self.chance.choice(STATES)], self.chance.sample(STATES, 2)])
         types = self.chance.choice([[], [], [self.chance.choice(TYPES)]])
         version = self.chance.choice([0, 3, 4, 5, 5, 5])

@@ -140,7 +140,7 @@ def _groups(twins: Twins, groups: Sequence[str]) -> None:
         return answer | {"groups": [one for one in answer.get("groups", []) if one["group_id"] in known]}
 
     for some in (groups[n : n + 50] for n in range(0, len(groups), 50)):
-        twins.ask(DescribeGroupsRequest(groups=list(some)), 6)
+        twins.ask(DescribeGroupsRequest(groups=list(some), include_authorized_operations=True), 6)
     for states in ([], *([one] for one in _GROUP_STATES)):
         for types in ([], ["classic"], ["consumer"]):
             twins.ask(ListGroupsRequest(states_filter=states, types_filter=types), 5, told=ours)

@@ -11,11 +11,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from wire import Client, clients, new_topic
+from wire import Client, clients, find_coordinator, new_topic
 
 from fencepost.broker.authorizer import TOLD_OPERATIONS, Resource
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import DescribeClusterRequest, MetadataRequest
+from fencepost.protocol.messages import DescribeClusterRequest, DescribeGroupsRequest, MetadataRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.types import ZERO_UUID
 
@@ -96,3 +96,11 @@ def test_operations_are_told_to_those_who_ask(client: Client) -> None:
     for asked, operations in ((False, -(2**31)), (True, bits(Resource.CLUSTER))):
         cluster = client.ask(DescribeClusterRequest(include_cluster_authorized_operations=asked), 0)
         assert cluster.cluster_authorized_operations == operations
+
+
+def test_operations_on_a_group_are_told_where_there_is_no_error(client: Client) -> None:
+    for version, told in ((5, bits(Resource.GROUP)), (6, -(2**31))):
+        request = DescribeGroupsRequest(groups=["nobody"], include_authorized_operations=True)
+        find_coordinator(client, "nobody", 0)
+        (group,) = client.ask(request, version).groups
+        assert group.authorized_operations == told

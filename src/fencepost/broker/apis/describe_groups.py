@@ -20,7 +20,12 @@ from fencepost.protocol.messages.describe_groups import DescribedGroup, Describe
 
 @serves(DescribeGroupsRequest)
 def describe_groups(request: DescribeGroupsRequest, caller: Caller, broker: Broker) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_describe(group_id, caller, broker) for group_id in request.groups])
+    groups = [_describe(group_id, caller, broker) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = caller.authorized_operations(Resource.GROUP, group.group_id)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(group_id: str, caller: Caller, broker: Broker) -> DescribedGroup:
