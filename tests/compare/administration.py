@@ -39,6 +39,8 @@ NAMED = uuid.UUID("00000000-0000-4000-8000-000000000000").int
 _LATER = ("brokers", "cluster_id", "controller_id", "node_id")
 _TIERED = ("remote.", "local.", "min.insync.replicas")
 """Settings of what a single node with one copy does not have."""
+_MUTE_AFTER = 6.0
+"""Seconds: Apache Kafka takes two or three for what changes nothing."""
 _PATIENCE = 2.0
 
 Setting = tuple[str, str | None]
@@ -54,6 +56,7 @@ class Administered(Twins):
 
     def __init__(self, kafka: str, ours: str, explanations: Mapping[Explanation, Iterable[int]]) -> None:
         super().__init__(kafka, ours, 2, explanations)
+        self.kafka.patience = _MUTE_AFTER
         self._topic_ids: tuple[list[uuid.UUID], list[uuid.UUID]] = [], []
 
     def real(self, value: Any, side: int) -> Any:
@@ -73,6 +76,8 @@ class Administered(Twins):
                 told.pop(name, None)
             if told.get("configs"):
                 told["configs"] = self._settings(told["configs"])
+            if told.get("configs") == []:
+                del told["configs"]
             if "responses" in told:
                 told["responses"].sort(key=lambda one: (str(one.get("name")), str(one.get("resource_name"))))
             for text in ("error_message", "documentation"):

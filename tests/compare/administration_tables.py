@@ -261,11 +261,12 @@ class Tables:
         def replaced(*settings: tuple[str, str | None]) -> Case:
             return f"replaced by {settings}", partial(self._alter, 2, replace(TOPIC, THERE, *settings))
 
-        everything = [(name, value) for name, values in _VALUES.items() for value in (*values, None)]
-        for setting in everything:
-            yield replaced(setting)
-        # Apache Kafka takes seconds for what changes nothing, if it comes after what changed something.
-        for (name, value), operation in product(everything, range(-1, 5)):
+        for name, values in _VALUES.items():
+            for value in (*values, None):
+                yield replaced((name, value))
+        # A few only: Apache Kafka takes seconds for what changes nothing.
+        some = [(name, value) for name, values in _VALUES.items() for value in (values[0], None)]
+        for (name, value), operation in product(some, range(-1, 5)):
             yield (
                 f"operation {operation} with {name}={value}",
                 partial(self._alter, 1, change(TOPIC, THERE, (name, operation, value), only=True)),

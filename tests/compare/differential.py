@@ -82,6 +82,9 @@ class Answer(NamedTuple):
 class Node:
     """One of the two, by a bare connection."""
 
+    patience = 30.0
+    """Seconds to wait for an answer; after that the connection is given up."""
+
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._address = host, int(port)
@@ -93,14 +96,16 @@ class Node:
     def ask(self, request: Any, version: int) -> Any:
         """The answer, or None if the connection was closed instead."""
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, 30)
+            self._socket = socket.create_connection(self._address, self.patience)
         self._socket.sendall(encode_request(request, version, 1, "differential"))
         try:
             data = self._read(int.from_bytes(self._read(4), "big"))
         except (EOFError, ConnectionResetError):
-            self._socket.close()
-            self._socket = None
+            self.hang_up()
             return None
+        except TimeoutError:
+            self.hang_up()
+            raise
         return decode_response(RESPONSES[request.__schema__.api], data, version)[1]
 
     def close(self) -> None:
@@ -108,6 +113,11 @@ class Node:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
 
     def _read(self, count: int) -> bytes:
         assert self._socket is not None

@@ -87,8 +87,7 @@ class Leader(Node):
         try:
             answer = super().ask(request, version)
         except (TimeoutError, BrokenPipeError) as error:
-            self._socket.close()
-            self._socket = None
+            self.hang_up()
             return MUTE if isinstance(error, TimeoutError) else CLOSED
         return CLOSED if answer is None else answer
 
