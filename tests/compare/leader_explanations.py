@@ -145,6 +145,15 @@ def keeps_the_last_stable_offset_behind_no_start(seen: Seen) -> bool:
     )
 
 
+def finds_what_is_left_behind_a_deleted_segment(seen: Seen) -> bool:
+    """By time, where DeleteRecords has passed a whole segment: Apache Kafka looks for the record there."""
+    deleted = any(isinstance(past.step, Delete) for past in seen.before)
+    segmented = any(name == "segment_bytes" for name, _ in seen.configs)
+    by_time = isinstance(seen.step, Find) and all(time >= 0 for _, time in seen.step.parts)
+    nothing = all(theirs == -1 < ours for _, theirs, ours in differences(*seen.answers))
+    return deleted and segmented and by_time and nothing and seen.states[0] == seen.states[1]
+
+
 def tries_markers_again(seen: Seen) -> bool:
     """After a marker that a partition refused (the coordinator's list): Apache Kafka stays in Prepare*."""
     theirs, ours = (state["states"] for state in seen.states)
@@ -172,6 +181,7 @@ EXPLANATIONS: tuple[Explanation, ...] = (
     answers_markers_that_mute_a_connection,
     answers_every_marker_for_itself,
     keeps_the_last_stable_offset_behind_no_start,
+    finds_what_is_left_behind_a_deleted_segment,
     tries_markers_again,
     is_not_blocked_by_a_refused_request,
 )

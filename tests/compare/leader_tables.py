@@ -314,3 +314,14 @@ def reads() -> Iterator[Scenario]:
     deletions += [Delete(2, ((0, 0),), "__consumer_offsets"), write(11, Batch(0, 0, 1, True), of=ID)]
     deletions += [*finds[-60::3], *tail[:40:3]]
     yield Scenario("deletions", [*filled, *deletions])
+    opened: list[Step] = [*filled[:2], write(11, Batch(count=3)), write(11, Batch(count=2, time=7))]
+    for where, offsets in (("between", (2, 5, 7)), ("within", (1, 3))):
+        cut = list(opened)
+        for offset in offsets:
+            cut += [Delete(2, ((0, offset),)), *(Find(11, ((0, t),), i) for t in (-1, -2, -3, 0, 7) for i in (0, 1))]
+            cut += [Fetch(18, ((0, offset, 1 << 20),), i) for i in (0, 1)]
+        yield Scenario(f"deletions {where} batches", [*cut, End(3, ID, 0, 0), *cut[-12:]])
+    large: list[Step] = [write(11, Batch(size=700_000, time=time)) for time in (90, 80, 70)]
+    for offset in (0, 1, 2, 3):
+        large += [Delete(2, ((0, offset),)), *(Find(11, ((0, t),)) for t in (-3, 0, 75, 85, 95))]
+    yield Scenario("deletions of segments", large, (("segment_bytes", "1048576"),))
