@@ -21,7 +21,7 @@ WEIGHTS = {"init": 4, "add": 2, "batched": 2, "produce": 2, "txn_commit": 1, "en
 def drive(address: str, name: str, epoch: int) -> None:
     """Ask for the next epoch until it is this one, many requests at a time."""
     host, _, port = address.rpartition(":")
-    frame = encode_request(requests.init(name), 4, 1, "drive")
+    frame = encode_request(requests.init(name, timeout_ms=900_000), 4, 1, "drive")
     with socket.create_connection((host, int(port)), 60) as connection, connection.makefile("rb") as answers:
         reached = -1
         while reached < epoch:
@@ -57,4 +57,4 @@ class Epochs(Walk):
 
     def _init(self, name: str, version: int) -> None:
         pair = self.pair(name) if version >= 3 and self.chance.random() < 0.7 else NOBODY
-        self.twins.ask(requests.init(name, pair), version)
+        self.twins.ask(requests.init(name, pair, self.timeout_ms), version)

@@ -142,9 +142,12 @@ class Twins:
 
     # Scenarios
 
-    def play(self, title: str, scenario: Callable[[], object]) -> None:
-        """Run one scenario; a difference that nothing explains is kept, with all that led to it."""
-        self.history, self.states, self.is_over = [], {}, False
+    def play(self, title: str, scenario: Callable[[], object], before: Iterable[Asked] = ()) -> None:
+        """Run one scenario; a difference that nothing explains is kept, with all that led to it.
+
+        `before`: what was asked in the part of it that was played already.
+        """
+        self.history, self.states, self.is_over = list(before), {}, False
         self.diverged = False
         try:
             scenario()

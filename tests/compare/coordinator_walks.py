@@ -39,6 +39,8 @@ class Walk:
         self.twins, self.chance, self.prefix, self.weights = twins, chance, prefix, weights
         self.names = [f"{prefix}-{number}" for number in range(ids)]
         self.groups = [f"{prefix}-g", f"{prefix}-h"]
+        self.timeout_ms = 60_000
+        self.internal: dict[str, list[int]] = INTERNAL
         self.current: dict[str, Pair] = dict.fromkeys(self.names, NOBODY)
         self.seen: dict[str, list[Pair]] = {name: [NOBODY] for name in self.names}
         self._sequences: dict[tuple[str, int, Pair], int] = {}
@@ -56,7 +58,10 @@ class Walk:
 
     def go(self, length: int) -> None:
         for name in self.names:
-            self.twins.ask(requests.init(name), 4)
+            self.twins.ask(requests.init(name, timeout_ms=self.timeout_ms), 4)
+        self.go_on(length)
+
+    def go_on(self, length: int) -> None:
         self.look()
         for _ in range(length):
             self.step()
@@ -110,7 +115,7 @@ class Walk:
             if self.chance.random() < 0.6
         }
         if self.chance.random() < odd:
-            found |= self.chance.choice([UNKNOWN, {"twins-a": [0, 7]}, INTERNAL, {}])
+            found |= self.chance.choice([UNKNOWN, {"twins-a": [0, 7]}, self.internal, {}])
         if self.chance.random() < 0.3:
             found = dict(reversed(found.items()))
         return found or {"twins-a": [1]}
@@ -119,7 +124,7 @@ class Walk:
 
     def _init(self, name: str, version: int) -> None:
         pair = self.pair(name) if version >= 3 and self.chance.random() < 0.6 else NOBODY
-        timeout = self.chance.choice([60_000, 60_000, 50_000, 900_000, 900_001, 0, -1])
+        timeout = self.chance.choice([self.timeout_ms] * 2 + [self.timeout_ms - 10_000, 900_000, 900_001, 0, -1])
         self.twins.ask(requests.init(self.name(name), pair, timeout), version)
 
     def _add(self, name: str, version: int) -> None:

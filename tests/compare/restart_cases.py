@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.compare import coordinator_requests as requests
 from tests.compare.coordinator_requests import Written
 from tests.compare.coordinator_timeouts import asked_for
-from tests.compare.coordinator_twins import FOREIGN, NOBODY, Pair, Twins
+from tests.compare.coordinator_twins import FOREIGN, NOBODY, Asked, Pair, Twins
 from tests.compare.restart_situations import BRIEFLY, FOR_A_WHILE, LONG, RELATIONS, Case, steps
 
 from fencepost.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest, ProduceRequest
@@ -31,6 +31,8 @@ class Actor:
         """The pair of its last transaction."""
         self._versions = _VERSIONS[case.protocol]
         self.is_ready = False
+        self.asked: list[Asked] = []
+        """Of it, before the restart."""
         self._steps = list(steps(case.situation, case.protocol))
         self._sequences: dict[tuple[str, Pair], int] = {}
         self._places = {"a": "twins-a", "b": "twins-b", "late": "twins-late", "gone": gone}
@@ -165,16 +167,17 @@ class Rehearsal:
     def _take(self, part: Callable[[Actor], Callable[[], None]]) -> None:
         for actor in self.actors:
             self.twins.play(f"preparing {actor.case}", part(actor))
+            actor.asked += self.twins.history
         self.actors = [actor for actor in self.actors if actor.is_ready]
 
-    def scenarios(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """What is asked after the restart, each of an id of its own."""
+    def go_on(self) -> None:
+        """Ask everything after the restart."""
         time.sleep(max(self._until - time.monotonic(), 0))
         for actor in self.actors:
             if "down" in actor.case.situation:
                 actor.wait()
         for actor in self.actors:
-            yield f"{actor.name}: {actor.case}", actor.ask
+            self.twins.play(f"{actor.name}: {actor.case}", actor.ask, actor.asked)
 
 
 def make_topics(twins: Twins, names: Sequence[str]) -> None:
