@@ -249,13 +249,18 @@ def differences_page() -> str:
     lines = [
         "# Differences from Apache Kafka",
         "",
-        "Everything else is answered alike, code by code. Generated from the lists of the coordinator and of the",
-        "leaders of partitions; do not edit.",
+        "Everything else is answered alike, code by code. Generated from the lists of the coordinator and of the node;",
+        "do not edit.",
         "",
-        "Compared is release 4.3.1. Not counted: what only later releases have (TxnOffsetCommit v6), the words of",
-        "error messages, the settings of a broker and of what one node does not have (replication, tiered storage),",
-        "and bytes that every reader throws away: the cut-off beginning of a batch that had no room in an answer,",
-        "aborted transactions that begin behind its records.",
+        "Compared is release 4.3.1. Not counted:",
+        "",
+        "- what only later releases have (TxnOffsetCommit v6);",
+        "- epochs of leaders and coordinators, which rise when a node of Apache Kafka starts, and with them the time",
+        "  at which it says that a repeated batch was appended;",
+        "- the words of error messages;",
+        "- the settings of a broker, and of what one node does not have (replication, tiered storage);",
+        "- bytes that every reader throws away: the cut-off beginning of a batch that had no room in an answer,",
+        "  aborted transactions that begin behind its records.",
     ]
     for ground in Ground:
         listed = [entry for entry in (*DIFFERENCES, *leader.DIFFERENCES) if entry.ground is ground]

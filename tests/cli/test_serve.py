@@ -91,7 +91,7 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
     ("arguments", "expected"),
     [
         (("--set", "transaction.max.timeout=1"), "did you mean transaction.max.timeout.ms?"),
-        (("--set", "num.partitions=many"), "must be a number"),
+        (("--set", "num.partitions=many"), "must be a whole number"),
         (("--set", "num.partitions=0"), "between 1 and"),
         (("--set", "num.partitions"), "a setting and its value"),
         (("--listen", "9092"), "a host and a port"),
