@@ -1,14 +1,27 @@
-"""Fixtures for the comparison with Apache Kafka: its class path, or a skip that says why."""
+"""Fixtures for the comparison with Apache Kafka: both nodes, its class path, or a skip that says why."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
-from benchmarks.apache_kafka import NoPeer, jars, java
+from benchmarks.apache_kafka import NoPeer, apache_kafka, jars, java
+from tests.compare.coordinator_nodes import SETTINGS
+
+from fencepost.broker import running_broker
 
 Tool = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[tuple[str, str]]:
+    """The addresses of an Apache Kafka and of a Fencepost that are set up alike."""
+    try:
+        with apache_kafka(SETTINGS) as (kafka, _), running_broker(settings=SETTINGS, flush="os") as ours:
+            yield kafka, ours.bootstrap_servers
+    except NoPeer as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -26,15 +25,6 @@ pytestmark = pytest.mark.compare
 WALKS = 300
 STEPS = 25
 DRIVEN = 8
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[tuple[str, str]]:
-    try:
-        with apache_kafka(SETTINGS) as (kafka, _), running_broker(settings=SETTINGS, flush="os") as ours:
-            yield kafka, ours.bootstrap_servers
-    except NoPeer as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(params=[2, 1, 0])

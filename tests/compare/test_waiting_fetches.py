@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
-from benchmarks.apache_kafka import NoPeer, apache_kafka
 from tests.compare.coordinator_explanations import EXPLANATIONS
-from tests.compare.coordinator_nodes import SETTINGS, prepare, set_level
+from tests.compare.coordinator_nodes import prepare, set_level
 from tests.compare.coordinator_twins import Twins
 from tests.compare.waiting_fetches import Watch
-
-from fencepost.broker import running_broker
 
 pytestmark = pytest.mark.compare
 WALKS = 40
 STEPS = 40
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[tuple[str, str]]:
-    try:
-        with apache_kafka(SETTINGS) as (kafka, _), running_broker(settings=SETTINGS, flush="os") as ours:
-            yield kafka, ours.bootstrap_servers
-    except NoPeer as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.mark.parametrize("level", [2, 1, 0])
