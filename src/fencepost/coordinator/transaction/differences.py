@@ -284,6 +284,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "tried",
         "128 INVALID_REGULAR_EXPRESSION",
         "one request must not hold up the broker",
-        "-",
+        "KIP-1152",
     ),
 )
