@@ -6,7 +6,6 @@ mean nothing on a single node, addresses, operations that a caller may do) is le
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -41,7 +40,6 @@ _TIERED = ("remote.", "local.", "min.insync.replicas")
 """Settings of what a single node with one copy does not have."""
 _MUTE_AFTER = 6.0
 """Seconds: Apache Kafka takes two or three for what changes nothing."""
-_PATIENCE = 2.0
 
 Setting = tuple[str, str | None]
 
@@ -92,13 +90,6 @@ class Administered(Twins):
         """What both say of a topic in the end."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         return self.agreed(request, 12)
-
-    def agreed(self, request: Any, version: int) -> Any:
-        """What both answer in the end: a node of Apache Kafka learns of a change after it was answered."""
-        end = time.monotonic() + _PATIENCE
-        while self._one(0, request, version) != self._one(1, request, version) and time.monotonic() < end:
-            time.sleep(0.02)
-        return self.ask(request, version)
 
 
 def topic(

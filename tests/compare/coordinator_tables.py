@@ -212,7 +212,7 @@ class Tables:
             return {"apis": apis, "error": answer["error_code"]} | features
 
         request = ApiVersionsRequest(client_software_name="twins", client_software_version="1")
-        self.twins.ask(request, version, told=of)
+        self.twins.agreed(request, version, of)
 
     def features(self, version: int) -> None:
         """Every kind of change."""

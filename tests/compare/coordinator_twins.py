@@ -28,6 +28,7 @@ FOREIGN = 123_456_789
 _MEMBER, _SHORT = "member ", 30
 """Ids of members that a node made up are named by the order of their appearance."""
 _NOT_READY = (14, 15, 16)
+_LEARNT_AFTER = 2.0
 _IGNORED = (
     "throttle_time_ms",
     "transaction_timed_out",
@@ -170,6 +171,16 @@ class Twins:
         if told is not None:
             theirs, ours = told(theirs), told(ours)
         return self.judge(Asked(request, version, theirs, ours, self.level))
+
+    def agreed(self, request: Any, version: int, told: Callable[[Any], Any] = lambda answer: answer) -> Any:
+        """What both answer in the end: a node of Apache Kafka learns of a change after it was answered."""
+        end = time.monotonic() + _LEARNT_AFTER
+        while time.monotonic() < end:
+            theirs, ours = (told(self._one(side, request, version)) for side in (0, 1))
+            if theirs == ours:
+                break
+            time.sleep(0.02)
+        return self.ask(request, version, told)
 
     def judge(self, asked: Asked) -> Any:
         """The answer if it is the same, or differs for a listed reason; else raises Diverged."""

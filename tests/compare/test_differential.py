@@ -56,10 +56,19 @@ def is_not_blocked_by_a_refused_request(step: Step, theirs: Answer, _: Answer, b
     )
 
 
+def hands_no_pair_to_a_fenced_instance(step: Step, theirs: Answer, ours: Answer, before: list[Step]) -> bool:
+    """EndTxn v5 with the pair before the current one, after an end by an older version, which bumps nothing."""
+    ended_before = any(past.request == "end" and past.version < 5 for past in before)
+    taken = theirs.error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS)
+    one_back = step.request == "end" and step.version >= 5 and step.pair.epoch == ours.current.epoch - 1
+    return ended_before and one_back and taken and ours.error == ErrorCode.PRODUCER_FENCED
+
+
 #: Why an answer may differ, and at which levels: what the coordinator lists (DIFFERENCES), and two traps of the leader.
 EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     keeps_the_open_transaction: (0, 1, 2),
     repeats_its_answer: (0, 1, 2),
+    hands_no_pair_to_a_fenced_instance: (0, 1, 2),
     refuses_a_transaction_of_nobody: (0, 1, 2),
     forgets_refused_sequences: (0, 1, 2),
     is_not_blocked_by_a_refused_request: (0,),
