@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -17,13 +18,26 @@ if TYPE_CHECKING:
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 """From the settings that a topic has to those that it shall have.  May raise TopicRefused."""
 
-TWICE: Final[tuple[ErrorCode, str | None]] = (ErrorCode.INVALID_REQUEST, "a resource is named once")
+Outcome = tuple[ErrorCode, str | None]
+"""Error and message for the client."""
+_TWICE: Final[Outcome] = (ErrorCode.INVALID_REQUEST, "a resource is named once")
 
 
-def alter(
+def alter_each(
+    changes: Sequence[tuple[int, str, Change]], validate_only: bool, caller: Caller, broker: Broker
+) -> list[Outcome]:
+    """Change the settings of resources (type, name), each of them named once, durably."""
+    times = Counter((kind, name) for kind, name, _ in changes)
+    return [
+        _alter(kind, name, change, validate_only, caller, broker) if times[kind, name] == 1 else _TWICE
+        for kind, name, change in changes
+    ]
+
+
+def _alter(
     resource_type: int, name: str, change: Change, validate_only: bool, caller: Caller, broker: Broker
-) -> tuple[ErrorCode, str | None]:
-    """Change the settings of a topic, durably; error and message for the client."""
+) -> Outcome:
+    """Change the settings of a topic."""
     if resource_type != TOPIC_RESOURCE:
         message = "only the settings of topics can be changed while the broker runs; a broker gets its own by --set"
         return ErrorCode.INVALID_REQUEST, message

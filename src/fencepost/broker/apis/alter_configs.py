@@ -5,11 +5,10 @@ v2    flexible
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from fencepost.broker.alteration import TWICE, alter
+from fencepost.broker.alteration import alter_each
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
@@ -21,20 +20,18 @@ from fencepost.protocol.messages.alter_configs import AlterConfigsResource, Alte
 
 @serves(AlterConfigsRequest)
 def alter_configs(request: AlterConfigsRequest, caller: Caller, broker: Broker) -> AlterConfigsResponse:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
-        outcome = TWICE
-        if times[kind, name] == 1:
-            change = partial(replaced, resource)
-            outcome = alter(kind, name, change, request.validate_only, caller, broker)
-        responses.append(
+    changes = [
+        (resource.resource_type, resource.resource_name, partial(replaced, resource)) for resource in request.resources
+    ]
+    outcomes = alter_each(changes, request.validate_only, caller, broker)
+    return AlterConfigsResponse(
+        responses=[
             AlterConfigsResourceResponse(
-                error_code=outcome[0], error_message=outcome[1], resource_type=kind, resource_name=name
+                error_code=error, error_message=message, resource_type=kind, resource_name=name
             )
-        )
-    return AlterConfigsResponse(responses=responses)
+            for (kind, name, _), (error, message) in zip(changes, outcomes, strict=True)
+        ]
+    )
 
 
 def replaced(resource: AlterConfigsResource, _: Mapping[str, str]) -> dict[str, str]:

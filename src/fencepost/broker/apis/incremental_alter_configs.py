@@ -5,11 +5,10 @@ v1    flexible
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from fencepost.broker.alteration import TWICE, alter
+from fencepost.broker.alteration import alter_each
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
@@ -26,20 +25,19 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, caller: Caller, broker: Broker
 ) -> IncrementalAlterConfigsResponse:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
-        outcome = TWICE
-        if times[kind, name] == 1:
-            change = partial(changed, resource.configs)
-            outcome = alter(kind, name, change, request.validate_only, caller, broker)
-        responses.append(
+    changes = [
+        (resource.resource_type, resource.resource_name, partial(changed, resource.configs))
+        for resource in request.resources
+    ]
+    outcomes = alter_each(changes, request.validate_only, caller, broker)
+    return IncrementalAlterConfigsResponse(
+        responses=[
             AlterConfigsResourceResponse(
-                error_code=outcome[0], error_message=outcome[1], resource_type=kind, resource_name=name
+                error_code=error, error_message=message, resource_type=kind, resource_name=name
             )
-        )
-    return IncrementalAlterConfigsResponse(responses=responses)
+            for (kind, name, _), (error, message) in zip(changes, outcomes, strict=True)
+        ]
+    )
 
 
 def changed(configs: Sequence[AlterableConfig], known: Mapping[str, str]) -> dict[str, str]:
