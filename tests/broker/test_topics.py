@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from wire import Client, Pair, add, batch, clients, ended, fetch, init, list_offset, new_topic, produce, serving, values
 
 from fencepost.broker import Broker, running_broker
+from fencepost.broker.metadata_store import SqliteMetadataStore
 from fencepost.broker.topics import LARGEST_COUNT
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -325,3 +327,24 @@ def test_a_cursor_names_the_topic_that_the_page_begins_with(
         return
     found = [(each.name, [one.partition_index for one in each.partitions]) for each in answer.topics]
     assert found == expected
+
+
+def test_a_stored_setting_that_is_not_taken_any_more_does_not_stop_the_node(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An older version took smaller segments: the topic is there with the default, and the log says so."""
+    with running_broker(data=tmp_path) as broker:
+        client = Client(broker)
+        create(client, topic("t", retention_ms="5"))
+        client.close()
+    store = SqliteMetadataStore(next(tmp_path.glob("**/*.sqlite")))
+    stored = store.get("topic/t")
+    assert stored is not None
+    described = json.loads(stored.value)
+    described["settings"]["segment.bytes"] = "2048"
+    assert store.write({"topic/t": (json.dumps(described).encode(), stored.version)})
+    store.close()
+    with running_broker(data=tmp_path) as broker:
+        held = broker.topics.by_name["t"]
+        assert (held.settings, held.partitions[0].settings.segment_bytes) == ({"retention.ms": "5"}, 1024**3)
+    assert "topic t: segment.bytes=2048: it must be between" in caplog.text

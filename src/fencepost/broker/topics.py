@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import re
 import uuid
@@ -16,6 +17,8 @@ from fencepost.log.disk import DiskFull
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
@@ -47,6 +50,17 @@ def checked(settings: Mapping[str, str | None]) -> dict[str, str]:
     except BadSetting as error:
         raise TopicRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _usable(topic: str, stored: Mapping[str, str]) -> dict[str, str]:
+    """The stored settings of a topic without those that an older version took and this one does not."""
+    usable: dict[str, str] = {}
+    for name, value in stored.items():
+        try:
+            usable |= checked({name: value})
+        except TopicRefused as refused:
+            logger.warning("topic %s: %s; its default counts until it is set anew", topic, refused)
+    return usable
 
 
 @dataclass(slots=True)
@@ -81,7 +95,8 @@ class Topics:
         for key, stored in self._store.list(_PREFIX).items():
             described = json.loads(stored.value)
             name, topic_id = key.removeprefix(_PREFIX), uuid.UUID(described["id"])
-            self._open(name, topic_id, described["partitions"], described["settings"], stored.version)
+            settings = _usable(name, described["settings"])
+            self._open(name, topic_id, described["partitions"], settings, stored.version)
 
     def _open(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> Topic:
         log_settings = self._settings.log_settings(settings)
