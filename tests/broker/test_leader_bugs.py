@@ -89,7 +89,7 @@ def test_kafka_18957_old_ends_leave_nothing_in_prepare(client: Client) -> None:
         assert add(client, name, pair, topic) == ErrorCode.NONE
         assert produce(client, topic, part_of(pair), name, version=11).error_code == ErrorCode.NONE
         assert end(client, name, pair, commit=number % 2 == 0, version=version).error_code == ErrorCode.NONE
-    everything = ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=0)
+    everything = ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=-1)
     found = client.ask(everything).transaction_states
     assert len(found) == 3 and {each.transaction_state for each in found} <= {"CompleteCommit", "CompleteAbort"}
     shown = fetch(client, topic)

@@ -22,7 +22,7 @@ def refusal(partitions: int, copies: int, assigned: list[tuple[int, list[int]]])
         return refused.error
 
 
-@pytest.mark.parametrize(("partitions", "copies"), product((-2, -1, 0, 1, 5), (-2, -1, 0, 1, 2)))
+@pytest.mark.parametrize(("partitions", "copies"), list(product((-2, -1, 0, 1, 5), (-2, -1, 0, 1, 2))))
 def test_counts_without_an_assignment(partitions: int, copies: int) -> None:
     """A replication factor that can be nowhere comes first, then the partitions, then what one node cannot have."""
     found = refusal(partitions, copies, [])
@@ -36,7 +36,7 @@ def test_counts_without_an_assignment(partitions: int, copies: int) -> None:
         assert found == (DEFAULT if partitions == -1 else partitions)
 
 
-@pytest.mark.parametrize(("partitions", "copies"), product((-1, 1, 2), (-1, 1)))
+@pytest.mark.parametrize(("partitions", "copies"), list(product((-1, 1, 2), (-1, 1))))
 def test_an_assignment_goes_without_counts(partitions: int, copies: int) -> None:
     unsaid = (partitions, copies) == (-1, -1)
     assert refusal(partitions, copies, [(1, HERE), (0, HERE)]) == (2 if unsaid else ErrorCode.INVALID_REQUEST)

@@ -210,7 +210,7 @@ def test_an_empty_abort_bumps_and_marks_nothing() -> None:
     assert world.end(pair, commit=True).error == ErrorCode.INVALID_TXN_STATE
 
 
-@pytest.mark.parametrize(("state", "commit"), product(STORED_STATES, (True, False)))
+@pytest.mark.parametrize(("state", "commit"), list(product(STORED_STATES, (True, False))))
 def test_a_fenced_instance_repeats_no_end_that_bumped_nothing(state: State, commit: bool) -> None:
     """The last transaction was an older client's: what is one epoch back is its predecessor's, not what it ended."""
     now = transaction(state, instance_epoch=7, client_transaction_version=0)
