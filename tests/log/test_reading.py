@@ -109,7 +109,7 @@ def check(node: Node, model: Model, max_bytes: int) -> None:
             assert (there < end) == (start < bound)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120)
 @given(STEPS, st.sampled_from([1, 150, 1000]))
 def test_consumers_see_what_the_model_says(steps: list[tuple[str, int, int, int]], max_bytes: int) -> None:
     async def main() -> None:

@@ -107,7 +107,7 @@ def test_spoiled_bytes_give_a_message_or_a_protocol_error(cls: Any, version: int
 
 
 @given(cls=st.sampled_from(CLASSES), body=st.binary(max_size=60), choice=st.integers(0, 31))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 def test_any_bytes_give_a_message_or_a_protocol_error(cls: Any, body: bytes, choice: int) -> None:
     known = versions(cls)
     decoded_or_refused(cls, body, known[choice % len(known)])
@@ -208,7 +208,7 @@ def test_a_header_that_is_cut_off_is_refused() -> None:
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_frame_has_a_header_or_is_refused(frame: bytes) -> None:
     for start in (b"", b"\x00\x1a\x00\x05", b"\x00\x1a\x00\x05\x00\x00\x00\x01\x00\x01x"):
         try:

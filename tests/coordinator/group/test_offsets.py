@@ -120,7 +120,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(steps)
 def test_memory_and_a_reload_are_what_the_journal_says(history: list[tuple[object, ...]]) -> None:
     world, epochs = World(), {0: 1, 1: 1}

@@ -1,4 +1,4 @@
-"""The same examples in every run, however slow the machine is."""
+"""The same examples in every run, however slow the machine is; tests/soak looks at others every time."""
 
 from hypothesis import settings
 
