@@ -183,6 +183,14 @@ def configured() -> Iterator[Scenario]:
     sizes = [write(v, Batch(1, 0, 0, size=size)) for v in (3, 8, 13) for size in (400, 340, 330, 320, 310, 10)]
     yield Scenario("size", sizes, (("max_message_bytes", "400"),))
     yield Scenario("size, repeated", [*sizes[-1:], *sizes], (("max_message_bytes", "400"),))
+    segment, most = 1 << 20, 2 << 20
+    filling: list[Step] = [
+        write(v, Batch(*pair, size=size))
+        for v in (3, 8, 13)
+        for pair in ((-1, -1, -1), (1, 0, 0), (1, 0, 7), (1, 1, 1))
+        for size in (*range(segment - 85, segment - 60, 5), segment, most)
+    ]
+    yield Scenario("segment", filling, (("segment_bytes", str(segment)), ("max_message_bytes", str(most))))
     hour = 3_600_000
     times = (0, hour + 1, 2 * hour - 60_000, 2 * hour + 60_000, 30 * 24 * hour, -1000 * hour, -(10**15))
     for configs in (

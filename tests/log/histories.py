@@ -24,7 +24,7 @@ from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 ROOT = Path("/var/lib/fencepost")
 EXTENT = 900
-SETTINGS = LogSettings(segment_bytes=2500, checkpoint_bytes=6000, index_interval_bytes=200)
+SETTINGS = LogSettings(segment_bytes=3000, checkpoint_bytes=6000, index_interval_bytes=200)
 
 
 class Violation(AssertionError):

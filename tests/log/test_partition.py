@@ -52,6 +52,22 @@ def test_a_malformed_batch_is_refused(make: Callable[[], bytes], expected: Error
     run(main())
 
 
+def test_a_batch_fits_into_a_segment() -> None:
+    """Whoever sends it, and whatever its sequence is: comparison with Apache Kafka 4.3.1."""
+
+    async def main() -> None:
+        fits = batch(size=1000, producer=(7, 0, 0))
+        partition = Node(segment_bytes=len(fits)).partition
+        for sequence in (0, 5):
+            larger = batch(size=1001, producer=(7, 0, sequence))
+            assert error_of(partition.append(larger, Origin.CLIENT)) == ErrorCode.RECORD_LIST_TOO_LARGE
+        assert error_of(partition.append(batch(size=2000), Origin.COORDINATOR)) == ErrorCode.RECORD_LIST_TOO_LARGE
+        append(partition, fits)
+        assert [len(data) for data in bytes_of(partition)] == [len(fits)]
+
+    run(main())
+
+
 def of_attributes(data: bytes, attributes: int) -> bytes:
     changed = bytearray(data)
     changed[22] = attributes

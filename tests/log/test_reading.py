@@ -26,7 +26,7 @@ STEPS = st.lists(
         st.sampled_from(["plain", "write", "write", "write", "commit", "abort", "wait", "restart"]),
         st.integers(0, 3),
         st.integers(1, 3),
-        st.sampled_from([0, 50, 400]),
+        st.sampled_from([0, 50, 120]),
     ),
     max_size=40,
 )
@@ -113,7 +113,7 @@ def check(node: Node, model: Model, max_bytes: int) -> None:
 @given(STEPS, st.sampled_from([1, 150, 1000]))
 def test_consumers_see_what_the_model_says(steps: list[tuple[str, int, int, int]], max_bytes: int) -> None:
     async def main() -> None:
-        node, model = Node(segment_bytes=400, index_interval_bytes=100, checkpoint_bytes=2000), Model()
+        node, model = Node(segment_bytes=500, index_interval_bytes=100, checkpoint_bytes=2000), Model()
         for step in steps:
             if step[0] == "wait":
                 await node.settled()

@@ -21,7 +21,7 @@ DIRECTORY = ROOT / "t-0"
 
 def test_a_lost_segment_is_not_passed_over() -> None:
     async def main() -> None:
-        node = Node(segment_bytes=200)
+        node = Node(segment_bytes=100_000)
         append(node.partition, batch(size=70_000))
         await node.settled()
         node.disk.remove(DIRECTORY / f"{0:020d}.log")

@@ -152,6 +152,10 @@ class Partition:
             if isinstance(anew, Refused):
                 return self._refused(anew)
             batch, header = anew, read_header(anew)
+        if header.size > self.settings.segment_bytes:
+            limit = self.settings.segment_bytes
+            why = f"the batch has {header.size} bytes, and a segment no more than {limit} (segment.bytes)"
+            return Refused(ErrorCode.RECORD_LIST_TOO_LARGE, why)
         if header.producer_id >= 0:
             producers = self.producers
             if origin is Origin.CLIENT:
