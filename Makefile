@@ -3,6 +3,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 BOOTSTRAP ?=
 FLIGHTS ?=
+SEED ?=
 
 .PHONY: setup demo test lint bench compare soak lock clean
 
@@ -24,10 +25,10 @@ bench: setup
 	$(RUN) -m benchmarks
 
 compare: setup
-	$(RUN) -m pytest -m compare
+	FENCEPOST_SEED=$(SEED) $(RUN) -m pytest -m compare
 
 soak: setup
-	$(RUN) -m pytest -m soak
+	FENCEPOST_SEED=$(SEED) $(RUN) -m pytest -m soak
 
 # Written anew only when pyproject.toml changes; needs uv.
 lock:

@@ -18,6 +18,7 @@ from tests.compare.coordinator_tables import Tables
 from tests.compare.coordinator_timeouts import Timeouts
 from tests.compare.coordinator_twins import Twins
 from tests.compare.coordinator_walks import Walk
+from tests.seeds import seeds
 
 from fencepost.broker import running_broker
 
@@ -42,14 +43,14 @@ def test_shapes_lists_and_features(twins: Twins) -> None:
 
 
 def test_random_walks_of_two_ids_and_two_groups(twins: Twins) -> None:
-    for seed in range(WALKS):
+    for seed in seeds(WALKS):
         walk = Walk(twins, random.Random(seed), f"walk-{twins.level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
     assert not twins.faults, twins.report()
 
 
 def test_random_walks_of_positions_and_members(twins: Twins) -> None:
-    for seed in range(WALKS // 2):
+    for seed in seeds(WALKS // 2):
         walk = Offsets(twins, random.Random(seed), f"offsets-{twins.level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
     assert not twins.faults, twins.report()
@@ -62,16 +63,16 @@ def test_every_request_after_a_time_out(twins: Twins) -> None:
 
 
 def test_random_walks_around_the_last_epoch(twins: Twins) -> None:
-    prefixes = [f"epochs-{twins.level}-{seed}" for seed in range(DRIVEN)]
+    prefixes = [f"epochs-{twins.level}-{seed}" for seed in seeds(DRIVEN)]
     with ThreadPoolExecutor(4) as pool:
         driven = [
             pool.submit(drive, address, f"{prefix}-0", LAST - seed % 4)
             for address in twins.addresses
-            for seed, prefix in enumerate(prefixes)
+            for seed, prefix in zip(seeds(DRIVEN), prefixes, strict=True)
         ]
         for each in driven:
             each.result()
-    for seed, prefix in enumerate(prefixes):
+    for seed, prefix in zip(seeds(DRIVEN), prefixes, strict=True):
         walk = Epochs(twins, random.Random(seed), prefix)
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
     assert not twins.faults, twins.report()
@@ -80,7 +81,7 @@ def test_random_walks_around_the_last_epoch(twins: Twins) -> None:
 def test_random_walks_in_which_the_level_changes(nodes: tuple[str, str]) -> None:
     twins = Twins(*nodes, 2, EXPLANATIONS)
     prepare(twins)
-    for seed in range(WALKS // 4):
+    for seed in seeds(WALKS // 4):
         chance = random.Random(seed)
         twins.play(f"walk {seed}", lambda s=seed, c=chance: Levels(twins, c, f"levels-{s}").go(STEPS))  # type: ignore[misc]
     assert not twins.faults, twins.report()
@@ -98,7 +99,7 @@ def test_expired_ids_and_two_phase_commits() -> None:
                 prepare(twins)
                 for title, scenario in Expiry(twins, f"expired-{level}").all():
                     twins.play(title, scenario)
-                for seed in range(WALKS // 2):
+                for seed in seeds(WALKS // 2):
                     walk = TwoPhase(twins, random.Random(seed), f"two-phase-{level}-{seed}")
                     twins.play(f"two-phase walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
                 assert not twins.faults, twins.report()

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.apache_kafka import NoPeer, apache_kafka
 from benchmarks.fencepost_node import fencepost_node
 from tests.compare.differential import NOBODY, VERSIONS, Answer, Node, Step, walk
+from tests.seeds import seeds
 
 from fencepost.client.blocking import Admin
 from fencepost.coordinator.transaction.differences import DIFFERENCES
@@ -109,7 +110,7 @@ def test_every_answer_is_apache_kafkas_or_has_a_listed_reason(level: int) -> Non
             kafka, fencepost = Node(theirs), Node(ours)
             kafka.prepare()
             fencepost.prepare()
-            faults = [fault for seed in range(WALKS) if (fault := difference(kafka, fencepost, level, seed))]
+            faults = [fault for seed in seeds(WALKS) if (fault := difference(kafka, fencepost, level, seed))]
     except NoPeer as reason:
         pytest.skip(str(reason))
     assert not faults, f"{len(faults)} walks differ; the first one:\n" + "\n".join(faults[0])

@@ -12,6 +12,7 @@ from benchmarks.apache_kafka import NoPeer, apache_kafka
 from tests.compare.fetch_session_steps import Node
 from tests.compare.fetch_session_walk import walk
 from tests.compare.leader import Leader
+from tests.seeds import seeds
 
 from fencepost.broker import running_broker
 
@@ -27,7 +28,7 @@ def test_every_answer_in_a_session_is_apache_kafkas() -> None:
             for node in nodes:
                 node.leader.prepare()
             faults, steps = [], 0
-            for seed in range(WALKS):
+            for seed in seeds(WALKS):
                 for node in nodes:
                     node.begin(f"sessions-{seed}")
                 for number, (step, walking) in zip(itertools.count(1), walk(seed, STEPS), strict=False):

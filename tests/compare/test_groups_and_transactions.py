@@ -9,6 +9,7 @@ from tests.compare.coordinator_explanations import EXPLANATIONS
 from tests.compare.coordinator_nodes import prepare, set_level
 from tests.compare.coordinator_twins import Twins
 from tests.compare.group_walks import Crowd
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare
 WALKS = 60
@@ -20,7 +21,7 @@ def test_random_walks_of_a_group_with_several_members(nodes: tuple[str, str], le
     twins = Twins(*nodes, level, EXPLANATIONS)
     prepare(twins)
     set_level(twins, level)
-    for seed in range(WALKS):
+    for seed in seeds(WALKS):
         walk = Crowd(twins, random.Random(seed), f"crowd-{level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
     assert not twins.faults, twins.report()

@@ -18,6 +18,7 @@ from tests.compare.leader_explanations import EXPLANATIONS
 from tests.compare.leader_scenario import ID, Scenario
 from tests.compare.leader_tables import scenarios
 from tests.compare.leader_walk import IDS, walk
+from tests.seeds import seeds
 
 from fencepost.broker import running_broker
 from fencepost.broker.differences import DIFFERENCES
@@ -78,10 +79,10 @@ def test_every_scenario_is_answered_as_apache_kafka_answers_it(level: int, verif
 @pytest.mark.parametrize(("level", "verified"), CONFIGURATIONS)
 def test_every_step_of_a_walk_is_answered_as_apache_kafka_answers_it(level: int, verified: bool) -> None:
     with both(level, verified) as comparison:
-        topics = [f"walk-{seed}" for seed in range(WALKS)]
+        topics = [f"walk-{seed}" for seed in seeds(WALKS)]
         for node in (comparison.kafka, comparison.ours):
             node.make(topics)
-        for seed, topic in enumerate(topics):
+        for seed, topic in zip(seeds(WALKS), topics, strict=True):
             ids = [f"{topic}-{name}" for name in IDS]
             comparison.run(f"walk {seed}", topic, ids, walk(seed, STEPS, level))
         judge(comparison)

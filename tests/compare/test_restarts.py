@@ -22,6 +22,7 @@ from tests.compare.restart_situations import cases
 from tests.compare.restart_stories import stories
 from tests.compare.restart_storytellers import Told
 from tests.compare.restart_views import everything
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare
 RESTARTS = [(level, how) for level in (2, 1, 0) for how in ("killed", "stopped")]
@@ -82,10 +83,10 @@ def test_random_walks_that_are_interrupted(both: Both, level: int, how: str) -> 
     """The first part of each walk is before the restart; ids whose epochs are nearly used up are among them."""
     twins = Twins(*both.addresses, level, EXPLANATIONS)
     prepare(twins)
-    driven = [f"{how}-{level}-epochs-{seed}" for seed in range(DRIVEN)]
+    driven = [f"{how}-{level}-epochs-{seed}" for seed in seeds(DRIVEN)]
     drive_all(both.addresses, driven)
     walks: dict[str, Walk] = {name: Epochs(twins, random.Random(name), name) for name in driven}
-    for seed in range(60):
+    for seed in seeds(60):
         for kind in (Walk, Offsets):
             name = f"{how}-{level}-{kind.__name__.lower()}-{seed}"
             walks[name] = kind(twins, random.Random(name), name)

@@ -9,6 +9,7 @@ from tests.compare.coordinator_explanations import EXPLANATIONS
 from tests.compare.coordinator_nodes import prepare, set_level
 from tests.compare.coordinator_twins import Twins
 from tests.compare.waiting_fetches import Watch
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare
 WALKS = 40
@@ -21,7 +22,7 @@ def test_random_walks_of_fetches_that_wait(nodes: tuple[str, str], level: int) -
     prepare(twins)
     set_level(twins, level)
     woken = 0
-    for seed in range(WALKS):
+    for seed in seeds(WALKS):
         walk = Watch(twins, random.Random(seed), f"watch-{level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
         woken += walk.woken

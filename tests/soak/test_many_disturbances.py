@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.seeds import seeds
 
 from fencepost.simulation.disturbances import EVERY_MISHAP, EVERYTHING, Plan, disturb
 from fencepost.simulation.links import Fault
@@ -20,7 +21,7 @@ UNREPEATED: Mapping[Fault, float] = {fault: n for fault, n in EVERYTHING.items()
 def test_no_seed_breaks_a_promise(level: int, incidents: str) -> None:
     # Below level 2 a marker that is repeated late may end the next transaction: only bumped epochs prevent that.
     links = EVERYTHING if level == 2 else UNREPEATED
-    for seed in range(40):
+    for seed in seeds(40):
         for faults in ({"links": links}, {"mishaps": EVERY_MISHAP}, {"links": links, "mishaps": EVERY_MISHAP}):
             how: dict[str, Any] = {**faults, **INCIDENTS[incidents]}
             plan = Plan(level=level, incidents=60, producers=1 + seed % 5, **how)
@@ -30,6 +31,6 @@ def test_no_seed_breaks_a_promise(level: int, incidents: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("incidents", INCIDENTS)
 def test_no_change_of_level_does(incidents: str) -> None:
-    for seed in range(40):
+    for seed in seeds(40):
         plan = Plan(UNREPEATED, mishaps=EVERY_MISHAP, changes=0.3, incidents=60, **INCIDENTS[incidents])
         assert disturb(seed, plan).faults == [], f"seed {seed}"
