@@ -259,6 +259,8 @@ def differences_page() -> str:
         "  at which it says that a repeated batch was appended;",
         "- the words of error messages;",
         "- the settings of a broker, and of what one node does not have (replication, tiered storage);",
+        "- when a request is taken up that was sent before the earlier ones of its connection were answered: Apache",
+        "  Kafka waits for those answers; here only its own answer does, so answers keep their order;",
         "- bytes that every reader throws away: the cut-off beginning of a batch that had no room in an answer,",
         "  aborted transactions that begin behind its records.",
     ]
