@@ -32,7 +32,7 @@ def sent(compression: Compression, pair: tuple[int, int] = (7, 3), sequence: int
 
 
 def anew(batch: bytes, target: Compression, max_bytes: int = LARGE) -> bytes | Refused:
-    return recompress(batch, read_header(batch), target, max_bytes)
+    return recompress(batch, read_header(batch), target, None, max_bytes)
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
@@ -62,7 +62,7 @@ def test_of_the_attributes_only_those_are_left_that_mean_something() -> None:
 def test_what_cannot_be_unfolded_is_refused(source: Compression, body: bytes | None) -> None:
     batch = sent(source)
     damaged = batch[: 61 + (len(batch) - 61) // 2] if body is None else batch[:61] + body
-    found = recompress(damaged, read_header(batch), Compression.NONE, LARGE)
+    found = recompress(damaged, read_header(batch), Compression.NONE, None, LARGE)
     assert isinstance(found, Refused)
     assert found.error == ErrorCode.UNKNOWN_SERVER_ERROR
 

@@ -100,9 +100,33 @@ def test_bytes_after_the_end_are_refused(compression: Compression, data: bytes, 
         decompress(compression, compress(compression, data) + tail)
 
 
-def test_a_second_gzip_member_is_not_dropped_silently() -> None:
+@given(members=st.lists(DATA, min_size=1, max_size=4))
+def test_gzip_data_may_have_several_members(members: list[bytes]) -> None:
+    """As Java's reader has it; the limit is for all of them."""
+    packed, whole = b"".join(map(gzip.compress, members)), b"".join(members)
+    assert decompress(Compression.GZIP, packed) == whole
+    assert decompress(Compression.GZIP, packed, len(whole)) == whole
+    if whole:
+        with pytest.raises(ProtocolError, match=f"more than {len(whole) - 1} bytes"):
+            decompress(Compression.GZIP, packed, len(whole) - 1)
     with pytest.raises(ProtocolError):
-        decompress(Compression.GZIP, gzip.compress(b"first") + gzip.compress(b"second"))
+        decompress(Compression.GZIP, packed[:-1])
+
+
+LEVELS = {
+    Compression.GZIP: (-1, *range(1, 10)),
+    Compression.LZ4: range(1, 18),
+    Compression.ZSTD: (-131_072, *range(23)),
+}
+
+
+@pytest.mark.parametrize(("compression", "level"), [(codec, level) for codec in LEVELS for level in LEVELS[codec]])
+def test_every_level_is_read_as_any_other(compression: Compression, level: int) -> None:
+    data = b"".join(b"record %d of %d;" % (n, n * n) for n in range(2000))
+    packed = compress(compression, data, level)
+    assert decompress(compression, packed) == AIOKAFKA[compression][1](packed) == data
+    weakest, strongest = (len(compress(compression, data, each)) for each in (1, max(LEVELS[compression])))
+    assert strongest < weakest
 
 
 @pytest.mark.parametrize("compression", CODECS, ids=name_of)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.log.settings import LogSettings
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.compression import USUAL_LEVELS, Compression
 
 Value = int | bool | str | float
 
@@ -86,12 +86,16 @@ _COMPRESSION: Final[Mapping[str, Compression | None]] = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
+_GZIP_LEVELS = ("-1", *map(str, range(1, 10)))
 
 BROKER: Final[dict[str, Setting]] = {
     "add.partitions.to.txn.retry.backoff.max.ms": _int(100),
     "add.partitions.to.txn.retry.backoff.ms": _int(20, 1),
     "auto.create.topics.enable": _bool(True),
+    "compression.gzip.level": Setting(int, -1, -1, choices=_GZIP_LEVELS, topic="compression.gzip.level"),
+    "compression.lz4.level": _int(9, 1, 17, topic="compression.lz4.level"),
     "compression.type": Setting(str, "producer", choices=tuple(_COMPRESSION), topic="compression.type"),
+    "compression.zstd.level": _int(3, -131_072, 22, topic="compression.zstd.level"),
     "default.replication.factor": _int(1, 1, 1),
     "delete.topic.enable": _bool(True),
     "fetch.max.bytes": _int(55 * 1024 * 1024, 1024),
@@ -144,14 +148,10 @@ TOPIC_DEFAULTS: Final[dict[str, str]] = {
 }
 
 _REPLICA = r"\*|[0-9]+:[0-9]+"
-_GZIP = ("-1", *map(str, range(1, 10)))
 
 #: Topic settings that Apache Kafka has, that clients send, and that change nothing on one node with one copy, and the
 #: broker's setting that each is named after in synonyms, if it has one.
 INERT_TOPIC: Final[dict[str, tuple[Setting, str | None]]] = {
-    "compression.gzip.level": (Setting(int, -1, -1, choices=_GZIP), "compression.gzip.level"),
-    "compression.lz4.level": (_int(9, 1, 17), "compression.lz4.level"),
-    "compression.zstd.level": (_int(3, -131_072, 22), "compression.zstd.level"),
     "file.delete.delay.ms": (_int(60_000, 0, _LONG), "log.segment.delete.delay.ms"),
     "flush.messages": (_int(_LONG, 1, _LONG), "log.flush.interval.messages"),
     "flush.ms": (_int(_LONG, 0, _LONG), None),
@@ -199,6 +199,7 @@ class Settings(Mapping[str, Value]):
                 return TOPIC[name].parse(name, topic[name])
             return self[TOPIC_DEFAULTS[name]]
 
+        compression = _COMPRESSION[get("compression.type")]
         return LogSettings(
             segment_bytes=get("segment.bytes"),
             segment_ms=get("segment.ms"),
@@ -206,7 +207,10 @@ class Settings(Mapping[str, Value]):
             retention_bytes=get("retention.bytes"),
             index_interval_bytes=get("index.interval.bytes"),
             max_message_bytes=get("max.message.bytes"),
-            compression=_COMPRESSION[get("compression.type")],
+            compression=compression,
+            compression_level=get(f"compression.{compression.name.lower()}.level")
+            if compression in USUAL_LEVELS
+            else None,
             message_timestamp_type=get("message.timestamp.type"),
             timestamp_before_max_ms=get("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=get("message.timestamp.after.max.ms"),

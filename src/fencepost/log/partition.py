@@ -148,7 +148,7 @@ class Partition:
             return self._append_marker(batch, header, marker_transaction_version)
         wanted = self.settings.compression
         if wanted is not None and wanted != header.attributes & 7:
-            anew = recompress(batch, header, wanted, self.settings.max_message_bytes)
+            anew = recompress(batch, header, wanted, self.settings.compression_level, self.settings.max_message_bytes)
             if isinstance(anew, Refused):
                 return self._refused(anew)
             batch, header = anew, read_header(anew)

@@ -15,7 +15,9 @@ from fencepost.protocol.records import seal
 from fencepost.protocol.types import Buffer
 
 
-def recompress(batch: Buffer, header: BatchHeader, compression: Compression, max_bytes: int) -> bytes | Refused:
+def recompress(
+    batch: Buffer, header: BatchHeader, compression: Compression, level: int | None, max_bytes: int
+) -> bytes | Refused:
     """The batch anew.  It must have been checked, and have another codec."""
     try:
         records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:])
@@ -31,6 +33,7 @@ def recompress(batch: Buffer, header: BatchHeader, compression: Compression, max
         header.base_timestamp,
         header.max_timestamp,
         compression=compression,
+        compression_level=level,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,

@@ -23,6 +23,8 @@ class LogSettings:
     max_message_bytes: int = 1024 * 1024 + 12
     compression: Compression | None = None
     """What batches are kept in, whatever they came in; None (compression.type=producer) for as they came."""
+    compression_level: int | None = None
+    """How hard its codec works, where it has levels."""
     message_timestamp_type: str = "CreateTime"
     timestamp_before_max_ms: int = LONG
     timestamp_after_max_ms: int = 3600 * 1000

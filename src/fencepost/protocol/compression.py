@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from typing import Final
 
 import cramjam
 
@@ -30,23 +31,32 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-def compress(compression: Compression, data: bytes) -> bytes:
-    """The compressed form, readable by every Kafka client."""
+USUAL_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 4, Compression.ZSTD: 3}
+"""How hard the codecs that have levels work, unless they are told."""
+
+
+def compress(compression: Compression, data: bytes, level: int | None = None) -> bytes:
+    """The compressed form, readable by every Kafka client.
+
+    The higher the level, the smaller and the slower (KIP-390): 1 to 9 for gzip (-1 is 6), 1 to 17 for lz4, -131072 to
+    22 for zstd.
+    """
+    chosen = USUAL_LEVELS.get(compression, 0) if level is None else level
     match compression:
         case Compression.NONE:
             return data
         case Compression.GZIP:
-            deflate = zlib.compressobj(6, zlib.DEFLATED, 31)
+            deflate = zlib.compressobj(chosen, zlib.DEFLATED, 31)
             return deflate.compress(data) + deflate.flush()
         case Compression.SNAPPY:
             return _xerial(data)
         case Compression.LZ4:
             # Java's reader refuses blocks that depend on each other.
-            packer = cramjam.lz4.Compressor(block_linked=False)
+            packer = cramjam.lz4.Compressor(level=chosen, block_linked=False)
             packer.compress(data)
             return bytes(packer.finish())
         case Compression.ZSTD:
-            return bytes(cramjam.zstd.compress(data, 3))
+            return bytes(cramjam.zstd.compress(data, chosen))
 
 
 def decompress(compression: Compression, data: Buffer, limit: int = LARGEST_BATCH) -> bytes:
@@ -72,15 +82,19 @@ def _too_large(limit: int) -> ProtocolError:
 
 
 def _gunzip(data: Buffer, limit: int) -> bytes:
-    unpacker = zlib.decompressobj(31)
-    unpacked = unpacker.decompress(data, limit + 1)
-    if len(unpacked) > limit:
-        raise _too_large(limit)
-    if not unpacker.eof:
-        raise ProtocolError("gzip data is damaged: it ends too early")
-    if unpacker.unused_data:
-        raise ProtocolError("gzip data is damaged: bytes follow its end")
-    return unpacked
+    """Gzip data has one member or several, one after the other (RFC 1952, section 2.2)."""
+    unpacked: list[bytes] = []
+    room, rest = limit, data
+    while rest or not unpacked:
+        unpacker = zlib.decompressobj(31)
+        unpacked.append(unpacker.decompress(rest, room + 1))
+        room -= len(unpacked[-1])
+        if room < 0:
+            raise _too_large(limit)
+        if not unpacker.eof:
+            raise ProtocolError("gzip data is damaged: it ends too early")
+        rest = unpacker.unused_data
+    return b"".join(unpacked)
 
 
 def _xerial(data: bytes) -> bytes:

@@ -91,6 +91,7 @@ def seal(
     base_offset: int = 0,
     last_offset_delta: int | None = None,
     compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
@@ -101,7 +102,7 @@ def seal(
     """Put a header before encoded records."""
     attributes = compression | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
     if compression:
-        body = compress(compression, body)
+        body = compress(compression, body, compression_level)
     delta = count - 1 if last_offset_delta is None else last_offset_delta
     covered = AFTER_CRC.pack(
         attributes, delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count

@@ -73,6 +73,18 @@ def test_a_topic_may_have_a_compression_of_its_own(client: Client, compression: 
     assert values(stored) == ["v" * 500]
 
 
+@pytest.mark.parametrize(("codec", "weak", "strong"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -100, 22)])
+def test_how_hard_its_codec_works_is_a_setting_of_the_topic(client: Client, codec: str, weak: int, strong: int) -> None:
+    """KIP-390."""
+    data = encode_batch([(NOW, None, b"record %d of %d" % (n, n * n), ()) for n in range(500)])
+    sizes = []
+    for level in (weak, strong):
+        topic = new_topic(client, 1, **{"compression_type": codec, f"compression_{codec}_level": str(level)})
+        assert produce(client, topic, data).error_code == ErrorCode.NONE
+        sizes.append(len(fetch(client, topic).records or b""))
+    assert sizes[1] < sizes[0] < len(data)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_zstd_needs_version_7(client: Client, version: int) -> None:
     topic = new_topic(client)
