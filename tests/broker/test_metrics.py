@@ -11,7 +11,9 @@ import pytest
 from wire import SETTINGS, Client, add, batch, ended, init, new_topic, produce, serving
 
 from fencepost.broker import running_broker
+from fencepost.broker.metrics import measure
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Milliseconds
 
 
 def test_verifications_and_their_failures_are_counted() -> None:
@@ -25,10 +27,27 @@ def test_verifications_and_their_failures_are_counted() -> None:
         assert produce(client, topic, record, "id", version=12).error_code == ErrorCode.NONE
         assert (broker.metrics.verifications, broker.metrics.verification_failures) == (2, 1)
         assert broker.metrics.requests[0] == 2
-        shown, bean = broker.metrics.by_name(), "kafka.server:type=AddPartitionsToTxnManager,name="
+        shown, bean = measure(broker, broker.clock.now()), "kafka.server:type=AddPartitionsToTxnManager,name="
         assert shown[bean + "VerificationFailureRate:Count"] == 1
         assert shown[bean + "VerificationTimeMs:Count"] == 2
         assert 0 < shown[bean + "VerificationTimeMs:Mean"] <= shown[bean + "VerificationTimeMs:Max"]
+        client.close()
+
+
+def test_open_and_late_transactions_are_seen() -> None:
+    """KIP-664, metrics: late is what is open for five minutes longer than any transaction may be."""
+    late = "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount:Value"
+    with serving(transaction_max_timeout_ms=100_000) as broker:
+        client = Client(broker)
+        topics, pair, began = [new_topic(client), new_topic(client)], init(client, "id"), broker.clock.now()
+        for topic in topics:
+            record = batch("x", pair=pair, sequence=0, transactional=True)
+            assert produce(client, topic, record, "id", version=12).error_code == ErrorCode.NONE
+        assert measure(broker, began)["fencepost:type=TransactionalIds,state=Ongoing:Value"] == 1
+        for later, expected in ((0, 0), (399_000, 0), (460_000, 2)):
+            assert measure(broker, Milliseconds(began + later))[late] == expected
+        ended(client, "id", pair)
+        assert measure(broker, Milliseconds(began + 460_000))[late] == 0
         client.close()
 
 

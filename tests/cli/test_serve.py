@@ -50,6 +50,25 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert "another --listen" in told
 
 
+def test_a_port_in_use_for_metrics_is_named_and_the_directory_left_in_order(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), "--metrics", address)
+    assert address in told
+    assert "another --metrics" in told
+    test_it_says_when_it_is_ready_and_stops_cleanly_when_told(tmp_path)
+
+
+def test_metrics_say_what_they_need_where_it_is_not_installed(tmp_path: Path) -> None:
+    without = "import sys; sys.modules['prometheus_client'] = None; from fencepost.cli import main; sys.exit(main())"
+    arguments = ("serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), "--metrics", "127.0.0.1:0")
+    done = subprocess.run([sys.executable, "-c", without, *arguments], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "install fencepost[metrics]" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 def test_a_directory_of_a_live_broker_is_not_shared(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     first = serve("--listen", "127.0.0.1:0", "--data", data)
@@ -94,7 +113,8 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
         (("--set", "num.partitions=many"), "must be a whole number"),
         (("--set", "num.partitions=0"), "between 1 and"),
         (("--set", "num.partitions"), "a setting and its value"),
-        (("--listen", "9092"), "a host and a port"),
+        (("--listen", "9092"), "--listen 9092: give a host and a port"),
+        (("--metrics", "9404"), "--metrics 9404: give a host and a port"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_what_to_do(

@@ -46,6 +46,15 @@ def test_the_first_unstable_offset_waits_for_readers_to_see_the_end() -> None:
     assert finish(producers, 2, 0, 60) is None, "nothing is open"
 
 
+def test_a_transaction_is_late_when_its_producer_has_been_silent_for_long() -> None:
+    producers = Producers()
+    assert not producers.is_late(START + 1)
+    write(producers, 1, 0, 0, 10)
+    assert (producers.is_late(START), producers.is_late(START + 1)) == (False, True)
+    finish(producers, 1, 0, 20)
+    assert not producers.is_late(START + 1)
+
+
 @pytest.mark.parametrize("bump", [False, True])
 @pytest.mark.parametrize("marker_epoch", [3, 4])
 def test_a_marker_ends_the_verification_of_its_own_transaction(bump: bool, marker_epoch: int) -> None:

@@ -1,13 +1,22 @@
-"""Counters, with Apache Kafka's names where it has one."""
+"""What a node counts and measures, with Apache Kafka's names where it has one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from fencepost.protocol.messages import REQUESTS
+from fencepost.protocol.types import Milliseconds
+
+if TYPE_CHECKING:
+    from fencepost.broker.broker import Broker
 
 _VERIFICATION: Final = "kafka.server:type=AddPartitionsToTxnManager,name="
+_REPLICAS: Final = "kafka.server:type=ReplicaManager,name="
+
+#: How much longer than the longest time-out a transaction may be open before it is late (KIP-664, metrics).
+_LATE_MS: Final = 5 * 60 * 1000
 
 
 @dataclass
@@ -29,11 +38,33 @@ class Metrics:
         self.verification_time_ms += milliseconds
         self.longest_verification_ms = max(self.longest_verification_ms, milliseconds)
 
-    def by_name(self) -> Mapping[str, float]:
-        """What there is, as Apache Kafka's beans and their attributes are called (KIP-890, new metrics)."""
-        return {
-            f"{_VERIFICATION}VerificationFailureRate:Count": self.verification_failures,
-            f"{_VERIFICATION}VerificationTimeMs:Count": self.verifications,
-            f"{_VERIFICATION}VerificationTimeMs:Mean": self.verification_time_ms / max(self.verifications, 1),
-            f"{_VERIFICATION}VerificationTimeMs:Max": self.longest_verification_ms,
-        }
+
+def measure(broker: Broker, now: Milliseconds) -> dict[str, float]:
+    """Everything there is to measure, by bean and attribute as `domain:key=value,...:attribute`.
+
+    Apache Kafka's names where it has one (KIP-890 new metrics, KIP-664 metrics), else the domain is `fencepost`.  A
+    Count is counted since the start, a Value is as it is now.
+    """
+    counted, partitions = broker.metrics, list(broker.storage.partitions())
+    transactions = broker.transactions
+    late = now - broker.settings.number("transaction.max.timeout.ms") - _LATE_MS
+    found: dict[str, float] = {
+        f"{_VERIFICATION}VerificationFailureRate:Count": counted.verification_failures,
+        f"{_VERIFICATION}VerificationTimeMs:Count": counted.verifications,
+        f"{_VERIFICATION}VerificationTimeMs:Mean": counted.verification_time_ms / max(counted.verifications, 1),
+        f"{_VERIFICATION}VerificationTimeMs:Max": counted.longest_verification_ms,
+        f"{_REPLICAS}PartitionCount:Value": len(partitions),
+        f"{_REPLICAS}ProducerIdCount:Value": sum(len(each.producers.entries) for each in partitions),
+        f"{_REPLICAS}PartitionsWithLateTransactionsCount:Value": sum(
+            each.producers.is_late(late) for each in partitions
+        ),
+        "fencepost:type=Connections:Value": len(broker.connections),
+    }
+    for api, count in sorted(counted.requests.items()):
+        request = REQUESTS[api].__name__.removesuffix("Request")
+        found[f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={request}:Count"] = count
+    for name, count in asdict(transactions.metrics).items():
+        found[f"fencepost:type=Transactions,name={name}:Count"] = count
+    for state, count in Counter(each.state for each in transactions.list().transactions).items():
+        found[f"fencepost:type=TransactionalIds,state={state}:Value"] = count
+    return found

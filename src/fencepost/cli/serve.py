@@ -8,11 +8,14 @@ import gc
 import logging
 import signal
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker import BadSetting, Broker
 from fencepost.cli import Refused
 from fencepost.log.storage import DirectoryUnusable
+
+if TYPE_CHECKING:
+    from fencepost.cli.exporter import Exporter
 
 logger = logging.getLogger("fencepost")
 
@@ -29,25 +32,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="durable",
         help="durable: acknowledged means on disk (default); os: the operating system writes when it likes",
     )
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", help="answer Prometheus there (GET /metrics); needs fencepost[metrics]"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve; 0 after a clean stop, 1 if the disk fails."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    host, port = _address(options.listen)
+    host, port = _address("--listen", options.listen)
+    metrics = _address("--metrics", options.metrics) if options.metrics else None
     try:
         broker = Broker(
             data=options.data, listen=f"{host}:{port}", settings=_settings(options.set), flush=options.flush
         )
     except BadSetting as bad:
         raise Refused(f"--set {bad}") from None
-    return asyncio.run(_serve(broker, options))
+    return asyncio.run(_serve(broker, options, metrics))
 
 
-def _address(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
+def _address(option: str, given: str) -> tuple[str, int]:
+    host, colon, port = given.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise Refused(f"--listen {listen}: give a host and a port between 0 and 65535, as in 127.0.0.1:9092")
+        raise Refused(f"{option} {given}: give a host and a port between 0 and 65535, as in 127.0.0.1:9092")
     return host, int(port)
 
 
@@ -61,7 +68,19 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-async def _serve(broker: Broker, options: argparse.Namespace) -> int:
+def _exporter(broker: Broker, metrics: tuple[str, int]) -> Exporter:
+    try:
+        from fencepost.cli.exporter import Exporter
+    except ImportError as missing:
+        raise Refused(f"--metrics: {missing.name} is not installed; install fencepost[metrics]") from None
+    try:
+        return Exporter(broker, *metrics)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Refused(f"cannot listen on {metrics[0]}:{metrics[1]}: {reason}; choose another --metrics") from None
+
+
+async def _serve(broker: Broker, options: argparse.Namespace, metrics: tuple[str, int] | None) -> int:
     try:
         await broker.start()
     except DirectoryUnusable as unusable:
@@ -69,6 +88,19 @@ async def _serve(broker: Broker, options: argparse.Namespace) -> int:
     except OSError as error:
         reason = error.strerror or str(error)
         raise Refused(f"cannot listen on {options.listen}: {reason}; choose another --listen") from None
+    try:
+        exporter = _exporter(broker, metrics) if metrics else None
+    except Refused:
+        await broker.stop()
+        raise
+    try:
+        return await _until_told(broker, options.data, exporter)
+    finally:
+        if exporter is not None:
+            await asyncio.to_thread(exporter.close)
+
+
+async def _until_told(broker: Broker, data: str, exporter: Exporter | None) -> int:
     loop = asyncio.get_running_loop()
     told: asyncio.Future[object] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,7 +108,8 @@ async def _serve(broker: Broker, options: argparse.Namespace) -> int:
     # What is here now stays for good: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    print(f"fencepost is ready on {broker.bootstrap_servers}, data in {options.data}", flush=True)
+    measured = f", metrics on http://{exporter.host}:{exporter.port}/metrics" if exporter is not None else ""
+    print(f"fencepost is ready on {broker.bootstrap_servers}, data in {data}{measured}", flush=True)
     assert broker.failed is not None
     waiting: list[asyncio.Future[Any]] = [told, broker.failed]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -167,6 +167,10 @@ class Producers:
         """Producer id and first offset of every open transaction, earliest first."""
         return [(producer_id, first) for first, producer_id in self._open.items()]
 
+    def is_late(self, before: int) -> bool:
+        """Whether a transaction is open whose producer has not been heard of since that time."""
+        return any(self.entries[producer_id].last_seen < before for producer_id in self._open.values())
+
     def active(self) -> list[ActiveProducer]:
         return [
             ActiveProducer(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
+
+@dataclass(slots=True)
 class TransactionMetrics:
     """Counters since the start; each only grows."""
 
-    __slots__ = ("aborted", "committed", "expired", "fenced", "initialized", "loaded", "timed_out")
-
-    def __init__(self) -> None:
-        #: Producer ids and epochs handed out for a transactional id.
-        self.initialized = 0
-        #: Decisions, by outcome; an abort by fencing or time-out counts here and there.
-        self.committed = 0
-        self.aborted = 0
-        #: Open transactions that another InitProducerId aborted.
-        self.fenced = 0
-        self.timed_out = 0
-        #: Transactional ids forgotten.
-        self.expired = 0
-        #: Transactional ids read at load.
-        self.loaded = 0
+    initialized: int = 0
+    """Producer ids and epochs handed out for a transactional id."""
+    committed: int = 0
+    """Decisions; as with `aborted`."""
+    aborted: int = 0
+    """Also by fencing or time-out, which are counted beside it."""
+    fenced: int = 0
+    """Open transactions that another InitProducerId aborted."""
+    timed_out: int = 0
+    expired: int = 0
+    """Transactional ids forgotten."""
+    loaded: int = 0
+    """Transactional ids read at load."""

@@ -1,0 +1,73 @@
+"""`fencepost serve --metrics`: what Prometheus reads."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fencepost.cli.exporter import exported
+from fencepost.client.blocking import Admin, Producer
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Where a broker answers its clients, and where Prometheus."""
+    command = [sys.executable, "-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+    command += ["--metrics", "127.0.0.1:0", "--set", "transaction.state.log.num.partitions=3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        yield words[4].rstrip(","), words[-1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def read(url: str) -> Samples:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        text = answer.read().decode()
+    families = text_string_to_metric_families(text)
+    return {(each.name, tuple(each.labels.values())): each.value for family in families for each in family.samples}
+
+
+def test_what_transactions_do_is_seen(node: tuple[str, str]) -> None:
+    bootstrap, url = node
+    assert read(url)["fencepost_transactions_committed_count", ()] == 0
+    with Admin(bootstrap) as admin, Producer(bootstrap, transactional_id="payments") as producer:
+        admin.create_topic("t", partitions=4)
+        producer.init_transactions()
+        for commit in (True, True, False):
+            producer.begin_transaction()
+            producer.send("t", b"x").result()
+            if commit:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+        seen = read(url)
+        assert seen["fencepost_transactions_committed_count", ()] == 2
+        assert seen["fencepost_transactions_aborted_count", ()] == 1
+        assert seen["fencepost_transactionalids_value", ("CompleteAbort",)] == 1
+        assert seen["kafka_network_requestmetrics_requestspersec_count", ("EndTxn",)] == 3
+        assert seen["kafka_server_addpartitionstotxnmanager_verificationtimems_count", ()] == 3
+        assert seen["kafka_server_replicamanager_partitioncount_value", ()] == 4 + 3
+        assert seen["fencepost_connections_value", ()] >= 1
+
+
+@pytest.mark.parametrize(
+    ("bean", "name", "labels", "documentation"),
+    [
+        ("a.b:type=C,name=D:Count", "a_b_c_d_count", {}, "a.b:type=C,name=D:Count"),
+        ("a:type=C:Value", "a_c_value", {}, "a:type=C:Value"),
+        ("a:type=C,name=D,request=E:Count", "a_c_d_count", {"request": "E"}, "a:type=C,name=D:Count"),
+    ],
+)
+def test_a_bean_has_one_name(bean: str, name: str, labels: dict[str, str], documentation: str) -> None:
+    assert exported(bean) == (name, labels, documentation)
