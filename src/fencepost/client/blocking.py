@@ -6,7 +6,7 @@ Each object has an event loop in a thread of its own; use one object per thread,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -34,7 +34,28 @@ class Delivery:
         return await self._future
 
 
-class Producer:
+class _Blocking:
+    """An asyncio client that runs in a thread of its own."""
+
+    def __init__(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._close = close
+        self._portal = Portal()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send or commit what is waiting, abort an open transaction, leave the group, end the connections."""
+        try:
+            self._portal.call(self._close())
+        finally:
+            self._portal.close()
+
+
+class Producer(_Blocking):
     """`fencepost.client.Producer`; takes the same arguments.
 
     with Producer("127.0.0.1:9092", transactional_id="payments") as payments:
@@ -45,21 +66,8 @@ class Producer:
 
     def __init__(self, bootstrap_servers: str, **options: Any) -> None:
         self._producer = producer.Producer(bootstrap_servers, **options)
-        self._portal = Portal()
+        super().__init__(self._producer.close)
         self._portal.call(self._producer.start())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Send what is waiting; abort the transaction if one is open; end the connections."""
-        try:
-            self._portal.call(self._producer.close())
-        finally:
-            self._portal.close()
 
     def send(
         self,
@@ -113,25 +121,12 @@ async def _leave(entered: Any, error: BaseException | None) -> None:
     )
 
 
-class Consumer:
+class Consumer(_Blocking):
     """`fencepost.client.Consumer`; takes the same arguments."""
 
     def __init__(self, *topics: str, bootstrap_servers: str, **options: Any) -> None:
         self._consumer = consumer.Consumer(*topics, bootstrap_servers=bootstrap_servers, **options)
-        self._portal = Portal()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Commit what is to be committed by itself, leave the group, end the connections."""
-        try:
-            self._portal.call(self._consumer.close())
-        finally:
-            self._portal.close()
+        super().__init__(self._consumer.close)
 
     def subscribe(self, *topics: str) -> None:
         self._consumer.subscribe(*topics)
@@ -173,24 +168,12 @@ class Consumer:
         return self._portal.call(self._consumer.end_offsets(partitions))
 
 
-class Admin:
+class Admin(_Blocking):
     """`fencepost.client.Admin`; takes the same arguments."""
 
     def __init__(self, bootstrap_servers: str, **options: Any) -> None:
         self._admin = admin.Admin(bootstrap_servers, **options)
-        self._portal = Portal()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        try:
-            self._portal.call(self._admin.close())
-        finally:
-            self._portal.close()
+        super().__init__(self._admin.close)
 
     def topics(self) -> list[str]:
         return self._portal.call(self._admin.topics())
