@@ -1,0 +1,28 @@
+"""Random lives of one disk, each ended by a kill, a loss of power or a clean stop."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.seeds import seeds
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "log"))
+
+from histories import World, live, small_files
+from log_doubles import run
+
+from fencepost.simulation.disk import SimulatedDisk
+
+
+@pytest.mark.soak
+def test_what_was_acknowledged_survives(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_files(monkeypatch)
+    survived = 0
+    for seed in seeds(5000):
+        world = World(seed, SimulatedDisk(Random(seed)))
+        run(live(world, lives=8, steps=80))
+        survived += world.survived
+    assert survived > 0, "histories in which nothing survives show nothing"
