@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from fencepost.log.disk import Disk
+from fencepost.log.disk import Disk, File
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.settings import LogSettings
@@ -67,6 +67,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return result
     finally:
         loop.close()
+
+
+async def synced(disk: Disk, file: File) -> None:
+    """Sync a file, and close it."""
+    done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    disk.sync([file], done.set_result)
+    assert await done is None
+    file.close()
 
 
 class StoppedClock:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from random import Random
 from struct import pack
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import run, synced
 
 from fencepost.log.index import OffsetIndex, TimeIndex
 from fencepost.simulation.disk import SimulatedDisk
@@ -21,7 +28,7 @@ def test_an_offset_index_finds_the_entry_before() -> None:
     assert [index.position_of(offset) for offset in (0, 2, 3, 6, 7, 8, 9, 50)] == [0, 0, 100, 100, 200, 200, 300, 300]
     index.write().close()
     assert disk.open(PATH).pread(99, 0) == pack(">iiiiii", 3, 100, 7, 200, 9, 300)
-    index.cut_to_position(200)
+    index.cut_to(200)
     index.append(8, 250)
     index.write().close()
     again = OffsetIndex(disk, PATH)
@@ -42,5 +49,31 @@ def test_a_time_index_takes_only_what_is_larger() -> None:
     assert [index.floor(timestamp) for timestamp in (50, 51, 70, 71)] == [0, 2, 2, 8]
     index.write().close()
     assert disk.open(PATH).pread(99, 0) == pack(">qiqi", 50, 2, 70, 8)
-    index.cut_to_offset(8)
+    index.cut_to(8)
     assert index.last() == (50, 2)
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_what_a_power_loss_leaves_behind_the_synced_entries_is_dropped(kind: type[OffsetIndex | TimeIndex]) -> None:
+    async def main() -> None:
+        left_something = 0
+        for seed in range(300):
+            random = Random(seed)
+            disk = SimulatedDisk(random)
+            trusted, later = random.randrange(1, 90), random.randrange(1, 200)
+            index = kind(disk, PATH)
+            for number in range(trusted):
+                index.append(10 + 3 * number, 20 + 7 * number)
+            await synced(disk, index.write())
+            disk.sync_directory(PATH.parent)
+            for number in range(trusted, trusted + later):
+                index.append(10 + 3 * number, 20 + 7 * number)
+            index.write().close()
+            disk.power_loss()
+            again = kind(disk, PATH)
+            left_something += again.count not in (trusted, trusted + later)
+            again.cut_to(20 + 7 * trusted)
+            assert (again.count, again.last()) == (trusted, (7 + 3 * trusted, 13 + 7 * trusted)), f"seed {seed}"
+        assert left_something > 10, "a disk that keeps or loses everything shows nothing"
+
+    run(main())

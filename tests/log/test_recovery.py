@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from random import Random
+from struct import pack
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run, values_of
+from log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, run, values_of
 
 from fencepost.log.commit_log import StorageFailed
+from fencepost.log.reading import Fetched
+from fencepost.protocol.batch import read_header
 from fencepost.protocol.types import Isolation
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -68,6 +71,44 @@ def test_an_abort_that_was_lost_leaves_no_trace_in_the_index() -> None:
                 node.restart()
                 fetched = node.partition.read(0, 1000, Isolation.READ_COMMITTED)
                 assert getattr(fetched, "aborted", None) == []
+
+    run(main())
+
+
+HALF = pack(">hqqqq", 0, 8, 3, 4, 0)
+"""Like the entry of an abort at 4, where 8 is still open."""
+
+
+@pytest.mark.parametrize("left", [bytes(68), HALF, HALF + bytes(40)], ids=["zeros", "half", "half and zeros"])
+def test_what_a_power_loss_left_in_an_index_behind_a_checkpoint_misleads_no_reader(left: bytes) -> None:
+    async def main() -> None:
+        node = Node(index_interval_bytes=0)
+        for number in range(2):
+            append(node.partition, batch(timestamp=START + 10 * number))
+        append_transactional(node.partition, (7, 0, 0), timestamp=START + 20)
+        append_transactional(node.partition, (8, 0, 0), timestamp=START + 30)
+        append(node.partition, batch(timestamp=START + 40))
+        end(node.partition, 7, 0, False)
+        node.restart()
+        for committed in (False, True):
+            for suffix in (".index", ".timeindex", ".txnindex"):
+                file = node.disk.open(DIRECTORY / f"{0:020d}{suffix}")
+                file.pwrite(left, file.size())
+            node.kill()
+            partition = node.partition
+            for number in range(5):
+                found = partition.reader.offset_for_timestamp(START + 10 * number, Isolation.READ_UNCOMMITTED)
+                assert found is not None and found.offset == number
+            for offset in range(partition.log_end_offset):
+                fetched = partition.read(offset, 1, Isolation.READ_UNCOMMITTED)
+                assert isinstance(fetched, Fetched)
+                assert read_header(fetched.records).base_offset == offset
+            fetched = partition.read(0, 10_000, Isolation.READ_COMMITTED)
+            assert isinstance(fetched, Fetched)
+            assert fetched.aborted == [(7, 2)]
+            if not committed:
+                end(partition, 8, 0, True)
+                node.restart()
 
     run(main())
 

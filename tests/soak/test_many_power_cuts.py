@@ -11,7 +11,7 @@ from tests.seeds import seeds
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "log"))
 
-from histories import World, live, small_files
+from histories import Violation, World, live, small_files
 from log_doubles import run
 
 from fencepost.simulation.disk import SimulatedDisk
@@ -23,6 +23,9 @@ def test_what_was_acknowledged_survives(monkeypatch: pytest.MonkeyPatch) -> None
     survived = 0
     for seed in seeds(5000):
         world = World(seed, SimulatedDisk(Random(seed)))
-        run(live(world, lives=8, steps=80))
+        try:
+            run(live(world, lives=8, steps=80))
+        except Violation as broken:
+            raise AssertionError(f"seed {seed}: {broken}") from broken
         survived += world.survived
     assert survived > 0, "histories in which nothing survives show nothing"

@@ -86,12 +86,25 @@ class _Index:
             if file is not None:
                 file.close()
 
-    def cut(self, count: int) -> None:
-        """Keep only the first `count` entries."""
+    def cut_to(self, limit: int) -> None:
+        """Keep what was in order before the second numbers of entries came to `limit`.
+
+        Behind what was synced a power loss may have left anything: entries of later batches, and zeros.
+        """
+        count = self.count
+        while count and not self._is_in_order(count - 1, limit):
+            count -= 1
         size = count * self._entry.size
         del self._tail[max(size - self._written, 0) :]
         self._in_file = min(self._written, size)
         self._newest = None
+
+    def _is_in_order(self, number: int, limit: int) -> bool:
+        first, second = self._at(number)
+        if second >= limit or number == 0:
+            return second < limit
+        before = self._at(number - 1)
+        return first > before[0] and second > before[1]
 
     def write(self) -> File:
         """Bring the file up to date; returns it open, to be synced and closed."""
@@ -117,13 +130,6 @@ class OffsetIndex(_Index):
         """A position at or before the batch with this offset."""
         found = self._floor(relative_offset)
         return found[1] if found else 0
-
-    def cut_to_position(self, position: int) -> None:
-        """Drop the entries of batches at `position` and after it."""
-        count = self.count
-        while count and self._at(count - 1)[1] >= position:
-            count -= 1
-        self.cut(count)
 
 
 class TimeIndex(_Index):
@@ -151,10 +157,3 @@ class TimeIndex(_Index):
             if noted < relative_offset:
                 return noted
         return 0
-
-    def cut_to_offset(self, relative_offset: int) -> None:
-        """Drop the entries at `relative_offset` and after it."""
-        count = self.count
-        while count and self._at(count - 1)[1] >= relative_offset:
-            count -= 1
-        self.cut(count)

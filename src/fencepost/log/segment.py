@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fencepost.log.disk import Disk, File
 from fencepost.log.index import OffsetIndex, TimeIndex
-from fencepost.log.transaction_index import TransactionIndex
+from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, headers, read_header
 from fencepost.protocol.types import Buffer
 
@@ -91,10 +91,21 @@ class Segment:
 
     def cut_indexes(self, position: int, next_offset: int) -> None:
         """Trust the indexes only for what stands before `position`, where the batch `next_offset` begins."""
-        self.offsets.cut_to_position(position)
-        self.times.cut_to_offset(next_offset - self.base_offset)
+        self.offsets.cut_to(position)
+        self.times.cut_to(next_offset - self.base_offset)
         self.transactions.cut(next_offset)
+        while (last := self.transactions.last) is not None and not self._has_marker_of(last):
+            self.transactions.cut(last.last_offset)
         self._newest_from_index()
+
+    def _has_marker_of(self, aborted: AbortedTransaction) -> bool:
+        """Half an entry, which a power loss may leave, can look like a whole one."""
+        position = self.locate(aborted.last_offset)
+        if position is None:
+            return False
+        _, header = next(self.headers_from(position))
+        there = header.base_offset, header.producer_id
+        return header.is_control and there == (aborted.last_offset, aborted.producer_id)
 
     def _newest_from_index(self) -> None:
         last = self.times.last()

@@ -33,10 +33,17 @@ class TransactionIndex:
 
     @classmethod
     def read(cls, file: File) -> TransactionIndex:
-        """The entries of a file, up to the first that is not whole or of an unknown version."""
+        """The entries of a file, up to the first that is not whole, of an unknown version or not in order.
+
+        Behind what was synced a power loss may have left anything: entries of later markers, and zeros.
+        """
         data = bytearray(file.pread(file.size(), 0))
-        known = 0
-        while known + _ENTRY.size <= len(data) and _ENTRY.unpack_from(data, known)[0] == 0:
+        known, marker = 0, -1
+        while known + _ENTRY.size <= len(data):
+            version, _, first_offset, last_offset, _ = _ENTRY.unpack_from(data, known)
+            if version != 0 or not max(first_offset, marker) < last_offset:
+                break
+            marker = last_offset
             known += _ENTRY.size
         return cls(data[:known])
 
@@ -51,8 +58,12 @@ class TransactionIndex:
         """All of them, in the order of their markers."""
         return [self._at(number) for number in range(len(self))]
 
+    @property
+    def last(self) -> AbortedTransaction | None:
+        return self._at(len(self) - 1) if self._data else None
+
     def append(self, aborted: AbortedTransaction) -> None:
-        assert not self._data or self._at(len(self) - 1).last_offset < aborted.last_offset, "markers come in order"
+        assert self.last is None or self.last.last_offset < aborted.last_offset, "markers come in order"
         self._data += _ENTRY.pack(0, *aborted)
 
     def cut(self, offset: int) -> None:
