@@ -55,7 +55,7 @@ def test_every_range_gets_all_that_touch_it() -> None:
 
 
 def test_what_a_power_loss_leaves_behind_the_synced_entries_is_not_in_the_way() -> None:
-    """Zeros, above all, look like an entry.  Half of one may pass, with large offsets: recovery looks for its marker."""
+    """Zeros, above all, look like an entry.  Half of one may, with large offsets: recovery looks for its marker."""
 
     async def main() -> None:
         left_something = 0
