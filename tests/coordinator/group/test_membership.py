@@ -397,3 +397,14 @@ async def test_no_positions_of_members_that_are_no_consumers_are_deleted() -> No
     assert world.coordinator.delete_offsets("g", [A])[0] == ErrorCode.NON_EMPTY_GROUP
     world.coordinator.leave_group("g", [(member, None)])
     assert world.coordinator.delete_offsets("g", [A])[0] == ErrorCode.NONE
+
+
+@virtual
+async def test_a_group_that_waits_for_a_promised_member_is_not_empty() -> None:
+    world = World()
+    _, (member,) = await world.stable(protocol_type="connect")
+    await world.join(protocol_type="connect")
+    world.coordinator.leave_group("g", [(member, None)])
+    assert not group_of(world).members
+    assert world.coordinator.delete_offsets("g", [A])[0] == ErrorCode.NON_EMPTY_GROUP
+    assert world.coordinator.delete_group("g")[0] == ErrorCode.NON_EMPTY_GROUP

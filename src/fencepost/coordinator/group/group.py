@@ -186,8 +186,8 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING_REBALANCE else ErrorCode.NONE
 
     def check_offset_delete(self) -> ErrorCode:
-        """May positions be deleted at all?"""
-        if self.members and self.protocol_type != CONSUMER:
+        """May positions be deleted at all?  A group that waits for promised members is not empty without any."""
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER:
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
 
