@@ -55,6 +55,14 @@ def says_fenced_at_the_last_epoch(twins: Twins, asked: Asked) -> bool:
     return last and _error(asked.kafka) == "UNKNOWN_SERVER_ERROR" and _error(asked.ours) in _FENCED
 
 
+def rotates_a_used_up_producer_id(twins: Twins, asked: Asked) -> bool:
+    """InitProducerId with the pair whose transaction it had aborted, below level 2, when no epoch is left."""
+    if asked.name != "InitProducerId" or _error(asked.kafka) != "UNKNOWN_SERVER_ERROR" or _error(asked.ours):
+        return False
+    held, told = twins.held(asked.request.transactional_id), _told(asked.ours)
+    return held.epoch == 32767 and told.epoch == 0 and _given(asked) == Pair(held.producer, held.epoch - 1)
+
+
 def answers_each_of_a_batch(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
     """AddPartitionsToTxn with the same id twice: Apache Kafka answers both with what the last one got."""
     if asked.name != "AddPartitionsToTxn" or asked.version < 4:
@@ -101,11 +109,15 @@ def tells_of_the_time_out(twins: Twins, asked: Asked) -> bool:
 
 
 def hands_no_pair_to_a_fenced_instance(twins: Twins, asked: Asked) -> bool:
-    """EndTxn v5 with the pair before the current one, after an end by an older version, which bumps nothing."""
+    """EndTxn v5 with the pair before the current one, after an end by an older version or a fence: neither bumps."""
     if asked.name != "EndTxn" or asked.version < 5 or _error(asked.ours) != "PRODUCER_FENCED":
         return False
     held, given = twins.held(asked.request.transactional_id), _given(asked)
-    ended_before = any(past.name == "EndTxn" and past.version < 5 for past in twins.history)
+    ended_before = any(
+        (past.name == "EndTxn" and past.version < 5)
+        or (past.name == "InitProducerId" and _error(past.ours) == "CONCURRENT_TRANSACTIONS")
+        for past in twins.history
+    )
     theirs = _error(asked.kafka) in (0, "INVALID_TXN_STATE", "CONCURRENT_TRANSACTIONS")
     return ended_before and theirs and given == Pair(held.producer, held.epoch - 1)
 
@@ -115,6 +127,7 @@ EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     keeps_the_open_transaction: _ALL,
     repeats_its_answer: _ALL,
     says_fenced_at_the_last_epoch: _ALL,
+    rotates_a_used_up_producer_id: (0, 1),
     answers_each_of_a_batch: _ALL,
     hands_no_pair_to_a_fenced_instance: _ALL,
     tells_of_the_time_out: _ALL,

@@ -154,8 +154,11 @@ class Twins:
             scenario()
         except Diverged as why:
             self.diverged = True
-            for members in self._members:  # one side may know of more: later ones are to have the same names
+            # One side may know of more: later ones are to have the same names.
+            for members in self._members:
                 members += [""] * (max(map(len, self._members)) - len(members))
+            for known in self._known:
+                known += [-1] * (max(map(len, self._known)) - len(known))
             if str(why):
                 told = "\n".join(str(asked) for asked in self.history)
                 self.faults.append(f"== {title}, transaction.version {self.level}\n{told}")
@@ -175,12 +178,11 @@ class Twins:
     def agreed(self, request: Any, version: int, told: Callable[[Any], Any] = lambda answer: answer) -> Any:
         """What both answer in the end: a node of Apache Kafka learns of a change after it was answered."""
         end = time.monotonic() + _LEARNT_AFTER
-        while time.monotonic() < end:
+        while True:
             theirs, ours = (told(self._one(side, request, version)) for side in (0, 1))
-            if theirs == ours:
-                break
+            if theirs == ours or time.monotonic() > end:
+                return self.judge(Asked(request, version, theirs, ours, self.level))
             time.sleep(0.02)
-        return self.ask(request, version, told)
 
     def judge(self, asked: Asked) -> Any:
         """The answer if it is the same, or differs for a listed reason; else raises Diverged."""
@@ -239,7 +241,8 @@ class Twins:
                 if not any(one["transaction_state"].startswith("Prepare") for one in found["transaction_states"]):
                     break
                 time.sleep(0.002)
-        told: list[Any] = self.ask(DescribeTransactionsRequest(transactional_ids=wanted), 0)["transaction_states"]
+        # A fence is shown a moment after it was answered with CONCURRENT_TRANSACTIONS.
+        told: list[Any] = self.agreed(DescribeTransactionsRequest(transactional_ids=wanted), 0)["transaction_states"]
         self.states |= {one["transactional_id"]: one for one in told}
         return told
 

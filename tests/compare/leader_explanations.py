@@ -120,7 +120,10 @@ def refuses_a_partition_named_twice(seen: Seen) -> bool:
 
 def forgets_refused_sequences(seen: Seen) -> bool:
     """After a transactional batch that was refused: Apache Kafka goes on comparing with its sequence."""
-    return _was_refused(seen) and _only(seen, ("OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE"), ("closed", "silent"))
+    theirs = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    # While its transaction is open, a batch that is not part of it is refused for that.
+    ours = ("NONE",) if any(batch.transactional for batch in _batches(seen)) else ("NONE", "INVALID_TXN_STATE")
+    return _was_refused(seen) and _only(seen, *((theirs, each) for each in ours), ("closed", "silent"))
 
 
 def answers_markers_that_mute_a_connection(seen: Seen) -> bool:

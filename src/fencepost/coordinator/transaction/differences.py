@@ -145,7 +145,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         Ground.INSTANCE_EPOCH,
         "EndTxn v5",
-        "Prepare* or Complete* by v4, which bumps nothing; the pair one epoch back, of an older instance",
+        "Prepare* or Complete*, by v4 or a fence, which bump nothing; the pair one epoch back, of an older instance",
         "0 and the current pair for the same outcome (51 in Prepare*), 48 for the other",
         "90",
         "a fenced producer must not be handed its successor's pair",
