@@ -94,18 +94,17 @@ class Segment:
         self.offsets.cut_to(position)
         self.times.cut_to(next_offset - self.base_offset)
         self.transactions.cut(next_offset)
-        while (last := self.transactions.last) is not None and not self._has_marker_of(last):
+        while (last := self.transactions.last) is not None and not self._has_marker_of(last, position):
             self.transactions.cut(last.last_offset)
         self._newest_from_index()
 
-    def _has_marker_of(self, aborted: AbortedTransaction) -> bool:
+    def _has_marker_of(self, aborted: AbortedTransaction, end: int) -> bool:
         """Half an entry, which a power loss may leave, can look like a whole one."""
-        position = self.locate(aborted.last_offset)
-        if position is None:
-            return False
-        _, header = next(self.headers_from(position))
-        there = header.base_offset, header.producer_id
-        return header.is_control and there == (aborted.last_offset, aborted.producer_id)
+        for _, header, _ in self.walk(self.offsets.position_of(aborted.last_offset - self.base_offset), end):
+            if header.last_offset >= aborted.last_offset:
+                there = header.base_offset, header.producer_id
+                return header.is_control and there == (aborted.last_offset, aborted.producer_id)
+        return False
 
     def _newest_from_index(self) -> None:
         last = self.times.last()
