@@ -241,8 +241,7 @@ class Twins:
                 if not any(one["transaction_state"].startswith("Prepare") for one in found["transaction_states"]):
                     break
                 time.sleep(0.002)
-        # A fence is shown a moment after it was answered with CONCURRENT_TRANSACTIONS.
-        told: list[Any] = self.agreed(DescribeTransactionsRequest(transactional_ids=wanted), 0)["transaction_states"]
+        told: list[Any] = self.ask(DescribeTransactionsRequest(transactional_ids=wanted), 0)["transaction_states"]
         self.states |= {one["transactional_id"]: one for one in told}
         return told
 
