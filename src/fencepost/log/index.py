@@ -92,18 +92,23 @@ class _Index:
         Behind what was synced a power loss may have left anything: entries of later batches, and zeros.
         """
         count = self.count
-        while count and not self._is_in_order(count - 1, limit):
-            count -= 1
+        file = self._disk.open(self._path) if self._written else None
+        try:
+            while count and not self._is_in_order(count - 1, limit, file):
+                count -= 1
+        finally:
+            if file is not None:
+                file.close()
         size = count * self._entry.size
         del self._tail[max(size - self._written, 0) :]
         self._in_file = min(self._written, size)
         self._newest = None
 
-    def _is_in_order(self, number: int, limit: int) -> bool:
-        first, second = self._at(number)
+    def _is_in_order(self, number: int, limit: int, file: File | None) -> bool:
+        first, second = self._at(number, file)
         if second >= limit or number == 0:
             return second < limit
-        before = self._at(number - 1)
+        before = self._at(number - 1, file)
         return first > before[0] and second > before[1]
 
     def write(self) -> File:

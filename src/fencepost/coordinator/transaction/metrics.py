@@ -12,11 +12,11 @@ class TransactionMetrics:
     initialized: int = 0
     """Producer ids and epochs handed out for a transactional id."""
     committed: int = 0
-    """Decisions; as with `aborted`."""
+    """Counted when it is decided, like `aborted`."""
     aborted: int = 0
-    """Also by fencing or time-out, which are counted beside it."""
+    """By whomever: those that were fenced or timed out are counted here, too."""
     fenced: int = 0
-    """Open transactions that another InitProducerId aborted."""
+    """Aborted by another InitProducerId while they were open."""
     timed_out: int = 0
     expired: int = 0
     """Transactional ids forgotten."""
