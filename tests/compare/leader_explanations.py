@@ -108,7 +108,8 @@ def refuses_a_transaction_of_nobody(seen: Seen) -> bool:
         batch.transactional and (batch.producer < 0 or batch.defect in ("producer id -1", "producer id -2"))
         for batch in _batches(seen)
     )
-    return nobody and _only(seen, ("NONE", "INVALID_RECORD"), ("silent", "closed"))
+    beside = (("OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE"),) if _was_refused(seen) else ()
+    return nobody and _only(seen, ("NONE", "INVALID_RECORD"), ("silent", "closed"), *beside)
 
 
 def refuses_a_partition_named_twice(seen: Seen) -> bool:
