@@ -74,10 +74,8 @@ def answers_each_of_a_batch(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
 def is_not_blocked_by_a_refused_request(twins: Twins, asked: Asked) -> bool:
     """With or after a request of version 2 at level 0, or any where it was lowered to 0: Apache Kafka blocks the id."""
     requests = [past for past in twins.history if past.name != "DescribeTransactions"]
-    if (
-        asked.name == "DescribeTransactions" and requests
-    ):  # both may say CONCURRENT_TRANSACTIONS, for reasons of their own
-        asked = requests[-1]
+    if asked.name == "DescribeTransactions" and requests:
+        asked = requests[-1]  # Both may have said CONCURRENT_TRANSACTIONS, for reasons of their own.
     blocked = any(error in str(asked.kafka) for error in ("CONCURRENT_TRANSACTIONS", "UNSUPPORTED_VERSION"))
     lowered = any(past.level == 0 for past in twins.history) and any(past.level == 2 for past in twins.history)
     twins.is_over = blocked and (lowered or any(past.level == 0 and _is_of_version_2(past) for past in twins.history))

@@ -75,8 +75,8 @@ def test_an_abort_that_was_lost_leaves_no_trace_in_the_index() -> None:
     run(main())
 
 
-HALF = pack(">hqqqq", 0, 8, 3, 4, 0)
-"""Like the entry of an abort at 4, where 8 is still open."""
+HALF = pack(">hqqqq", 0, 8, 3, 6, 0)
+"""Like the entry of an abort at 6, where 8 is still open."""
 
 
 @pytest.mark.parametrize("left", [bytes(68), HALF, HALF + bytes(40)], ids=["zeros", "half", "half and zeros"])
@@ -89,6 +89,7 @@ def test_what_a_power_loss_left_in_an_index_behind_a_checkpoint_misleads_no_read
         append_transactional(node.partition, (8, 0, 0), timestamp=START + 30)
         append(node.partition, batch(timestamp=START + 40))
         end(node.partition, 7, 0, False)
+        append(node.partition, batch(timestamp=START + 60))
         node.restart()
         for committed in (False, True):
             for suffix in (".index", ".timeindex", ".txnindex"):
