@@ -34,10 +34,6 @@ class Exporter:
         self._server, self._thread = start_http_server(port, host, registry)
         self.port: int = self._server.server_port
 
-    def describe(self) -> list[Metric]:
-        """Nothing is known before it is measured."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Called in the server's thread; the node is read in its own."""
         measured = asyncio.run_coroutine_threadsafe(self._measure(), self._loop).result(_PATIENCE)

@@ -76,8 +76,11 @@ def _exporter(broker: Broker, metrics: tuple[str, int]) -> Exporter:
     try:
         return Exporter(broker, *metrics)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise Refused(f"cannot listen on {metrics[0]}:{metrics[1]}: {reason}; choose another --metrics") from None
+        raise _cannot_listen("--metrics", f"{metrics[0]}:{metrics[1]}", error) from None
+
+
+def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
+    return Refused(f"cannot listen on {address}: {error.strerror or error}; choose another {option}")
 
 
 async def _serve(broker: Broker, options: argparse.Namespace, metrics: tuple[str, int] | None) -> int:
@@ -86,8 +89,7 @@ async def _serve(broker: Broker, options: argparse.Namespace, metrics: tuple[str
     except DirectoryUnusable as unusable:
         raise Refused(str(unusable)) from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise Refused(f"cannot listen on {options.listen}: {reason}; choose another --listen") from None
+        raise _cannot_listen("--listen", options.listen, error) from None
     try:
         exporter = _exporter(broker, metrics) if metrics else None
     except Refused:
