@@ -7,9 +7,12 @@ one of them is due.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from fencepost.log.outcome import Refused
 from fencepost.log.settings import LONG, LogSettings
-from fencepost.protocol.batch import LOG_APPEND_TIME, BatchHeader, crc_matches
+from fencepost.protocol.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, crc_matches
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch
@@ -17,6 +20,18 @@ from fencepost.protocol.types import Buffer
 
 NO_TIMESTAMP = -1
 _CODECS = frozenset(Compression)
+
+_SMALLEST_RECORD: Final = 7
+"""Bytes: its length, attributes, time, offset, key and value lengths and number of headers, one byte each."""
+
+#: How many bytes one byte of the codec can become, at most: by its format, whatever an encoder does.
+_LARGEST_RATIO: Final[Mapping[int, int]] = {
+    Compression.NONE: 1,
+    Compression.GZIP: 1032,  # deflate: 258 bytes for two bits
+    Compression.SNAPPY: 22,  # a copy: 64 bytes for three
+    Compression.LZ4: 255,  # a match grows by 255 with each byte of its length
+    Compression.ZSTD: 32 * 1024,  # a block of 128 KiB has at least its header of three bytes and one more
+}
 
 
 def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: int) -> Refused | None:
@@ -34,6 +49,9 @@ def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: 
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"nobody knows compression {header.attributes & 7}")
     if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
         return Refused(ErrorCode.INVALID_RECORD, "record count and offsets of the batch do not agree")
+    if header.record_count > most_records(header):
+        size, count = header.size - HEADER_SIZE, header.record_count
+        return Refused(ErrorCode.INVALID_RECORD, f"{size} bytes cannot hold the {count} records of the header")
     if header.is_control:
         return Refused(ErrorCode.INVALID_RECORD, "a client may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
@@ -41,6 +59,11 @@ def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: 
     if header.is_transactional and header.producer_id < 0:
         return Refused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
     return _check_records(batch, header, settings, now)
+
+
+def most_records(header: BatchHeader) -> int:
+    """How many records the bytes behind the header can hold at most, compressed as they are."""
+    return (header.size - HEADER_SIZE) * _LARGEST_RATIO[header.attributes & 7] // _SMALLEST_RECORD
 
 
 def _check_records(batch: Buffer, header: BatchHeader, settings: LogSettings, now: int) -> Refused | None:
