@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 
 def producer(servers: str, transactional_id: str, **options: Any) -> Producer:
@@ -153,3 +154,16 @@ def test_after_a_time_out_the_same_producer_aborts_and_goes_on(servers: str, nam
     writer.commit_transaction(20)
     assert rest(reader, both(name)) == [b"again"]
     reader.close()
+
+
+def test_topics_are_listed_after_one_was_deleted(servers: str, name: str) -> None:
+    """librdkafka asks with bytes behind its request then."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    for topic in (name, f"{name}-kept"):
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
+    assert name in admin.list_topics(timeout=20).topics
+    assert admin.list_topics(name, timeout=20).topics[name].error is None
+    admin.delete_topics([name])[name].result(20)
+    for _ in range(3):
+        assert f"{name}-kept" in (known := admin.list_topics(timeout=5).topics)
+        assert name not in known

@@ -18,6 +18,7 @@ from random_messages import CLASSES, every_version, random_message, versions
 
 from fencepost.protocol.codec import (
     decode,
+    decode_request,
     decode_response,
     encode,
     encode_request,
@@ -72,6 +73,9 @@ def test_bytes_behind_a_message_are_refused(cls: Any, version: int) -> None:
     for rest in (b"\x00", b"\xff", bytes(50)):
         with pytest.raises(ProtocolError, match="too many"):
             decode(cls, body + rest, version)
+        if cls in REQUESTS.values():
+            again = decode_request(cls, b"front" + body + rest, version, 5)
+            assert again == decode(cls, body, version)
 
 
 def _spoiled(body: bytes, random: Random) -> bytes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import CLOSE, NO_ANSWER, SERVED, Held
-from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode, encode_response, read_request_header
+from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode_request, encode_response, read_request_header
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import REQUESTS, ApiVersionsResponse
 from fencepost.protocol.messages.api_versions import ApiVersion
@@ -166,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
             if served is None or not served.first <= header.api_version <= served.newest(self._broker.settings):
                 self._unsupported(header)
                 return
-            request = decode(served.request, frame, header.api_version, header.body_start)
+            request = decode_request(served.request, frame, header.api_version, header.body_start)
         except ProtocolError as error:
             self._refuse(str(error))
             return

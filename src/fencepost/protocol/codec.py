@@ -77,15 +77,27 @@ def decode(cls: type[T], buffer: Buffer, version: int, start: int = 0) -> T:
     Record fields are slices of `buffer`, so keep it unchanged as long as the message is used.  Raises ProtocolError for
     anything malformed.
     """
+    message, stop = _decode(cls, buffer, version, start)
+    if stop != len(buffer):
+        raise ProtocolError(f"{cls.__name__} v{version} is followed by {len(buffer) - stop} bytes too many")
+    return message
+
+
+def decode_request(cls: type[T], buffer: Buffer, version: int, start: int) -> T:
+    """As `decode`, but bytes that follow the message are not looked at, as in Apache Kafka.
+
+    librdkafka 2.16 sends three of them behind a Metadata request v13 while a topic that it knew is gone.
+    """
+    return _decode(cls, buffer, version, start)[0]
+
+
+def _decode(cls: type[T], buffer: Buffer, version: int, start: int) -> tuple[T, int]:
+    """The message at `start`, and where it ends."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
-        message, stop = _decoder(cls, version)(view, start, len(view))
+        return _decoder(cls, version)(view, start, len(view))
     except BAD_INPUT as error:
         raise ProtocolError(f"{cls.__name__} v{version} is malformed: {error}") from None
-    if stop != len(view):
-        raise ProtocolError(f"{cls.__name__} v{version} is followed by {len(view) - stop} bytes too many")
-    decoded: T = message
-    return decoded
 
 
 def encode_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
