@@ -120,6 +120,25 @@ def test_a_batch_read_has_the_rows_and_columns_of_a_topic(spark: SparkSession, p
     assert len({(row.partition, row.offset) for row in rows}) == ROWS
 
 
+@pytest.mark.parametrize(
+    ("topic", "options"),
+    [
+        ("target", {}),
+        ("source", {"startingOffsets": "latest"}),
+        ("source", {"startingTimestamp": "4102444800000"}),
+        ("source", {"endingOffsets": "earliest"}),
+    ],
+    ids=["empty topic", "from the end", "from 2100 on", "to the beginning"],
+)
+def test_a_batch_read_of_nothing_has_no_rows(
+    spark: SparkSession, place: Place, topic: str, options: dict[str, str]
+) -> None:
+    df = spark.read.format("fencepost").option("kafka.bootstrap.servers", place.servers).options(**options)
+    found = df.option("subscribe", getattr(place, topic)).load()
+    assert found.count() == 0
+    assert found.select("key", "offset").collect() == []
+
+
 def test_a_stream_is_written_once_over_restarts(spark: SparkSession, place: Place) -> None:
     steps: list[tuple[Step, int]] = []
     place.run(spark, watch=lambda step, batch: steps.append((step, batch)))
