@@ -1,0 +1,366 @@
+"""How long everybody else waits while the node does something big for one: the longest stall for each.
+
+    python -m benchmarks.stalls [--only NAME ...]
+
+A node is a process of its own; a prober asks it for ApiVersions and for one durable record every 10 ms, while a third
+process has it do each of the works below.  "nothing" is what this machine and disk do to the prober by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from benchmarks.prober import PROBED, Prober, Waits, Wire, probing, produce_request
+from fencepost.broker import Broker
+from fencepost.coordinator.group.coordinator import CommitFor
+from fencepost.coordinator.group.offsets import Position
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.messages import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+)
+from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
+from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
+from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic
+from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import TopicPartition
+
+CREATE_VERSION, DELETE_VERSION, LIST_OFFSETS_VERSION, OFFSET_FETCH_VERSION = 7, 5, 7, 5
+MOST_MS = 50
+GROUPS = 100_000
+TRANSACTIONAL_IDS = 20_000
+TRANSACTIONS = 40_000
+LONG_AGO_MS = 1_600_000_000_000
+
+
+class Node:
+    """A node of its own process, and the one who gives it work."""
+
+    def __init__(self, data: Path, *settings: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        command = [sys.executable, "-m", "fencepost", "serve", "--listen", self.address, "--data", str(data)]
+        for setting in settings:
+            command += ["--set", setting]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.data = data
+
+    def wait_ready(self) -> None:
+        assert self.process.stdout is not None
+        if self.address not in self.process.stdout.readline():
+            raise SystemExit("fencepost serve did not become ready")
+
+    def wire(self) -> Wire:
+        return Wire(self.address)
+
+    def end(self, how: signal.Signals = signal.SIGKILL) -> None:
+        self.process.send_signal(how)
+        self.process.wait()
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    # Beside the checkout, not in /tmp: that may be memory, and then nothing is durable.
+    root = Path(__file__).resolve().parent.parent / ".bench"
+    root.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root) as path:
+        yield Path(path)
+
+
+class Table:
+    """What was measured."""
+
+    def __init__(self) -> None:
+        self.slow: list[str] = []
+        print(f"{'while':46} {'took':>8} {'asked ms':>9} {'produced ms':>12} {'times':>6}", flush=True)
+
+    def add(self, what: str, seconds: float, waits: Waits) -> None:
+        row = f"{what:46} {seconds:6.2f} s {waits.asked_ms:9.1f} {waits.produced_ms:12.1f} {waits.times:6d}"
+        print(row, flush=True)
+        if max(waits.asked_ms, waits.produced_ms) > MOST_MS:
+            self.slow.append(what)
+
+    @contextmanager
+    def measuring(self, what: str, prober: Prober) -> Iterator[None]:
+        prober.waits()
+        begin = time.perf_counter()
+        yield
+        self.add(what, time.perf_counter() - begin, prober.waits())
+
+
+@contextmanager
+def served(*settings: str) -> Iterator[tuple[Node, Wire, Prober]]:
+    """A fresh node that is being probed, and a connection to it."""
+    with folder() as path:
+        node = Node(path / "data", *settings)
+        try:
+            node.wait_ready()
+            wire = node.wire()
+            create(wire, PROBED, 1)
+            with probing(node.address) as prober:
+                prober.waits()
+                yield node, wire, prober
+        finally:
+            node.end()
+
+
+def create(wire: Wire, name: str, partitions: int, **settings: str) -> None:
+    configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1, assignments=[], configs=configs)
+    (made,) = wire.ask(CreateTopicsRequest(topics=[topic]), CREATE_VERSION).topics
+    if made.error_code:
+        raise SystemExit(f"{name} with {partitions} partitions: {made}")
+
+
+def record(timestamp: int | None = None, value: bytes = b"x") -> bytes:
+    return encode_batch([(int(time.time() * 1000) if timestamp is None else timestamp, None, value, ())])
+
+
+def wait_until(what: str, holds: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise SystemExit(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+# The works
+
+
+def nothing(table: Table) -> None:
+    with served() as (_, _, prober), table.measuring("nothing", prober):
+        time.sleep(5)
+
+
+def partitions(table: Table) -> None:
+    with served() as (node, wire, prober):
+        with table.measuring("10,000 partitions made", prober):
+            create(wire, "many", 10_000)
+        with table.measuring("10,000 partitions deleted, and 5 s more", prober):
+            wire.ask(DeleteTopicsRequest(topic_names=["many"], timeout_ms=60_000), DELETE_VERSION)
+            wait_until(
+                "the partitions are gone", lambda: not any(each.name == "many-9999" for each in node.data.iterdir())
+            )
+            time.sleep(5)
+        with table.measuring("1,000 topics made in one request", prober):
+            topics = [
+                CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=-1, assignments=[], configs=[])
+                for n in range(1000)
+            ]
+            wire.ask(CreateTopicsRequest(topics=topics), CREATE_VERSION)
+        with table.measuring("1,000 topics deleted in one request", prober):
+            names = [f"t{n}" for n in range(1000)]
+            wire.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=60_000), DELETE_VERSION)
+            time.sleep(1)
+
+
+async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:
+    """Work on a node of this process, without the wire, and stop it."""
+    async with Broker(data=data, flush="os") as broker:
+        broker.topics.create(PROBED, 1)
+        broker.topics.create("journalled", 1)
+        broker.ensure_coordinator("__consumer_offsets")
+        broker.ensure_coordinator("__transaction_state")
+        await asyncio.sleep(0.1)
+        for number, _ in enumerate(work(broker)):
+            if number % 1000 == 0:
+                await asyncio.sleep(0)
+
+
+def old_groups(broker: Broker) -> Iterator[None]:
+    """Groups with a position of long ago."""
+    for number in range(GROUPS):
+        at = {TopicPartition("journalled", 0): Position(number, -1, "", LONG_AGO_MS)}
+        broker.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
+        yield
+
+
+def many_transactions(broker: Broker) -> Iterator[None]:
+    """Transactional ids of which some have had many transactions."""
+    transactions, partitions = broker.transactions, [TopicPartition("journalled", 0)]
+    pairs = []
+    for number in range(TRANSACTIONAL_IDS):
+        pairs.append(transactions.init_producer_id(f"id-{number}", 60_000))
+        yield
+    for number in range(TRANSACTIONS):
+        name, pair = f"id-{number % 200}", pairs[number % 200]
+        transactions.add_partitions(name, pair.producer_id, pair.producer_epoch, partitions, 0)
+        transactions.end(name, pair.producer_id, pair.producer_epoch, True, 3)
+        yield
+
+
+def journals(table: Table) -> None:
+    with folder() as path:
+        asyncio.run(fill(path / "data", lambda broker: chain(old_groups(broker), many_transactions(broker))))
+        node = Node(path / "data")
+        try:
+            with probing(node.address) as prober:
+                begin = time.perf_counter()
+                prober.waits()
+                node.wait_ready()
+                time.sleep(1)
+                table.add("a start with journals, and 1 s more", time.perf_counter() - begin, prober.waits())
+        finally:
+            node.end()
+
+
+def groups(table: Table) -> None:
+    with folder() as path:
+        asyncio.run(fill(path / "data", old_groups))
+        # They are loaded before that time is over.
+        node = Node(path / "data", "offsets.retention.check.interval.ms=20000")
+        try:
+            node.wait_ready()
+            wire = node.wire()
+            sample = [f"group-{number}" for number in range(0, GROUPS, GROUPS // 50)]
+            with probing(node.address) as prober, table.measuring("100,000 groups expired", prober):
+                wait_until("the positions are gone", lambda: not any(position(wire, name) >= 0 for name in sample))
+        finally:
+            node.end()
+
+
+def position(wire: Wire, group: str) -> int:
+    topics = [OffsetFetchRequestTopic(name="journalled", partition_indexes=[0])]
+    answer = wire.ask(OffsetFetchRequest(group_id=group, topics=topics), OFFSET_FETCH_VERSION)
+    offset: int = answer.topics[0].partitions[0].committed_offset if not answer.error_code else 0
+    return offset
+
+
+def waiting(table: Table) -> None:
+    with served() as (node, wire, prober):
+        create(wire, "awaited", 1)
+        wires = [node.wire() for _ in range(100)]
+
+        def ask(wait_ms: int, offset: int) -> None:
+            wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+            request = FetchRequest(
+                max_wait_ms=wait_ms, min_bytes=1, topics=[FetchTopic(topic="awaited", partitions=[wanted])]
+            )
+            for each in wires:
+                each.send(each.frame(request) * 200)
+                time.sleep(0.005)
+
+        def answers() -> None:
+            for each in wires:
+                for _ in range(200):
+                    each.receive(FetchRequest)
+
+        ask(30_000, 0)
+        time.sleep(3)
+        with table.measuring("20,000 waiting fetches woken", prober):
+            wire.ask(produce_request("awaited", {0: record()}))
+            answers()
+        with table.measuring("20,000 waiting fetches asked and expired", prober):
+            ask(3000, 1)
+            answers()
+
+
+def large_batches(table: Table) -> None:
+    with served() as (_, wire, prober):
+        create(wire, "large", 1)
+        now = int(time.time() * 1000)
+        records = [(now + n // 300, None, b"", ()) for n in range(300_000)]
+        batch = encode_batch(records, compression=Compression.ZSTD)
+        with table.measuring(f"a batch of 300,000 records taken ({len(batch)} B)", prober):
+            wire.ask(produce_request("large", {0: batch}))
+        wanted = [ListOffsetsPartition(partition_index=0, timestamp=now + 999)]
+        with table.measuring("it is asked by time", prober):
+            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="large", partitions=wanted)])
+            wire.ask(request, LIST_OFFSETS_VERSION)
+        ahead = [(now + 3 * 86_400_000 + n // 300, None, b"", ()) for n in range(300_000)]
+        with table.measuring("one like it is refused", prober):
+            wire.ask(produce_request("large", {0: encode_batch(ahead, compression=Compression.ZSTD)}))
+
+
+def metadata(table: Table) -> None:
+    with served() as (_, wire, prober):
+        names = [MetadataRequestTopic(name=f"nowhere-{number:020d}") for number in range(330_000)]
+        request = wire.frame(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+        with table.measuring(f"Metadata request of {len(request) / 1e6:.0f} MB", prober):
+            wire.send(request)
+            try:
+                wire.receive(MetadataRequest)
+            except EOFError:
+                print("  (it was refused)")
+
+
+def write_everywhere(wire: Wire, topic: str, count: int, batch: bytes) -> None:
+    for first in range(0, count, 100):
+        wire.ask(produce_request(topic, dict.fromkeys(range(first, first + 100), batch)))
+
+
+def checkpoint(table: Table) -> None:
+    with served() as (node, wire, prober):
+        create(wire, "wide", 2000)
+        create(wire, "bulk", 1)
+        write_everywhere(wire, "wide", 2000, record())
+        generation = max((node.data / "commit-log").iterdir())
+        chunk = {0: record(value=os.urandom(900_000))}
+        with table.measuring("7 MB written", prober):
+            for _ in range(8):
+                wire.ask(produce_request("bulk", chunk))
+        with table.measuring("a checkpoint of 2,000 partitions", prober):
+            for _ in range(80):
+                wire.ask(produce_request("bulk", chunk))
+            wait_until("a checkpoint is done", lambda: not generation.exists())
+
+
+def retention(table: Table) -> None:
+    with served("log.retention.check.interval.ms=5000") as (_, wire, prober):
+        create(wire, "old", 2000, retention_ms="1000", segment_ms="100")
+        write_everywhere(wire, "old", 2000, record(LONG_AGO_MS))
+        time.sleep(0.2)
+        write_everywhere(wire, "old", 2000, record())
+        wanted = [ListOffsetsPartition(partition_index=n, timestamp=-2) for n in (0, 1000, 1999)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="old", partitions=wanted)])
+
+        def cut() -> bool:
+            found: list[Any] = wire.ask(request, LIST_OFFSETS_VERSION).topics[0].partitions
+            return all(each.offset > 0 for each in found)
+
+        with table.measuring("retention over 2,000 partitions", prober):
+            wait_until("retention has come", cut)
+            time.sleep(1)
+
+
+WORKS: dict[str, Callable[[Table], None]] = {
+    work.__name__: work
+    for work in (nothing, partitions, journals, groups, waiting, large_batches, metadata, checkpoint, retention)
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=WORKS, default=list(WORKS), help="leave the others out")
+    options = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    table = Table()
+    for name in options.only:
+        WORKS[name](table)
+    print(f"longer than {MOST_MS} ms: {', '.join(table.slow) or 'nothing'}")
+
+
+if __name__ == "__main__":
+    main()
