@@ -36,7 +36,8 @@ class LocalMarkers:
     def _write_one(self, at: TopicPartition, marker: Marker, batch: bytes) -> ErrorCode:
         partition = self._broker.storage.partition(at.topic, at.partition)
         if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
+            deleted = not self._broker.storage.exists(at.topic, at.partition)
+            return ErrorCode.UNKNOWN_TOPIC_ID if deleted else ErrorCode.KAFKA_STORAGE_ERROR
         if at.topic == CONSUMER_OFFSETS:
             return self._broker.groups.complete_transaction(at.partition, batch, marker.transaction_version)
         outcome = partition.append(batch, Origin.COORDINATOR, marker_transaction_version=marker.transaction_version)

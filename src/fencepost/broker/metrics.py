@@ -53,7 +53,9 @@ def measure(broker: Broker, now: Milliseconds) -> dict[str, float]:
         f"{_VERIFICATION}VerificationTimeMs:Count": counted.verifications,
         f"{_VERIFICATION}VerificationTimeMs:Mean": counted.verification_time_ms / max(counted.verifications, 1),
         f"{_VERIFICATION}VerificationTimeMs:Max": counted.longest_verification_ms,
-        f"{_REPLICAS}PartitionCount:Value": len(partitions),
+        f"{_REPLICAS}PartitionCount:Value": len(partitions) + len(broker.storage.offline),
+        f"{_REPLICAS}OfflineReplicaCount:Value": len(broker.storage.offline),
+        "kafka.controller:type=KafkaController,name=OfflinePartitionsCount:Value": len(broker.storage.offline),
         f"{_REPLICAS}ProducerIdCount:Value": sum(len(each.producers.entries) for each in partitions),
         f"{_REPLICAS}PartitionsWithLateTransactionsCount:Value": sum(
             each.producers.is_late(late) for each in partitions

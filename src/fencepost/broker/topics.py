@@ -14,6 +14,7 @@ from typing import Final
 from fencepost.broker.metadata_store import MetadataStore
 from fencepost.broker.settings import BadSetting, Settings, check_topic_settings
 from fencepost.log.disk import DiskFull
+from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
@@ -24,6 +25,8 @@ TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 LARGEST_COUNT: Final = 10_000
+NO_LEADER: Final = -1
+"""In place of the node that leads a partition, while that is offline."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 _PREFIX = "topic/"
@@ -69,7 +72,7 @@ class Topic:
 
     name: str
     topic_id: uuid.UUID
-    partitions: list[Partition]
+    partitions: list[Partition | OfflinePartition]
     settings: dict[str, str] = field(default_factory=dict)
     """The settings given for it."""
     version: int = 0

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
+from fencepost.log.commit_log import NamedFile
 from fencepost.log.disk import Disk, DiskFull, File
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import remove_snapshot, snapshot_offsets, write_snapshot
+
+
+def named_files(partitions: Iterable[Partition], pending: Container[int]) -> Iterator[NamedFile]:
+    """What a generation begins with: every segment that is written to, and those that pending entries write to."""
+    for partition in partitions:
+        directory = partition.directory.name
+        for segment in partition.segments:
+            path = f"{directory}/{segment.path.name}"
+            if segment is partition.segments[-1]:
+                end = partition.log_end_offset
+                yield NamedFile(segment.number, segment.size, end, partition.topic_id.bytes, path)
+            elif segment.number in pending:
+                yield NamedFile(segment.number, 0, -1, partition.topic_id.bytes, path)
 
 
 class Checkpoint:

@@ -75,6 +75,22 @@ class NamedFile(NamedTuple):
         return FILE_ENTRY.pack(Kind.FILE, *self[:4]) + self.path.encode()
 
 
+def bytes_entry(number: int, position: int, data: Buffer) -> bytes:
+    return b"".join((BYTES_ENTRY.pack(Kind.BYTES, number, position), data))
+
+
+def extent_entry(number: int, position: int, length: int, crc: int) -> bytes:
+    return EXTENT_ENTRY.pack(Kind.EXTENT, number, position, length, crc)
+
+
+def remove_entry(path: str) -> bytes:
+    return bytes((Kind.REMOVE,)) + path.encode()
+
+
+def start_entry(offset: int, directory: str) -> bytes:
+    return START_ENTRY.pack(Kind.START, offset) + directory.encode()
+
+
 class StorageFailed(Exception):
     """A sync failed, so memory is ahead of the disk.  The process must end; a restart tells what is really there."""
 
@@ -146,25 +162,29 @@ class CommitLog:
         self.appended += 1
 
     def add_bytes(self, number: int, position: int, data: Buffer) -> int:
-        return self._add(b"".join((BYTES_ENTRY.pack(Kind.BYTES, number, position), data)))
+        return self._add(bytes_entry(number, position, data))
 
     def add_extent(self, number: int, position: int, data: Buffer, file: File) -> int:
         self._extents[number] = file
         self.size += len(data)
-        return self._add(EXTENT_ENTRY.pack(Kind.EXTENT, number, position, len(data), crc32c(data)))
+        return self._add(extent_entry(number, position, len(data), crc32c(data)))
 
     def add_remove(self, path: str) -> int:
-        return self._add(bytes((Kind.REMOVE,)) + path.encode())
+        return self._add(remove_entry(path))
 
     def add_ready(self, kept: bool) -> int:
         return self._add(READY_ENTRY.pack(Kind.READY, kept))
+
+    def add_again(self, entry: bytes) -> None:
+        """An entry of an earlier generation that this one must have too."""
+        self._add(entry)
 
     def pending_numbers(self) -> set[int]:
         """The files that pending entries write to."""
         return {BYTES_ENTRY.unpack_from(e)[1] for e in self._pending if e[0] in (Kind.BYTES, Kind.EXTENT)}
 
     def add_start(self, offset: int, directory: str) -> int:
-        return self._add(START_ENTRY.pack(Kind.START, offset) + directory.encode())
+        return self._add(start_entry(offset, directory))
 
     def reserve(self, count: int) -> None:
         """Have the space for an entry of about `count` bytes, so that a full disk is met before anything is written.

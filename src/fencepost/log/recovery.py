@@ -26,7 +26,7 @@ def recover(partition: Partition, replay: Replay, number: Callable[[], int], now
     does not know is removed.
     """
     name, disk = partition.directory.name, partition.disk
-    by_scan = not replay.ready or not replay.sizes_kept
+    by_scan = not replay.complete
     known = {
         int(path.rpartition("/")[2][:20]): file for path, file in replay.files.items() if path.startswith(name + "/")
     }

@@ -7,7 +7,7 @@ have been taken by another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crc32c import crc32c
@@ -24,7 +24,12 @@ from fencepost.log.commit_log import (
     START_ENTRY,
     CommitLog,
     Kind,
+    NamedFile,
     StorageFailed,
+    bytes_entry,
+    extent_entry,
+    remove_entry,
+    start_entry,
 )
 from fencepost.log.disk import Disk, File
 
@@ -150,7 +155,28 @@ class Replay:
             disk.sync_now(list(open_files.values()))
         for file in open_files.values():
             file.close()
-        self._bytes = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether it knows every segment with its size, so that none need be searched for its end."""
+        return self.ready and self.sizes_kept
+
+    def entries_of(self, directory: str, number: Callable[[], int]) -> Iterator[bytes]:
+        """Entries for another generation that say the same of a partition's directory; `number` numbers segments."""
+        for path, known in self.files.items():
+            if path.rpartition("/")[0] != directory:
+                continue
+            if known.removed:
+                yield remove_entry(path)
+                continue
+            given = number()
+            yield NamedFile(given, known.checkpoint_size, known.checkpoint_offset, known.topic_id, path).entry()
+            written = [(at, bytes_entry(given, at, data)) for file, at, data in self._bytes if file is known]
+            written += [(at, extent_entry(given, at, length, crc)) for at, length, crc in known.extents]
+            for _, entry in sorted(written):  # the last one tells the size
+                yield entry
+        if directory in self.starts:
+            yield start_entry(self.starts[directory], directory)
 
 
 def deleted_name(directory: str, topic_id: bytes) -> str:

@@ -7,29 +7,35 @@ commit log stands beside it in `commit-log/`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Final
 
-from fencepost.log import checkpoint_files
-from fencepost.log.checkpoint import Checkpoint
+from fencepost.log import checkpoint_files, data_directory
+from fencepost.log.checkpoint import Checkpoint, named_files
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, NamedFile, StorageFailed
-from fencepost.log.disk import DirectoryInUse, Disk, DiskFull
+from fencepost.log.data_directory import DirectoryUnusable
+from fencepost.log.disk import Disk, DiskFull
+from fencepost.log.offline import OfflinePartition, PartitionDamaged, set_aside
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import remove_snapshot, snapshot_exists, write_snapshot
 from fencepost.log.recovery import recover
 from fencepost.log.replay import Replay, deleted_name
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Buffer
 from fencepost.runtime import Clock
 
-FORMAT_VERSION = 1
+__all__ = ["DirectoryUnusable", "Storage"]
 
+logger = logging.getLogger(__name__)
 
-class DirectoryUnusable(Exception):
-    """The data directory cannot be used; the message says why and what to do."""
+_SAID: Final = 10
+"""Offline partitions that are named in the log with what is wrong; of more only the number is told."""
 
 
 class Storage:
@@ -53,6 +59,8 @@ class Storage:
         self.flush_to_os = flush == "os"
         self._failed = failed or self._raise
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self.offline: dict[tuple[str, int], OfflinePartition] = {}
+        """Partitions that are known but could not be opened."""
         self._log = CommitLog(disk, path / "commit-log", self._fail)
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, int] = {}
@@ -82,22 +90,7 @@ class Storage:
 
         Raises DirectoryUnusable: locked by a live process, unreadable, or of a newer format.
         """
-        try:
-            self._disk.make_directory(self._log.path(0).parent)
-            if checkpoint_files.is_fresh(self._disk, self.path):
-                for parent in self.path.parents:
-                    self._disk.sync_directory(parent)
-            self._release = self._disk.lock(self.path / ".lock")
-        except DirectoryInUse:
-            raise DirectoryUnusable(
-                f"the data directory {self.path} is used by another running broker: stop it, or choose another --data"
-            ) from None
-        except OSError as error:
-            raise DirectoryUnusable(
-                f"the data directory {self.path} cannot be used: {error.strerror or error}"
-            ) from error
-        self._disk.sync_directory(self.path)
-        checkpoint_files.check_version(self._disk, self.path, FORMAT_VERSION, DirectoryUnusable)
+        self._release = data_directory.take(self._disk, self.path, self._log.path(0).parent)
         self._replay = Replay()
         self._replay.read(self._disk, self._log)
         self._replay.apply(self._disk, self.path)
@@ -108,15 +101,11 @@ class Storage:
         self._log.begin(self._replay.newest + 1)
         self._checkpoint_now(older)
         self._replay = Replay()
-        self._remove_strays()
-
-    def _remove_strays(self) -> None:
-        """Remove what deleted topics left behind when the node ended in between."""
-        ours = {partition.directory.name for partition in self._partitions.values()}
-        for name in self._disk.list(self.path):
-            a_partition = name.rpartition("-")[2].isdigit() or name.endswith("-delete")
-            if a_partition and name not in ours and checkpoint_files.only_ours(self._disk, self.path / name):
-                self._disk.remove_tree(self.path / name)
+        if len(self.offline) > _SAID:
+            logger.error("%d partitions are offline in all", len(self.offline))
+        in_use = {partition.directory.name for partition in self._partitions.values()}
+        in_use |= {offline.directory.name for offline in self.offline.values()}
+        data_directory.remove_strays(self._disk, self.path, in_use)
 
     def _checkpoint_now(self, older: list[int]) -> None:
         checkpoint = self._write_checkpoint()
@@ -145,6 +134,7 @@ class Storage:
             for segment in partition.segments:
                 segment.close()
         self._partitions.clear()
+        self.offline.clear()
         if self._release is not None:
             self._release()
             self._release = None
@@ -154,8 +144,17 @@ class Storage:
     def partition(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
 
+    def refusal(self, topic: str, index: int) -> ErrorCode:
+        """What is answered to whoever wants a partition that `partition` does not give."""
+        offline = (topic, index) in self.offline
+        return ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Whether there is such a partition, be it offline."""
+        return (topic, index) in self._partitions or (topic, index) in self.offline
+
     def partitions(self) -> Iterator[Partition]:
-        """Every partition, sorted by topic and number."""
+        """Every partition that is not offline, sorted by topic and number."""
         for key in sorted(self._partitions):
             yield self._partitions[key]
 
@@ -166,9 +165,9 @@ class Storage:
         index: int,
         settings: LogSettings | None = None,
         leader_epoch: int = 0,
-    ) -> Partition:
-        """Open the partition, which may be there from an earlier run, or make it."""
-        known = self._partitions.get((topic, index))
+    ) -> Partition | OfflinePartition:
+        """Open the partition, which may be there from an earlier run, or make it; offline if that is not possible."""
+        known = self._partitions.get((topic, index)) or self.offline.get((topic, index))
         if known is not None:
             return known
         directory = self.path / f"{topic}-{index}"
@@ -178,18 +177,34 @@ class Storage:
         partition = Partition(
             self, self._disk, directory, topic, index, topic_id, settings or self.settings, leader_epoch
         )
-        self._disk.make_directory(directory)
-        if checkpoint_files.read_topic_id(self._disk, directory) is None:
-            checkpoint_files.write_partition_metadata(self._disk, directory, topic_id)
-        recover(partition, self._replay, self._number, self.now())
-        if not partition.segments:
-            partition.roll()
+        try:
+            self._open_partition(partition)
+        except PartitionDamaged as damaged:
+            return self._take_offline(partition, str(damaged))
         self._partitions[topic, index] = partition
         self._new_files[partition] = None
         return partition
 
+    def _open_partition(self, partition: Partition) -> None:
+        directory = partition.directory
+        self._disk.make_directory(directory)
+        if checkpoint_files.read_topic_id(self._disk, directory) is None:
+            checkpoint_files.write_partition_metadata(self._disk, directory, partition.topic_id)
+        recover(partition, self._replay, self._number, self.now())
+        if not partition.segments:
+            partition.roll()
+
+    def _take_offline(self, failed: Partition, reason: str) -> OfflinePartition:
+        if len(self.offline) < _SAID:
+            logger.error("partition %s-%d is offline, the others are served: %s", failed.topic, failed.index, reason)
+        offline = self.offline[failed.topic, failed.index] = set_aside(failed, reason, self._replay, self._number)
+        return offline
+
     def delete_topic(self, topic: str) -> None:
         """Remove every partition of a topic; the files go when their removal is durable in the commit log."""
+        for key in [key for key in self.offline if key[0] == topic]:
+            offline = self.offline.pop(key)
+            logger.warning("%s is left as it is: %s-%d was offline when its topic was deleted", offline.directory, *key)
         for key in [key for key in self._partitions if key[0] == topic]:
             partition = self._partitions.pop(key)
             self._dirty.pop(partition, None)
@@ -377,21 +392,15 @@ class Storage:
 
     def _name_everything(self) -> int:
         """Begin a generation with every segment that is written to, or that pending entries write to."""
-        pending, files = self._log.pending_numbers(), []
-        for partition in self._partitions.values():
-            directory = partition.directory.name
-            for segment in partition.segments:
-                path = f"{directory}/{segment.path.name}"
-                if segment is partition.segments[-1]:
-                    size, end = segment.size, partition.log_end_offset
-                    files.append(NamedFile(segment.number, size, end, partition.topic_id.bytes, path))
-                elif segment.number in pending:
-                    files.append(NamedFile(segment.number, 0, -1, partition.topic_id.bytes, path))
-        self._log.name_files(files)
+        self._log.name_files(list(named_files(self._partitions.values(), self._log.pending_numbers())))
         for partition in self._partitions.values():
             if partition.log_start_offset or partition.directory.name in self._replay.starts:
                 self._log.add_start(partition.log_start_offset, partition.directory.name)
-        return self._log.add_ready(not self.flush_to_os)
+        for offline in self.offline.values():
+            for entry in offline.entries:
+                self._log.add_again(entry)
+        sizes_kept = all(offline.sizes_kept for offline in self.offline.values())
+        return self._log.add_ready(sizes_kept and not self.flush_to_os)
 
     def tick(self, now: int) -> None:
         """Retention and expiry; call it every few minutes."""

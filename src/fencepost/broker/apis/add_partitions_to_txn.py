@@ -80,7 +80,7 @@ def _unfit(at: TopicPartition, caller: Caller, broker: Broker) -> ErrorCode | No
     """Why a producer may not have this partition in its transaction (facts §3.2)."""
     if at.topic in INTERNAL or not caller.may(Operation.WRITE, Resource.TOPIC, at.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if broker.storage.partition(*at) is None:
+    if broker.storage.partition(*at) is None:  # offline ones too: a transaction with one could not end
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return None
 

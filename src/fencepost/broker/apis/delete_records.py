@@ -36,7 +36,7 @@ def _delete(topic: str, index: int, before: int, caller: Caller, broker: Broker)
     if not caller.may(Operation.DELETE, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = broker.storage.refusal(topic, index)
     elif topic in INTERNAL:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif "delete" not in partition.settings.cleanup_policy:

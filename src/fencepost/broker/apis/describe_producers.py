@@ -28,7 +28,7 @@ def _describe(topic: str, index: int, caller: Caller, broker: Broker) -> Partiti
     if not caller.may(Operation.READ, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = broker.storage.refusal(topic, index)
     else:
         producers = [
             ProducerState(

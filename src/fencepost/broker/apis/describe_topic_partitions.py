@@ -6,7 +6,9 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import NOT_ASKED, Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import topic_name_error
+from fencepost.broker.topics import NO_LEADER, topic_name_error
+from fencepost.log.offline import OfflinePartition
+from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from fencepost.protocol.messages.describe_topic_partitions import (
@@ -69,21 +71,23 @@ def _describe(
         name=name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=partition.index,
-                leader_id=node,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=[node],
-                isr_nodes=[node],
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=[],
-            )
-            for partition in topic.partitions[first : first + count]
-        ],
+        partitions=[_partition(partition, node) for partition in topic.partitions[first : first + count]],
         topic_authorized_operations=caller.authorized_operations(Resource.TOPIC, name),
+    )
+
+
+def _partition(partition: Partition | OfflinePartition, node: int) -> DescribeTopicPartitionsResponsePartition:
+    offline = isinstance(partition, OfflinePartition)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=NO_LEADER if offline else node,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=[node],
+        isr_nodes=[node],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node] if offline else [],
     )
 
 

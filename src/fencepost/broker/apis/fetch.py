@@ -142,7 +142,7 @@ class _Plan:
         """Where to read now: a topic may have been deleted, and made again, since a session or a wait began."""
         partition, wanted = self._storage.partition(topic, asked.wanted.partition), asked.wanted
         if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return self._storage.refusal(topic, wanted.partition)
         if partition.topic_id is not asked.topic_id and self._fetching.by_id and partition.topic_id != asked.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return partition if wanted.current_leader_epoch < 0 else _check_epoch(wanted.current_leader_epoch, partition)

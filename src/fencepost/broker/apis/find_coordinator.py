@@ -49,6 +49,10 @@ def _find(key: str, key_type: int, caller: Caller, broker: Broker) -> Coordinato
         return _refused(
             key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made now; the broker's log says why"
         )
+    of = broker.groups if key_type == GROUP else broker.transactions
+    if broker.storage.partition(topic, of.partition_for(key)) is None:
+        message = f"{topic}-{of.partition_for(key)} is offline; the broker's log says why"
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     return Coordinator(
         key=key,
         node_id=broker.node_id,

@@ -54,7 +54,7 @@ def list_offsets(request: ListOffsetsRequest, caller: Caller, broker: Broker) ->
             elif wanted.timestamp < 0 and caller.version < _SINCE.get(wanted.timestamp, _NEVER):
                 answers.append(_refused(wanted, ErrorCode.UNSUPPORTED_VERSION))
             elif partition is None:
-                answers.append(_refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                answers.append(_refused(wanted, broker.storage.refusal(topic.name, wanted.partition_index)))
             elif request.isolation_level not in (0, 1):
                 answers.append(_refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
             elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):

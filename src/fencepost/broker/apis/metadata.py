@@ -20,7 +20,8 @@ from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import NOT_ASKED, Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import INTERNAL, Topic, TopicRefused, topic_name_error
+from fencepost.broker.topics import INTERNAL, NO_LEADER, Topic, TopicRefused, topic_name_error
+from fencepost.log.offline import OfflinePartition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, MetadataResponse
 from fencepost.protocol.messages.metadata import (
@@ -129,6 +130,16 @@ def _described(topic: Topic, broker: Broker) -> MetadataResponseTopic:
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=partition.index,
+                leader_id=NO_LEADER,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=[node],
+                isr_nodes=[node],
+                offline_replicas=[node],
+            )
+            if isinstance(partition, OfflinePartition)
+            else MetadataResponsePartition(
                 error_code=ErrorCode.NONE,
                 partition_index=partition.index,
                 leader_id=node,

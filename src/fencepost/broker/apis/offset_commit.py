@@ -46,7 +46,7 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
                 errors[place] = ErrorCode.GROUP_AUTHORIZATION_FAILED
             elif name and not caller.may(Operation.READ, Resource.TOPIC, name):
                 errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif broker.storage.partition(name, asked.partition_index) is None:
+            elif not broker.storage.exists(name, asked.partition_index):
                 errors[place] = unknown
             else:
                 at = TopicPartition(name, asked.partition_index)

@@ -41,4 +41,4 @@ def offset_delete(request: OffsetDeleteRequest, caller: Caller, broker: Broker) 
 def _unfit(at: TopicPartition, caller: Caller, broker: Broker) -> ErrorCode | None:
     if not caller.may(Operation.READ, Resource.TOPIC, at.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if broker.storage.partition(*at) is None else None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if not broker.storage.exists(*at) else None

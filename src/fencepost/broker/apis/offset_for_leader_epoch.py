@@ -40,7 +40,7 @@ def _one(topic: str, wanted: OffsetForLeaderPartition, caller: Caller, broker: B
     if not caller.may(Operation.DESCRIBE, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = broker.storage.refusal(topic, wanted.partition)
     elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):
         older = wanted.current_leader_epoch < partition.leader_epoch
         error = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH

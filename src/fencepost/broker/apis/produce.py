@@ -170,7 +170,7 @@ def _find(write: _Write, caller: Caller, broker: Broker) -> None:
     else:
         write.partition = broker.storage.partition(*write.at)
         if write.partition is None:
-            write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            write.refuse(broker.storage.refusal(*write.at))
     found = record_sets.read(write.data.records, caller.version)
     if isinstance(found, BatchHeader):
         write.header = found

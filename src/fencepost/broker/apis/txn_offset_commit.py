@@ -53,7 +53,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: B
                 errors[place] = refused
             elif name and not caller.may(Operation.READ, Resource.TOPIC, name):
                 errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif broker.storage.partition(name, asked.partition_index) is None:
+            elif not broker.storage.exists(name, asked.partition_index):
                 errors[place] = unknown
             else:
                 at = TopicPartition(name, asked.partition_index)
