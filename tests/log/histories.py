@@ -12,6 +12,7 @@ from log_doubles import START, StoppedClock, batch, marker, topic_id
 
 from fencepost.log import commit_log, storage
 from fencepost.log.commit_log import StorageFailed
+from fencepost.log.open_files import USUAL
 from fencepost.log.partition import Appended, Partition
 from fencepost.log.producer_state import Origin
 from fencepost.log.settings import LogSettings
@@ -114,7 +115,8 @@ class World:
             if life == self.disk.life and not self.disk.off:
                 raise Violation(f"the node ended by itself: {failure}")
 
-        return Storage(self.disk, ROOT, SETTINGS, self.clock, "durable", failed)
+        open_files = USUAL if self.disk.descriptors is None else self.disk.descriptors // 2
+        return Storage(self.disk, ROOT, SETTINGS, self.clock, "durable", failed, open_files)
 
     def start(self) -> None:
         """Start the node.  Until `ready` nobody has been served."""

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from fencepost.log.disk import Disk, File
+from fencepost.log.open_files import USUAL
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.settings import LogSettings
@@ -156,19 +157,23 @@ class Node:
         partitions: Sequence[tuple[str, int]] = (("t", 0),),
         flush: str = "durable",
         root: Path = ROOT,
+        open_files: int = USUAL,
         **settings: Any,
     ) -> None:
         self.disk = disk or SimulatedDisk(Random(1))
         self.names = list(partitions)
         self.flush = flush
         self.root = root
+        self.open_files = open_files
         self.settings = LogSettings(**settings)
         self.clock = StoppedClock()
         self.failed: Callable[[Exception], None] | None = None
         self.storage = self.start()
 
     def start(self) -> Storage:
-        self.storage = Storage(self.disk, self.root, self.settings, self.clock, self.flush, self.failed)
+        self.storage = Storage(
+            self.disk, self.root, self.settings, self.clock, self.flush, self.failed, self.open_files
+        )
         self.storage.open()
         for topic, index in self.names:
             self.storage.create_partition(topic, topic_id(topic), index)

@@ -14,17 +14,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 from log_doubles import run
 
 from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, File, LocalDisk
+from fencepost.log.open_files import OpenFiles
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 
-@pytest.fixture(params=["local", "simulated"])
+@pytest.fixture(params=["local", "simulated", "local, few open", "simulated, few open"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, Path]:
     """A disk and a directory on it."""
-    if request.param == "local":
-        return LocalDisk(), tmp_path
-    disk = SimulatedDisk(Random(1))
-    disk.make_directory(Path("/data"))
-    return disk, Path("/data")
+    kind, _, few = request.param.partition(", ")
+    disk: Disk = LocalDisk() if kind == "local" else SimulatedDisk(Random(1))
+    root = tmp_path if kind == "local" else Path("/data")
+    disk.make_directory(root)
+    return OpenFiles(disk, 2) if few else disk, root
 
 
 def test_a_file_holds_what_is_written(place: tuple[Disk, Path]) -> None:
@@ -119,7 +120,7 @@ def test_a_sync_reports(place: tuple[Disk, Path], count: int) -> None:
         disk.sync(files, waiter.set_result)
         return await waiter
 
-    assert (asyncio.run(main()) if isinstance(disk, LocalDisk) else run(main())) is None
+    assert (run(main()) if root == Path("/data") else asyncio.run(main())) is None
 
 
 def test_a_closed_file_cannot_be_synced(place: tuple[Disk, Path]) -> None:

@@ -27,6 +27,7 @@ from fencepost.coordinator.loading import Step, at_once, in_turn
 from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoordinator, TransactionSettings
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.commit_log import StorageFailed
+from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, DiskFull, LocalDisk
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.protocol.types import Milliseconds, TopicPartition
@@ -61,7 +62,8 @@ class Broker:
             ...  # broker.bootstrap_servers
 
     `settings` have Apache Kafka's names.  `flush="os"` leaves it to the operating system when data reaches the disk, as
-    Apache Kafka does by default; "durable" acknowledges nothing that a power loss could take back.
+    Apache Kafka does by default; "durable" acknowledges nothing that a power loss could take back.  `open_files`:
+    descriptors that storage may hold; by default half of what the process may have.
     Raises DirectoryUnusable, BadSetting, OSError if it cannot start.
     """
 
@@ -79,6 +81,7 @@ class Broker:
         markers: Callable[[Broker], Markers] = LocalMarkers,
         registrar: Callable[[Broker], Registrar] = LocalRegistrar,
         failed: Callable[[StorageFailed], None] | None = None,
+        open_files: int | None = None,
     ) -> None:
         self.settings = Settings(settings)
         self.runtime = runtime or Runtime.real()
@@ -107,6 +110,7 @@ class Broker:
             self.clock,
             flush,
             failed or self._storage_failed,
+            for_files(limit()) if open_files is None else open_files,
         )
         self._listener: Listener | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}

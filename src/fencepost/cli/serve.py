@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker import BadSetting, Broker
 from fencepost.cli import Refused
+from fencepost.log.descriptors import raise_limit
 from fencepost.log.storage import DirectoryUnusable
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve; 0 after a clean stop, 1 if the disk fails."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    raise_limit()
     host, port = _address("--listen", options.listen)
     metrics = _address("--metrics", options.metrics) if options.metrics else None
     try:

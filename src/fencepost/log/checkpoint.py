@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 from fencepost.log.commit_log import NamedFile
-from fencepost.log.disk import Disk, DiskFull, File
+from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import remove_snapshot, snapshot_offsets, write_snapshot
 
@@ -27,7 +27,7 @@ def named_files(partitions: Iterable[Partition], pending: Container[int]) -> Ite
 class Checkpoint:
     """All partitions at one moment: written at once, complete when `files` are synced and `finish` is called.
 
-    Raises DiskFull; then nothing counts.
+    Raises NothingLeft; then nothing counts.
     """
 
     def __init__(self, disk: Disk, root: Path, partitions: list[Partition]) -> None:
@@ -39,7 +39,7 @@ class Checkpoint:
         try:
             for partition in partitions:
                 self._write(partition)
-        except DiskFull:
+        except NothingLeft:
             self.close()
             raise
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from fencepost.log.disk import Disk, DiskFull, File
+from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.protocol.types import Buffer
 
 
@@ -127,7 +127,7 @@ class CommitLog:
     def begin(self, generation: int) -> None:
         """Start a new generation.  What is pending goes to it, so name the files first (`name_files`).
 
-        Raises DiskFull; then the old one goes on.
+        Raises NothingLeft; then the old one goes on.
         """
         assert not self._syncing, "a generation begins between two syncs"
         front = MAGIC + GENERATION.pack(generation)
@@ -137,7 +137,7 @@ class CommitLog:
             file.allocate(_ALLOCATION)
             file.pwrite(front, 0)
             self._disk.sync_directory(self._directory)
-        except DiskFull:
+        except NothingLeft:
             file.close()
             self._disk.remove(self.path(generation))
             raise

@@ -20,8 +20,16 @@ from fencepost.protocol.types import Buffer
 SyncDone = Callable[[OSError | None], None]
 
 
-class DiskFull(OSError):
-    """No space is left on the device; nothing of the write counts."""
+class NothingLeft(OSError):
+    """Something has run out that may be there again later; nothing of what was asked counts."""
+
+
+class DiskFull(NothingLeft):
+    """No space is left on the device."""
+
+
+class NoDescriptors(NothingLeft):
+    """The process, or the machine, may have no more files open."""
 
 
 class DirectoryInUse(Exception):
@@ -47,6 +55,14 @@ class File(Protocol):
         """Make sure that the first `size` bytes have their space, zeros where nothing was written.  Raises DiskFull."""
         ...
 
+    def release(self) -> None:
+        """Give its descriptor up.  Until `reopen` it can only be closed."""
+        ...
+
+    def reopen(self, path: Path) -> None:
+        """Have a descriptor again, of the file that is at `path` now.  Raises NoDescriptors, FileNotFoundError."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -54,7 +70,10 @@ class Disk(Protocol):
     """What storage needs of a disk."""
 
     def open(self, path: Path) -> File:
-        """Open for reading and writing; an empty file is made where there is none."""
+        """Open for reading and writing; an empty file is made where there is none.
+
+        Raises DiskFull, NoDescriptors.
+        """
         ...
 
     def open_directory(self, path: Path) -> File:
@@ -131,14 +150,34 @@ class _LocalFile:
         except OSError as error:
             raise _translated(error) from error
 
+    def release(self) -> None:
+        self.close()
+
+    def reopen(self, path: Path) -> None:
+        self.fd = _open(path, _DIRECTORY if self.sync is os.fsync else os.O_RDWR)
+
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
-def _translated(error: OSError) -> Exception:
-    return DiskFull(str(error)) if error.errno in (errno.ENOSPC, errno.EDQUOT) else error
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+
+
+def _open(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _translated(error) from error
+
+
+def _translated(error: OSError) -> OSError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(str(error))
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return NoDescriptors(str(error))
+    return error
 
 
 class LocalDisk:
@@ -152,13 +191,10 @@ class LocalDisk:
         self._thread: ThreadPoolExecutor | None = None
 
     def open(self, path: Path) -> File:
-        try:
-            return _LocalFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
-        except OSError as error:
-            raise _translated(error) from error
+        return _LocalFile(_open(path, os.O_RDWR | os.O_CREAT))
 
     def open_directory(self, path: Path) -> File:
-        return _LocalFile(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), os.fsync)
+        return _LocalFile(_open(path, _DIRECTORY), os.fsync)
 
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
         if len(files) == 1:
@@ -191,6 +227,8 @@ class LocalDisk:
             return sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise _translated(error) from error
 
     def make_directory(self, path: Path) -> None:
         try:
@@ -208,7 +246,7 @@ class LocalDisk:
         os.replace(old, new)
 
     def lock(self, path: Path) -> Callable[[], None]:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = _open(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from fencepost.log import reading
 from fencepost.log.batch_check import check_batch
-from fencepost.log.disk import Disk, DiskFull
+from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.outcome import Appended, Refused
 from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
@@ -212,8 +212,8 @@ class Partition:
             journal.reserve(HEADER_SIZE + len(data))
             segment = self._active_segment(len(data), header, now)
             position = segment.append(data, header, base_offset)
-        except DiskFull as error:
-            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left for {self.directory}: {error}")
+        except NothingLeft as error:
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} takes nothing now: {error}")
         lsn = journal.appended(self, segment, position, data)
         if segment.created < 0:
             segment.created = now

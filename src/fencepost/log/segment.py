@@ -57,7 +57,7 @@ class Segment:
     # Writing
 
     def append(self, data: Buffer, header: BatchHeader, base_offset: int) -> int:
-        """Write a batch behind the others; returns its position.  Raises DiskFull with nothing changed."""
+        """Write a batch behind the others; returns its position.  Raises NothingLeft with nothing changed."""
         position = self.size
         self.file.pwrite(data, position)
         self.note(header, base_offset, position)

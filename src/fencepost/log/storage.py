@@ -18,8 +18,9 @@ from fencepost.log import checkpoint_files, data_directory
 from fencepost.log.checkpoint import Checkpoint, named_files
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, NamedFile, StorageFailed
 from fencepost.log.data_directory import DirectoryUnusable
-from fencepost.log.disk import Disk, DiskFull
+from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.offline import OfflinePartition, PartitionDamaged, set_aside
+from fencepost.log.open_files import USUAL, OpenFiles
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import remove_snapshot, snapshot_exists, write_snapshot
 from fencepost.log.recovery import recover
@@ -39,7 +40,10 @@ _SAID: Final = 10
 
 
 class Storage:
-    """See the module.  `failed` is called when a sync fails: whoever owns the process must end it then."""
+    """See the module.  `failed` is called when a sync fails: whoever owns the process must end it then.
+
+    `open_files`: descriptors that it may hold.
+    """
 
     def __init__(
         self,
@@ -49,10 +53,11 @@ class Storage:
         clock: Clock,
         flush: str = "durable",
         failed: Callable[[StorageFailed], None] | None = None,
+        open_files: int = USUAL,
     ) -> None:
         if flush not in ("durable", "os"):
             raise ValueError(f"flush is {flush!r}: it must be 'durable' or 'os'")
-        self._disk = disk
+        self._disk = disk = OpenFiles(disk, open_files)
         self.path = path
         self.settings = settings
         self._clock = clock
@@ -359,7 +364,7 @@ class Storage:
         try:
             checkpoint = self._write_checkpoint()
             self._log.begin(self._log.generation + 1)
-        except DiskFull:
+        except NothingLeft:
             return  # The next sync tries again.
         self._checkpointing = True
         lsn = self._name_everything()

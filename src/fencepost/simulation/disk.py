@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from fencepost.log.disk import DirectoryInUse, DiskFull, File, SyncDone
+from fencepost.log.disk import DirectoryInUse, DiskFull, File, NoDescriptors, SyncDone
 from fencepost.protocol.types import Buffer
 
 SECTOR = 512
@@ -141,6 +141,7 @@ def _sectors(at: int, count: int) -> Iterator[tuple[int, int]]:
 
 class _SimulatedFile:
     def __init__(self, disk: SimulatedDisk, node: _Node) -> None:
+        disk.take_descriptor()
         self._disk = disk
         self._life = disk.life
         self._closed = False
@@ -184,22 +185,37 @@ class _SimulatedFile:
             self._disk.take_space(size - len(content.cached))
             content.do(size, None)
 
+    def release(self) -> None:
+        self.close()
+
+    def reopen(self, path: Path) -> None:
+        if self._life == self._disk.life and self._closed:
+            node = self._disk.node_at(path)
+            if node is None:
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+            self._disk.take_descriptor()
+            self.node, self._closed = node, False
+
     def close(self) -> None:
+        if not self._closed and self._life == self._disk.life:
+            self._disk.descriptors_used -= 1
         self._closed = True
 
 
 class SimulatedDisk:
     """See the module.  The same seed and the same calls give the same losses.
 
-    `capacity`: bytes that all files together may have; None for no limit.
+    `capacity`: bytes that all files together may have; `descriptors`: how many of them may be open; None for no limit.
     """
 
-    def __init__(self, random: Random, capacity: int | None = None) -> None:
+    def __init__(self, random: Random, capacity: int | None = None, descriptors: int | None = None) -> None:
         self._random = random
         self._root = _Directory()
         self._locks: dict[Path, object] = {}
         self._fuse: int | None = None
         self.capacity = capacity
+        self.descriptors = descriptors
+        self.descriptors_used = 0
         self.sync_error: OSError | None = None
         """If set, every sync fails with it."""
         self.life = 0
@@ -210,6 +226,7 @@ class SimulatedDisk:
     def crash(self) -> None:
         """What kill -9 does: the page cache survives; handles, locks and syncs under way do not."""
         self.life += 1
+        self.descriptors_used = 0
         self._locks.clear()
         self._fuse = None
 
@@ -240,6 +257,11 @@ class SimulatedDisk:
     def take_space(self, more: int) -> None:
         if self.capacity is not None and more > 0 and self.used() + more > self.capacity:
             raise DiskFull(errno.ENOSPC, "no space left on the simulated disk")
+
+    def take_descriptor(self) -> None:
+        if self.descriptors is not None and self.descriptors_used >= self.descriptors:
+            raise NoDescriptors(errno.EMFILE, "too many open files on the simulated disk")
+        self.descriptors_used += 1
 
     # Disk
 
@@ -301,10 +323,10 @@ class SimulatedDisk:
         directory.settle(directory.done())
 
     def exists(self, path: Path) -> bool:
-        return self._find(path) is not None
+        return self.node_at(path) is not None
 
     def list(self, path: Path) -> list[str]:
-        node = self._find(path)
+        node = self.node_at(path)
         return sorted(node.cached) if isinstance(node, _Directory) else []
 
     def make_directory(self, path: Path) -> None:
@@ -320,13 +342,13 @@ class SimulatedDisk:
             directory = node
 
     def remove(self, path: Path) -> None:
-        parent = self._find(path.parent)
+        parent = self.node_at(path.parent)
         if isinstance(parent, _Directory) and path.name in parent.cached:
             self.operate()
             parent.do({path.name: None})
 
     def remove_tree(self, path: Path) -> None:
-        node = self._find(path)
+        node = self.node_at(path)
         if isinstance(node, _Directory):
             for name in sorted(node.cached):
                 self.remove_tree(path / name)
@@ -354,7 +376,7 @@ class SimulatedDisk:
 
         return release
 
-    def _find(self, path: Path) -> _Node | None:
+    def node_at(self, path: Path) -> _Node | None:
         node: _Node = self._root
         for name in path.relative_to(path.anchor).parts:
             if not isinstance(node, _Directory) or name not in node.cached:
@@ -363,7 +385,7 @@ class SimulatedDisk:
         return node
 
     def _directory(self, path: Path) -> _Directory:
-        node = self._find(path)
+        node = self.node_at(path)
         if not isinstance(node, _Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(path))
         return node

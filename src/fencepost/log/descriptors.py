@@ -1,0 +1,29 @@
+"""How many files and connections the process may have open at once (RLIMIT_NOFILE), and who gets how many."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+
+_LEAST, _MOST = 16, 10_000
+_OTHERS = 64
+"""For the event loop, the metadata, standard streams and so on."""
+
+
+def limit() -> int:
+    """Descriptors that the process may have now; -1 if there is no limit."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return -1 if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_limit() -> int:
+    """Let the process have as many as the system lets it (the hard limit); how many that is, -1 for no limit."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):  # some systems say that there is no limit, and mean another
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return limit()
+
+
+def for_files(limit: int) -> int:
+    """How many of `limit` descriptors (-1: no limit) are for files; the others are for connections."""
+    return _MOST if limit < 0 else min(max((limit - _OTHERS) // 2, _LEAST), _MOST)

@@ -1,0 +1,55 @@
+"""A node that may have few files open has as many partitions as any other."""
+
+from __future__ import annotations
+
+import re
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+DESCRIPTORS = 90
+PARTITIONS = 120
+
+
+def start(data: Path) -> tuple[subprocess.Popen[str], str]:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS // 2, DESCRIPTORS))
+
+    command = [sys.executable, "-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=few)
+    assert process.stdout is not None
+    found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
+    assert found is not None
+    return process, found[0]
+
+
+def test_more_partitions_than_descriptors(tmp_path: Path) -> None:
+    process, address = start(tmp_path / "data")
+    admin = AdminClient({"bootstrap.servers": address})
+    for future in admin.create_topics([NewTopic("many", PARTITIONS, 1)]).values():
+        future.result(30)
+    for number, how in enumerate((signal.SIGKILL, signal.SIGTERM)):
+        producer = Producer({"bootstrap.servers": address})
+        for partition in range(PARTITIONS):
+            producer.produce("many", f"{number}", partition=partition)
+        assert producer.flush(60) == 0
+        process.send_signal(how)
+        _, told = process.communicate(timeout=30)
+        assert told == ""
+        process, address = start(tmp_path / "data")
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("many", partition, 0) for partition in range(PARTITIONS)])
+    found: set[tuple[int | None, bytes | str | None]] = set()
+    while len(found) < 2 * PARTITIONS:
+        messages = consumer.consume(1000, timeout=10)
+        assert messages
+        found.update((message.partition(), message.value()) for message in messages)
+    consumer.close()
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 0

@@ -1,0 +1,279 @@
+"""Few descriptors for many files: nobody notices but by the time that it takes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import Node, append, batch, error_of, run, values_of
+
+from fencepost.log.descriptors import for_files
+from fencepost.log.disk import File, LocalDisk, NoDescriptors
+from fencepost.log.open_files import OpenFiles
+from fencepost.log.producer_state import Origin
+from fencepost.protocol.errors import ErrorCode
+from fencepost.simulation.disk import SimulatedDisk
+
+ROOT = Path("/data")
+LIMIT = 3
+
+
+class ManyFiles(RuleBasedStateMachine):
+    """Files are written, read, synced, renamed and closed, in any order; a dictionary does the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = SimulatedDisk(Random(1), descriptors=LIMIT + 1)
+        self.disk = OpenFiles(self.inner, LIMIT)
+        self.disk.make_directory(ROOT / "a-0")
+        self.handles: list[tuple[File, str]] = []
+        self.contents: dict[str, bytes] = {}
+        self.directory = "a-0"
+        self.renamings = 0
+
+    def pick(self, number: int) -> tuple[File, str]:
+        return self.handles[number % len(self.handles)]
+
+    @rule(name=st.sampled_from("pqrstuvw"))
+    def open(self, name: str) -> None:
+        if name not in [held for _, held in self.handles]:
+            self.handles.append((self.disk.open(ROOT / self.directory / name), name))
+            self.contents.setdefault(name, b"")
+
+    @precondition(lambda self: self.handles)
+    @rule(number=st.integers(0, 7), data=st.binary(min_size=1, max_size=5))
+    def write(self, number: int, data: bytes) -> None:
+        file, name = self.pick(number)
+        file.pwrite(data, len(self.contents[name]))
+        self.contents[name] += data
+
+    @precondition(lambda self: self.handles)
+    @rule(number=st.integers(0, 7))
+    def read(self, number: int) -> None:
+        file, name = self.pick(number)
+        assert file.pread(1000, 0) == self.contents[name]
+        assert file.size() == len(self.contents[name])
+
+    @precondition(lambda self: self.handles)
+    @rule(number=st.integers(0, 7))
+    def cut(self, number: int) -> None:
+        file, name = self.pick(number)
+        file.truncate(1)
+        self.contents[name] = self.contents[name][:1].ljust(1, b"\0")
+
+    @rule()
+    def sync(self) -> None:
+        self.disk.sync_now([file for file, _ in self.handles])
+
+    @precondition(lambda self: self.handles)
+    @rule(number=st.integers(0, 7))
+    def close(self, number: int) -> None:
+        held = self.pick(number)
+        held[0].close()
+        self.handles.remove(held)
+
+    @rule()
+    def rename_directory(self) -> None:
+        self.renamings += 1
+        new = f"a-{self.renamings}"
+        self.disk.rename(ROOT / self.directory, ROOT / new)
+        # Another of the old name, with files of the same names, is another directory.
+        self.disk.make_directory(ROOT / self.directory)
+        for name in self.contents:
+            self.disk.open(ROOT / self.directory / name).close()
+        self.directory = new
+
+    @precondition(lambda self: self.handles)
+    @rule(number=st.integers(0, 7))
+    def rename(self, number: int) -> None:
+        file, name = self.pick(number)
+        self.renamings += 1
+        new = f"{name}{self.renamings}"
+        self.disk.rename(ROOT / self.directory / name, ROOT / self.directory / new)
+        self.contents[new] = self.contents.pop(name)
+        self.handles[self.handles.index((file, name))] = (file, new)
+
+    @invariant()
+    def few_are_open(self) -> None:
+        assert self.disk.count <= LIMIT
+        assert self.inner.descriptors_used == self.disk.count
+
+
+TestManyFiles = ManyFiles.TestCase
+TestManyFiles.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_file_that_was_written_is_synced_before_its_descriptor_goes() -> None:
+    inner = SimulatedDisk(Random(1))
+    inner.make_directory(ROOT)
+    disk = OpenFiles(inner, 2)
+    written = disk.open(ROOT / "written")
+    written.pwrite(b"x", 0)
+    inner.sync_directory(ROOT)
+    inner.sync_directory(ROOT.parent)
+    for number in range(5):
+        disk.open(ROOT / f"{number}").pwrite(b"y", 0)
+    inner.power_loss()
+    assert inner.open(ROOT / "written").pread(1, 0) == b"x"
+
+
+def test_one_that_needs_no_sync_goes_first() -> None:
+    inner = SimulatedDisk(Random(1))
+    inner.make_directory(ROOT)
+    disk = OpenFiles(inner, 3)
+    written, read = disk.open(ROOT / "written"), disk.open(ROOT / "read")
+    written.pwrite(b"x", 0)
+    inner.sync_error = OSError(errno.EIO, "the disk is gone")
+    for number in range(20):
+        disk.open(ROOT / f"{number}").pread(1, 0)
+        assert written.pread(1, 0) == b"x"
+    inner.sync_error = None
+    disk.sync_now([written, read])
+
+
+def test_a_sync_that_failed_unasked_fails_every_later_one() -> None:
+    inner = SimulatedDisk(Random(1))
+    inner.make_directory(ROOT)
+    disk = OpenFiles(inner, 2)
+    written = disk.open(ROOT / "written")
+    written.pwrite(b"x", 0)
+    inner.sync_error = OSError(errno.EIO, "the disk is gone")
+    others = [disk.open(ROOT / f"{number}") for number in range(3)]
+    for other in others:
+        other.pwrite(b"y", 0)
+    inner.sync_error = None
+    told: list[OSError | None] = []
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is gone"):
+            disk.sync_now([written])
+        disk.sync([written], told.append)
+    assert [error and error.errno for error in told] == [errno.EIO, errno.EIO]
+
+
+def test_more_files_than_descriptors_are_synced_at_once() -> None:
+    async def main() -> None:
+        node = Node(
+            SimulatedDisk(Random(3), descriptors=8),
+            [("t", n) for n in range(40)],
+            open_files=4,
+            checkpoint_bytes=2000,
+            segment_bytes=300,
+        )
+        for number in range(400):
+            append(node.of("t", number % 40), batch(tag=f"{number}"))
+            if number % 10 == 0:
+                await node.settled()
+        await node.settled()
+        node.lose_power()
+        for number in range(40):
+            found = [int(value) for value in values_of(node.of("t", number)) if value is not None]
+            assert found == list(range(number, 400, 40))
+
+    run(main())
+
+
+def test_a_file_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    disk = OpenFiles(LocalDisk(), 1)
+    file = disk.open(tmp_path / "gone")
+    file.pwrite(b"x", 0)
+    disk.open(tmp_path / "other").pwrite(b"y", 0)
+    disk.remove(tmp_path / "gone")
+    with pytest.raises(FileNotFoundError):
+        file.pread(1, 0)
+    assert not (tmp_path / "gone").exists()
+
+
+def test_where_none_is_left_a_write_is_refused_and_taken_later() -> None:
+    async def main() -> None:
+        disk = SimulatedDisk(Random(1))
+        node = Node(disk, [("t", n) for n in range(6)], open_files=4)
+        await node.settled()
+        append(node.of("t", 0), batch(tag="before"))
+        await node.settled()
+        files: list[Any] = [node.of("t", number).segments[-1].file for number in range(6)]
+        without = next(number for number, file in enumerate(files) if file.opened is None)
+        # Connections have taken the others, and what storage has is in use.
+        disk.descriptors = 0
+        for file in files:
+            file.pins.append(None)
+        refused = node.of("t", without).append(batch(tag="refused"), Origin.CLIENT)
+        assert error_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "too many open files" in str(refused)
+        disk.descriptors = None
+        for file in files:
+            file.pins.pop()
+        append(node.of("t", without), batch(tag="after"))
+        await node.settled()
+        node.kill()
+        assert values_of(node.of("t", 0)) == [b"before"]
+        assert values_of(node.of("t", without)) == [b"after"]
+
+    run(main())
+
+
+def test_threads_read_what_they_ask_for(tmp_path: Path) -> None:
+    disk = OpenFiles(LocalDisk(), 2)
+    files = [disk.open(tmp_path / f"{number}") for number in range(8)]
+    for number, file in enumerate(files):
+        file.pwrite(bytes([number]) * 100, 0)
+    wrong: list[object] = []
+
+    def read(seed: int) -> None:
+        random = Random(seed)
+        try:
+            for _ in range(2000):
+                number = random.randrange(8)
+                if (found := files[number].pread(100, 0)) != bytes([number]) * 100:
+                    wrong.append(found)
+        except OSError as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_closing_gives_every_descriptor_back(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    disk = OpenFiles(LocalDisk(), 3)
+    files = [disk.open(tmp_path / f"{number}") for number in range(9)]
+    for file in [*files, *files]:
+        file.close()
+        with pytest.raises(OSError, match="closed"):
+            file.pread(1, 0)
+    assert disk.count == 0
+    if before:
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("soft", "files"), [(64, 16), (256, 96), (1024, 480), (20_000, 9968), (1_048_576, 10_000), (-1, 10_000)]
+)
+def test_files_get_half_of_what_a_process_may_have(soft: int, files: int) -> None:
+    assert for_files(soft) == files
+
+
+def test_a_disk_says_that_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(NoDescriptors):
+        LocalDisk().open(tmp_path / "a")
+    with pytest.raises(NoDescriptors):
+        LocalDisk().open_directory(tmp_path)
