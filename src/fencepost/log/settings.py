@@ -31,10 +31,18 @@ class LogSettings:
     cleanup_policy: str = "delete"
     delete_retention_ms: int = 24 * 3600 * 1000
     min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG
+    journal_roll_bytes: int = -1
+    """Ours: the cleaner begins a new segment when a journal's active one has as many bytes; -1 for other logs."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
     verification_enabled: bool = True
     checkpoint_bytes: int = 64 * 1024 * 1024
     """Ours: the commit log is checkpointed when it has grown by this much; it bounds the work of a restart."""
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
 
     def with_(self, **changes: Any) -> LogSettings:
         """A copy with some settings changed."""

@@ -128,6 +128,14 @@ def headers(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         at += header.size
 
 
+def with_records(header: BatchHeader, records: Buffer) -> bytes:
+    """A batch of this header and these encoded records, with length and CRC made anew."""
+    covered = AFTER_CRC.pack(*header[5:])
+    length = HEADER_SIZE - 12 + len(records)
+    front = header._replace(batch_length=length, crc=crc32c(records, crc32c(covered)))
+    return b"".join((_HEADER.pack(*front), records))
+
+
 def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
     """Whether the bytes of the batch are the ones that its writer sent."""
     return bool(crc32c(memoryview(buffer)[at + CRC_START : at + header.size]) == header.crc)

@@ -1,0 +1,132 @@
+"""Batches with some of their records: offsets, times, headers, producer, sequence and codec stay as they were.
+
+The records that stay are copied as they are encoded; only where a batch gets its delete horizon, which takes the place
+of the base timestamp, are their timestamps written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fencepost.protocol.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    with_records,
+)
+from fencepost.protocol.compression import Compression, compress, decompress
+from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.records import varint
+from fencepost.protocol.types import Buffer
+
+NO_TIMESTAMP = -1
+
+
+class Span(NamedTuple):
+    """One encoded record within the records section of its batch."""
+
+    start: int
+    """Behind its length."""
+    end: int
+    offset: int
+    timestamp_delta: int
+    timestamp_end: int
+    """Where the encoded timestamp delta ends; it begins at start + 1."""
+    key: bytes | None
+    has_value: bool
+
+
+def records_section(header: BatchHeader, batch: Buffer) -> bytes:
+    """The encoded records of a batch, unfolded.  Raises ProtocolError."""
+    body = bytes(memoryview(batch)[HEADER_SIZE:])
+    return decompress(header.compression, body) if header.attributes & 7 else body
+
+
+def spans(header: BatchHeader, body: bytes) -> Iterator[Span]:
+    """The records one after the other, none before it is asked for.  Raises ProtocolError where they are damaged."""
+    at, end = 0, len(body)
+    for _ in range(header.record_count):
+        try:
+            length, start = _number(body, at)
+            stop = start + length
+            delta, timestamp_end = _number(body, start + 1)
+            offset_delta, at = _number(body, timestamp_end)
+            key_length, at = _number(body, at)
+            key = None
+            if key_length >= 0:
+                key = body[at : at + key_length]
+                at += key_length
+            value_length, _ = _number(body, at)
+        except IndexError:
+            raise ProtocolError("a record batch is damaged: a record does not end where it should") from None
+        if length <= 0 or stop > end or at >= stop:
+            raise ProtocolError("a record batch is damaged: a record does not end where it should")
+        yield Span(start, stop, header.base_offset + offset_delta, delta, timestamp_end, key, value_length >= 0)
+        at = stop
+    if at != end:
+        raise ProtocolError("a record batch is damaged: bytes follow its last record")
+
+
+def _number(body: bytes, at: int) -> tuple[int, int]:
+    """A zig-zag number of variable length, and where it ends."""
+    n = body[at]
+    at += 1
+    if n > 127:
+        n &= 127
+        shift = 7
+        while True:
+            byte = body[at]
+            at += 1
+            n |= (byte & 127) << shift
+            if byte < 128:
+                break
+            shift += 7
+            if shift > 63:
+                raise ProtocolError("a record batch is damaged: a number is too long")
+    return (n >> 1) ^ -(n & 1), at
+
+
+def rewritten(header: BatchHeader, body: bytes, kept: list[Span], new_horizon: int | None) -> bytes:
+    """The batch with these of its records, which must not be none.
+
+    `new_horizon`: the delete horizon that it gets now; None to leave it as it is.
+    """
+    parts: list[bytes] = []
+    base = header.base_timestamp if new_horizon is None else new_horizon
+    shift = header.base_timestamp - base
+    for span in kept:
+        if shift:
+            stamp = varint(span.timestamp_delta + shift)
+            length = span.end - span.timestamp_end + 1 + len(stamp)
+            parts += (varint(length), body[span.start : span.start + 1], stamp, body[span.timestamp_end : span.end])
+        else:
+            parts += (varint(span.end - span.start), body[span.start : span.end])
+    records = b"".join(parts)
+    if header.attributes & 7:
+        records = compress(header.compression, records)
+    newest = header.max_timestamp
+    if not header.is_log_append_time:
+        newest = max(header.base_timestamp + span.timestamp_delta for span in kept)
+    return with_records(
+        header._replace(
+            attributes=header.attributes | (0 if new_horizon is None else DELETE_HORIZON),
+            base_timestamp=base,
+            max_timestamp=newest,
+            record_count=len(kept),
+        ),
+        records,
+    )
+
+
+def emptied(header: BatchHeader) -> bytes:
+    """Only the header: producer, sequence, offsets and largest timestamp."""
+    kept = header.attributes & (TRANSACTIONAL | CONTROL | LOG_APPEND_TIME) | Compression.NONE
+    return with_records(header._replace(attributes=kept, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+
+
+def any_tombstone(kept: Iterable[Span]) -> bool:
+    return any(not span.has_value for span in kept)
