@@ -31,6 +31,7 @@ from wire import (
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.complaints import MOST_PER_MINUTE
+from fencepost.protocol.encoding import uvarint
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -227,8 +228,9 @@ def test_a_transactional_id_may_be_long_but_not_too_long(
         return  # their strings cannot be longer
     scene.before = scene.state()
     stranger = scene.stranger
-    frame = stranger.frame(_init_of("x" * 32_768), version)
-    stranger.send_bytes(frame)
+    fitting, longer = uvarint(32_768) + b"x" * 32_767, uvarint(32_769) + b"x" * 32_768
+    body = stranger.frame(_init_of(fits), version)[4:].replace(fitting, longer)
+    stranger.send_bytes(len(body).to_bytes(4, "big") + body)
     assert stranger.is_closed()
     (line,) = [each.getMessage() for each in caplog.records]
     assert "closing the connection" in line and "transactional_id has 32768 bytes" in line

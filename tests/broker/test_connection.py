@@ -4,19 +4,42 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from group_talk import join_request
-from wire import Client, batch, clients, fetch_request, new_topic, on_the_loop, produce, serving, values
+from group_talk import alone, find_group, join_request
+from wire import (
+    Client,
+    batch,
+    clients,
+    fetch_request,
+    new_topic,
+    on_the_loop,
+    produce,
+    produce_request,
+    serving,
+    values,
+)
 
 from fencepost.broker import Broker
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.caller import Caller
+from fencepost.broker.connection import Connection
+from fencepost.broker.registry import SERVED, Held
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import ApiVersionsRequest, MetadataRequest
+from fencepost.protocol.messages import (
+    ApiVersionsRequest,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    LeaveGroupRequest,
+    MetadataRequest,
+)
+from fencepost.protocol.messages.find_coordinator import Coordinator
 
 client = clients()
 HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
@@ -69,14 +92,107 @@ def test_a_handler_that_fails_ends_its_own_connection_only(
     request_: object, api: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(Breaks()) as broker, caplog.at_level(logging.ERROR):
+        client = Client(broker)
+        on_the_loop(broker, lambda: broker.topics.create("t", 1))
+        client.send(HELLO, request_, HELLO)
+        assert client.receive().error_code == ErrorCode.NONE
+        assert client.receive().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert client.receive().error_code == ErrorCode.NONE, "the connection goes on"
+        client.close()
+    (line,) = [record for record in caplog.records if record.name == "fencepost.broker.connection"]
+    assert f"api={api} " in line.getMessage()
+    assert line.exc_info is not None and line.exc_info[0] is ZeroDivisionError
+
+
+def test_a_failure_that_no_answer_can_tell_ends_its_own_connection_only() -> None:
+    with serving(Breaks()) as broker:
         client, other = Client(broker), Client(broker)
         on_the_loop(broker, lambda: broker.topics.create("t", 1))
         client.send(HELLO)
-        client.send(request_)
+        client.send(MetadataRequest(topics=None), version=12)
         assert client.receive().error_code == ErrorCode.NONE, "what was answered before is sent"
         assert client.is_closed()
         assert other.ask(HELLO).error_code == ErrorCode.NONE
         other.close()
-    (line,) = [record for record in caplog.records if record.name == "fencepost.broker.connection"]
-    assert f"api {api} failed" in line.getMessage()
-    assert line.exc_info is not None and line.exc_info[0] is ZeroDivisionError
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_answer_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
+    async def later(request: Any, caller: Caller, broker: Broker) -> Any:
+        return now(request, caller, broker)
+
+    def now(_: Any, __: Caller, broker: Broker) -> Any:
+        broken = FindCoordinatorResponse(error_code=ErrorCode.NONE, coordinators=[_coordinator("x" * 32_768)])
+        return Held(broken, broker.storage.last_appended)
+
+    key = 10
+    monkeypatch.setitem(SERVED, key, replace(SERVED[key], handler=later if waits else now))
+    with serving() as broker:
+        client = Client(broker)
+        topic = new_topic(client)
+        client.send(produce_request(client, topic, [batch("a")]))
+        client.send(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorRequest(coordinator_keys=["h"]))
+        assert client.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        for name in "gh":
+            (told,) = client.receive().coordinators
+            assert (told.key, told.error_code) == (name, ErrorCode.UNKNOWN_SERVER_ERROR)
+        client.close()
+
+
+def _coordinator(name: str) -> Coordinator:
+    return Coordinator(key=name, node_id=0, host="h", port=1, error_code=ErrorCode.NONE)
+
+
+def test_what_fails_while_somebody_else_is_answered_ends_its_own_connection_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sync calls back every connection that waits for it, and one of them goes on with its next request."""
+    with serving() as broker:
+        first, second, third = Client(broker), Client(broker), Client(broker)
+        topic = new_topic(first)
+        every = [first, second, third]
+        for client in every:
+            assert client.ask(HELLO).error_code == ErrorCode.NONE
+        ready = Connection._ready
+        broken = on_the_loop(broker, lambda: next(iter(broker.connections)))
+
+        def breaks(self: Connection) -> None:
+            if self is broken:
+                raise ZeroDivisionError
+            ready(self)
+
+        monkeypatch.setattr(Connection, "_ready", breaks)
+        requests = [client.frame(produce_request(client, topic, [batch("a")])) for client in every]
+
+        def at_once() -> None:
+            """In one step of the loop, so that one sync answers them all."""
+            for connection, request in zip(list(broker.connections), requests, strict=True):
+                connection.get_buffer(-1)[: len(request)] = request
+                connection.buffer_updated(len(request))
+
+        on_the_loop(broker, at_once)
+        for client in every[1:]:
+            assert client.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            assert client.ask(HELLO).error_code == ErrorCode.NONE
+        for client in every:
+            client.close()
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 9])
+def test_a_client_id_that_leaves_no_room_for_a_member_id(version: int) -> None:
+    """Apache Kafka answers -1 to it; others in the group do not notice."""
+    with serving() as broker:
+        other = Client(broker)
+        find_group(other)
+        for name, fits in (("x" * 32_734, True), ("x" * 32_735, False), ("ü" * 16_383, False), ("x" * 32_767, False)):
+            strange = Client(broker, client_id=name)
+            joined = strange.ask(join_request(), version)
+            if not fits:
+                assert (joined.error_code, joined.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            else:
+                assert joined.error_code == (ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else ErrorCode.NONE)
+                leave = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
+                assert strange.ask(leave, 2).error_code == ErrorCode.NONE
+            strange.close()
+        assert alone(other).member_id
+        other.close()

@@ -67,8 +67,9 @@ class Pair(NamedTuple):
 class Client:
     """One connection.  Whatever is not answered within `patience` seconds fails the test."""
 
-    def __init__(self, broker: Broker, patience: float = 10) -> None:
+    def __init__(self, broker: Broker, patience: float = 10, client_id: str = "wire") -> None:
         self.broker = broker
+        self._client_id = client_id
         self._socket = socket.create_connection((broker.host, broker.port), timeout=patience)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._next = 0
@@ -80,7 +81,7 @@ class Client:
         wanted = SERVED[api].newest(Settings()) if version is None else version
         self._next += 1
         self._expected.append((self._next, api, wanted))
-        return encode_request(request, wanted, self._next, "wire")
+        return encode_request(request, wanted, self._next, self._client_id)
 
     def send(self, *requests: Any, version: int | None = None) -> None:
         self.send_bytes(b"".join(self.frame(request, version) for request in requests))

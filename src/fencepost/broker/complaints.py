@@ -92,17 +92,17 @@ class Complaints:
             "refused %s with %s transactional_id=%s producer_id=%d epoch=%d client=%s host=%s: %s%s",
             what,
             ErrorCode(refusal.error).name,
-            _shown(refusal.transactional_id),
+            shown(refusal.transactional_id),
             refusal.producer_id,
             refusal.producer_epoch,
-            _shown(caller.client_id),
+            shown(caller.client_id),
             caller.host,
             ADVICE[ErrorCode(refusal.error)],
             last,
         )
 
 
-def _shown(name: str | None) -> str:
+def shown(name: str | None) -> str:
     """What a client calls itself may be anything, and a log line is one line."""
     if name is None:
         return "-"

@@ -14,6 +14,8 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fencepost.broker.caller import Caller
+from fencepost.broker.complaints import shown
+from fencepost.broker.error_responses import error_response
 from fencepost.broker.registry import CLOSE, NO_ANSWER, SERVED, Held
 from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode_request, encode_response, read_request_header
 from fencepost.protocol.errors import ErrorCode, ProtocolError
@@ -120,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = True
         try:
             self._frames()
+        except Exception:
+            self._broken()
         finally:
             self._handling = False
         self._send()
@@ -157,6 +161,11 @@ class Connection(asyncio.BufferedProtocol):
         self._start = self._end
         self.close()
 
+    def _broken(self) -> None:
+        """Something outside any handler failed, maybe while somebody else was answered: this connection ends alone."""
+        logger.exception("closing the connection from %s: it could not be served", self.caller.host)
+        self.abort()
+
     # Requests
 
     def _request(self, frame: memoryview) -> None:
@@ -176,13 +185,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = served.handler(request, caller, self._broker)
         except Exception:
-            logger.exception("closing the connection from %s: api %d failed", caller.host, header.api_key)
-            self.close()
-            return
+            answer = self._failed(request, header)
         if isinstance(answer, CoroutineType):
             slot = _Slot()
             self._slots.append(slot)
-            task = asyncio.get_running_loop().create_task(self._wait(answer, slot, header))
+            task = asyncio.get_running_loop().create_task(self._wait(answer, slot, header, request))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
             if served.in_turn:
@@ -190,20 +197,35 @@ class Connection(asyncio.BufferedProtocol):
                 task.add_done_callback(self._turn_over)
             self._throttle()
         else:
-            self._answer(answer, None, header)
+            self._answer(answer, None, header, request)
 
-    async def _wait(self, answer: Awaitable[Any], slot: _Slot, header: RequestHeader) -> None:
+    async def _wait(self, answer: Awaitable[Any], slot: _Slot, header: RequestHeader, request: Any) -> None:
         try:
-            self._answer(await answer, slot, header)
+            response = await answer
         except Exception:
-            logger.exception("closing the connection from %s: api %d failed", self.caller.host, header.api_key)
-            self.close()
+            response = self._failed(request, header)
+        try:
+            self._answer(response, slot, header, request)
+        except Exception:
+            self._broken()
+
+    def _failed(self, request: Any, header: RequestHeader) -> Any:
+        """What is answered where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection."""
+        logger.exception(
+            "a request failed and is answered UNKNOWN_SERVER_ERROR api=%d version=%d client=%s host=%s",
+            header.api_key,
+            header.api_version,
+            shown(header.client_id),
+            self.caller.host,
+        )
+        answer = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return CLOSE if answer is None else answer
 
     def _turn_over(self, _: asyncio.Task[None]) -> None:
         self._in_turn = None
         self._throttle()
 
-    def _answer(self, answer: Any, slot: _Slot | None, header: RequestHeader) -> None:
+    def _answer(self, answer: Any, slot: _Slot | None, header: RequestHeader, request: Any) -> None:
         """Put an answer into its place, and send what is ready."""
         lsn = 0
         if type(answer) is Held:
@@ -211,7 +233,14 @@ class Connection(asyncio.BufferedProtocol):
         if answer is CLOSE:
             self.close()
             return
-        data = b"" if answer is NO_ANSWER else encode_response(answer, header.api_version, header.correlation_id)
+        try:
+            data = b"" if answer is NO_ANSWER else encode_response(answer, header.api_version, header.correlation_id)
+        except Exception:
+            instead = self._failed(request, header)
+            if instead is CLOSE:
+                self.close()
+                return
+            data = encode_response(instead, header.api_version, header.correlation_id)
         held = lsn > self._broker.storage.durable
         if slot is None and not self._slots and not held:
             if data:
@@ -238,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=served.first, max_version=served.last)],
         )
-        self._answer(answer, None, header._replace(api_version=0))
+        self._answer(answer, None, header._replace(api_version=0), None)
 
     # Responses
 

@@ -32,8 +32,12 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from fencepost.log.callbacks import call_each
 from fencepost.log.disk import Disk, File, NothingLeft
+from fencepost.log.outcome import StorageFailed
 from fencepost.protocol.types import Buffer
+
+__all__ = ["CommitLog", "NamedFile", "StorageFailed"]
 
 
 class Kind(IntEnum):
@@ -89,10 +93,6 @@ def remove_entry(path: str) -> bytes:
 
 def start_entry(offset: int, directory: str) -> bytes:
     return START_ENTRY.pack(Kind.START, offset) + directory.encode()
-
-
-class StorageFailed(Exception):
-    """A sync failed, so memory is ahead of the disk.  The process must end; a restart tells what is really there."""
 
 
 class CommitLog:
@@ -262,7 +262,14 @@ class CommitLog:
                 return
             self._syncing = False
             self.durable = lsn
-            done()
+            try:
+                done()
+            except StorageFailed:
+                raise
+            except Exception as failure:
+                # Some partitions know that this is durable and others do not.
+                self._failed(StorageFailed(f"what follows a sync could not be done: {failure!r}"))
+                raise
             self._call_back()
 
         if extents:
@@ -277,8 +284,7 @@ class CommitLog:
         while ready < len(waiting) and waiting[ready][0] <= self.durable:
             ready += 1
         self._durable_callbacks = waiting[ready:]
-        for _, callback in waiting[:ready]:
-            callback()
+        call_each(callback for _, callback in waiting[:ready])
 
     def flush_now(self) -> None:
         """Write and sync everything pending, and wait.  For stop and checkpoints at start."""

@@ -1,10 +1,17 @@
-"""What a partition answers: appended, or refused."""
+"""What a partition answers: appended, or refused; and the failure after which nothing more is answered."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from fencepost.protocol.errors import ErrorCode
+
+
+class StorageFailed(Exception):
+    """Memory is ahead of the disk: a sync failed, or an append was left half done.
+
+    The process must end; a restart tells what is really there.
+    """
 
 
 @dataclass(frozen=True, slots=True)

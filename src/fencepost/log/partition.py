@@ -15,6 +15,7 @@ from typing import Protocol
 
 from fencepost.log import reading
 from fencepost.log.batch_check import check_batch
+from fencepost.log.callbacks import call_each
 from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.outcome import Appended, Refused
 from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
@@ -49,6 +50,8 @@ class Journal(Protocol):
     def new_segment(self, partition: Partition, base_offset: int) -> Segment: ...
 
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int: ...
+
+    def append_failed(self, partition: Partition, error: Exception) -> None: ...
 
     def reserve(self, count: int) -> None: ...
 
@@ -214,12 +217,17 @@ class Partition:
             position = segment.append(data, header, base_offset)
         except NothingLeft as error:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} takes nothing now: {error}")
-        lsn = journal.appended(self, segment, position, data)
-        if segment.created < 0:
-            segment.created = now
         last_offset = base_offset + header.last_offset_delta
-        self.log_end_offset = last_offset + 1
-        self.applied(header, base_offset, segment, marker, now)
+        try:
+            lsn = journal.appended(self, segment, position, data)
+            if segment.created < 0:
+                segment.created = now
+            self.log_end_offset = last_offset + 1
+            self.applied(header, base_offset, segment, marker, now)
+        except Exception as error:
+            # The file has the batch, and memory only half of what follows from it: nothing may be built on that.
+            journal.append_failed(self, error)
+            raise
         if journal.flush_to_os:
             self.advance(self.log_end_offset)
         return Appended(base_offset, last_offset, log_append_time, self.log_start_offset, lsn)
@@ -268,8 +276,7 @@ class Partition:
         """Call back whoever waits for something to read: there is something, or this partition is deleted."""
         if self._waiters:
             waiters, self._waiters = self._waiters, {}
-            for callback in waiters.values():
-                callback()
+            call_each(waiters.values())
 
     @property
     def changed(self) -> bool:

@@ -277,6 +277,11 @@ class Storage:
             self._schedule_flush()
         return lsn
 
+    def append_failed(self, partition: Partition, error: Exception) -> None:
+        """A batch is in the file of a partition, and not everything that follows from it in memory."""
+        if self.failure is None:
+            self._fail(StorageFailed(f"a batch was written to {partition.directory} and not accounted for: {error!r}"))
+
     def _sync_directory(self, partition: Partition) -> None:
         del self._new_files[partition]
         self._disk.sync_directory(partition.directory)
@@ -341,7 +346,12 @@ class Storage:
     def _flush(self) -> None:
         self._flush_scheduled = False
         if self.failure is None:
-            self._log.flush(self._take_dirty, self._synced)
+            try:
+                self._log.flush(self._take_dirty, self._synced)
+            except Exception as error:
+                if self.failure is None:
+                    self._fail(StorageFailed(f"the commit log could not be written: {error!r}"))
+                raise
 
     def _take_dirty(self) -> None:
         self._taken = {partition: partition.log_end_offset for partition in self._dirty}

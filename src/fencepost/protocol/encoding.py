@@ -9,6 +9,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
+from fencepost.protocol.decoding import LONGEST_STRING, too_long
 from fencepost.protocol.layout import FIXED, Field, default_of, fields_of
 from fencepost.protocol.message import Message
 
@@ -42,7 +43,7 @@ class _Writer:
 
     def __init__(self, flexible: bool, version: int) -> None:
         self.lines: list[str] = []
-        self.scope: dict[str, Any] = {"uvarint": uvarint, "not_nullable": _not_nullable}
+        self.scope: dict[str, Any] = {"uvarint": uvarint, "not_nullable": _not_nullable, "too_long": too_long}
         self.flexible = flexible
         self.version = version
         self._names = 0
@@ -81,6 +82,8 @@ class _Writer:
             case "string":
                 depth = self.null(depth, field, source)
                 self.add(depth, f"x = {source}.encode()")
+                if self.flexible:  # else its length does not fit
+                    self.add(depth, f"if len(x) > {LONGEST_STRING}: raise too_long({field.name!r}, len(x))")
                 self.length(depth, "string", "len(x)")
                 self.add(depth, "w(x)")
             case "binary" | "batches":

@@ -14,6 +14,7 @@ from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.answers import joined_without_rebalance, refuse_join, refuse_sync
 from fencepost.coordinator.group.group import Group, GroupState, Member
 from fencepost.coordinator.group.home import Home, stored_form
+from fencepost.coordinator.group.member_ids import has_room, new_member_id
 from fencepost.coordinator.group.settings import GroupSettings
 from fencepost.log.partition import Appended
 from fencepost.protocol.errors import ErrorCode
@@ -49,6 +50,8 @@ class Membership:
         settings = self._settings
         if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
             return refuse_join(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        if not request.member_id and not has_room(request.group_instance_id or client_id):
+            return refuse_join(ErrorCode.UNKNOWN_SERVER_ERROR)
         group = home.groups.get(request.group_id)
         if group is None:
             if request.member_id:
@@ -84,7 +87,7 @@ class Membership:
                 return refuse_join(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
             if not request.member_id and instance is None and version >= _MEMBER_ID_FIRST_SINCE:
                 return self._promise(home, group, client_id, request.session_timeout_ms)
-            member_id = request.member_id or self._new_id(instance or client_id)
+            member_id = request.member_id or new_member_id(instance or client_id, self._random)
             self._break_promise(group, member_id)
             member = Member(
                 member_id, instance, client_id, client_host, request.session_timeout_ms, rebalance_timeout, protocols
@@ -117,7 +120,7 @@ class Membership:
         _answer(member, "joining", refuse_join(ErrorCode.FENCED_INSTANCE_ID))
         _answer(member, "syncing", (refuse_sync(ErrorCode.FENCED_INSTANCE_ID), 0))
         former_id = member.member_id
-        group.rename(member, self._new_id(request.group_instance_id))
+        group.rename(member, new_member_id(request.group_instance_id, self._random))
         member.protocols, member.session_timeout_ms = protocols, request.session_timeout_ms
         if group.state is GroupState.STABLE and group.elect_protocol() == group.protocol:
             home.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
@@ -127,7 +130,7 @@ class Membership:
 
     def _promise(self, home: Home, group: Group, client_id: str, session_timeout_ms: int) -> JoinGroupResponse:
         """Give out a member id, to be used in a second JoinGroup (KIP-394)."""
-        member_id = self._new_id(client_id)
+        member_id = new_member_id(client_id, self._random)
 
         def forget() -> None:
             group.promised.pop(member_id, None)
@@ -138,9 +141,6 @@ class Membership:
 
     def _break_promise(self, group: Group, member_id: str) -> None:
         self._cancel(group.promised.pop(member_id, None))
-
-    def _new_id(self, prefix: str) -> str:
-        return f"{prefix}-{self._random.getrandbits(128):032x}"
 
     # Rebalancing
 

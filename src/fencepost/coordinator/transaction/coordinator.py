@@ -276,7 +276,15 @@ class TransactionCoordinator:
         """Try markers again, abort transactions whose time is up, forget ids that nobody uses."""
         self._delivery.retry(now)
         for held in list(self._alarms.ring(now)):
-            self._time_out(held, now)
+            try:
+                self._time_out(held, now)
+            except Exception:
+                # The others' time is up all the same, and what rang once must ring again.
+                self._alarms.set(held, held.transaction.deadline)
+                logger.exception(
+                    "a transaction could not be timed out and is tried again transactional_id=%s",
+                    held.transaction.transactional_id,
+                )
         if now >= self._next_expiry or now < self._next_expiry - self.settings.expiry_interval_ms:
             self._next_expiry = Milliseconds(now + self.settings.expiry_interval_ms)
             self._expire(now)
