@@ -114,6 +114,40 @@ def test_what_a_power_loss_left_in_an_index_behind_a_checkpoint_misleads_no_read
     run(main())
 
 
+def test_a_segment_whose_removal_a_power_loss_undoes_is_removed_again() -> None:
+    """The start that removed it was killed before that was durable, and later ones have never seen it."""
+
+    async def main() -> None:
+        undone = 0
+        for seed in range(20):
+            disk = SimulatedDisk(Random(seed))
+            node = Node(disk, segment_bytes=100)
+            append(node.partition, batch(tag="0"))
+            await node.settled()
+            node.restart()
+            append(node.partition, batch(tag="lost"))  # rolls
+            disk.sync_directory(DIRECTORY)
+            node.storage.failure = StorageFailed("it is dead")
+            disk.crash()
+            disk.remove(DIRECTORY / f"{1:020d}.log")
+            node.settings = node.settings.with_(segment_bytes=100_000)
+            node.start()
+            for number in range(1, 4):
+                append(node.partition, batch(tag=f"{number}"))
+            await node.settled()
+            node.settings = node.settings.with_(segment_bytes=100)
+            node.partition.settings = node.settings
+            append(node.partition, batch(tag="4"))
+            await node.settled()
+            disk.power_loss()
+            undone += disk.exists(DIRECTORY / f"{1:020d}.log")
+            node.start()
+            assert values_of(node.partition) == [b"0", b"1", b"2", b"3", b"4"]
+        assert undone > 3
+
+    run(main())
+
+
 def test_producers_with_old_timestamps_are_not_forgotten_after_a_crash() -> None:
     async def main() -> None:
         node = Node()

@@ -36,10 +36,12 @@ def recover(partition: Partition, replay: Replay, number: Callable[[], int], now
     names_before = disk.list(partition.directory)
     bases = [int(entry[:20]) for entry in names_before if entry.endswith(".log")]
     if not by_scan:
-        newest = max((base for base, file in known.items() if not file.removed), default=-1)
-        for base in [base for base in bases if base > newest]:
+        # Every segment that was begun since the oldest checkpoint is known.  One that is not was begun in vain, or
+        # removed by a start that was killed, and then a power loss has brought it back.
+        first = min((base for base, file in known.items() if file.checkpoint_offset >= 0), default=-1)
+        for base in [base for base in bases if base > first and base not in known]:
             _open(partition, base, number).remove()
-        bases = [base for base in bases if base <= newest]
+            bases.remove(base)
     for base in [base for base, file in known.items() if file.removed and base in bases]:
         _open(partition, base, number).remove()
         bases.remove(base)
