@@ -16,7 +16,7 @@ from fencepost.log.open_files import USUAL
 from fencepost.log.partition import Appended, Partition
 from fencepost.log.producer_state import Origin
 from fencepost.log.settings import LogSettings
-from fencepost.log.storage import Storage
+from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.protocol.batch import read_header, stamp
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ErrorCode
@@ -127,7 +127,7 @@ class World:
             for topic, index in self.names:
                 self.storage.create_partition(topic, topic_id(topic), index)
             self.storage.start()
-        except StorageFailed as failure:
+        except (StorageFailed, DirectoryUnusable) as failure:
             raise Violation(f"the node does not start: {failure}") from failure
         self.ready = True
 

@@ -170,8 +170,8 @@ class Node:
         self.failed: Callable[[Exception], None] | None = None
         self.storage = self.start()
 
-    def start(self) -> Storage:
-        self.storage = Storage(
+    def start(self, storage: Storage | None = None) -> Storage:
+        self.storage = storage or Storage(
             self.disk, self.root, self.settings, self.clock, self.flush, self.failed, self.open_files
         )
         self.storage.open()

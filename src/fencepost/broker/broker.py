@@ -64,6 +64,7 @@ class Broker:
     `settings` have Apache Kafka's names.  `flush="os"` leaves it to the operating system when data reaches the disk, as
     Apache Kafka does by default; "durable" acknowledges nothing that a power loss could take back.  `open_files`:
     descriptors that storage may hold; by default half of what the process may have.
+    `recover_from_segments`: start with a damaged commit log, keeping what the segment files hold.
     Raises DirectoryUnusable, BadSetting, OSError if it cannot start.
     """
 
@@ -82,6 +83,7 @@ class Broker:
         registrar: Callable[[Broker], Registrar] = LocalRegistrar,
         failed: Callable[[StorageFailed], None] | None = None,
         open_files: int | None = None,
+        recover_from_segments: bool = False,
     ) -> None:
         self.settings = Settings(settings)
         self.runtime = runtime or Runtime.real()
@@ -111,6 +113,7 @@ class Broker:
             flush,
             failed or self._storage_failed,
             for_files(limit()) if open_files is None else open_files,
+            recover_from_segments,
         )
         self._listener: Listener | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}

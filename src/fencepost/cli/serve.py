@@ -34,6 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="durable: acknowledged means on disk (default); os: the operating system writes when it likes",
     )
     parser.add_argument(
+        "--recover-from-segments",
+        action="store_true",
+        help="start although the commit log is damaged, with what the segment files hold (docs/operating.md)",
+    )
+    parser.add_argument(
         "--metrics", metavar="HOST:PORT", help="answer Prometheus there (GET /metrics); needs fencepost[metrics]"
     )
 
@@ -46,7 +51,11 @@ def run(options: argparse.Namespace) -> int:
     metrics = _address("--metrics", options.metrics) if options.metrics else None
     try:
         broker = Broker(
-            data=options.data, listen=f"{host}:{port}", settings=_settings(options.set), flush=options.flush
+            data=options.data,
+            listen=f"{host}:{port}",
+            settings=_settings(options.set),
+            flush=options.flush,
+            recover_from_segments=options.recover_from_segments,
         )
     except BadSetting as bad:
         raise Refused(f"--set {bad}") from None

@@ -18,8 +18,15 @@ Entry: int32 length of the payload, uint32 CRC-32C of generation and payload, pa
     REMOVE  path                                                    retention or deletion took the segment
     START   int64 offset, directory                                 the first offset of a partition moved
     READY   int8 kept                                               all segments are named; are their sizes kept here?
+    DURABLE int64 position, int64 size                              see below
 
 A FILE with next offset -1 only gives a number to a segment that is written no more.
+
+What one sync writes begins with DURABLE, which names its own position in the file: a sync begins when the one before it
+has succeeded, so whoever reads this entry knows that everything before it was on disk, and that the file had been made
+`size` bytes long.  An entry that cannot be read was torn by a power loss only if no DURABLE stands behind it; else the
+disk has damaged it (`commit_log_reading`).  When nothing more is to be written, the DURABLE of the next sync is written
+already, without a sync of its own.
 """
 
 from __future__ import annotations
@@ -49,6 +56,7 @@ class Kind(IntEnum):
     REMOVE = 4
     START = 5
     READY = 6
+    DURABLE = 7
 
 
 MAGIC = b"fencepost commit log 1\n"
@@ -63,6 +71,8 @@ BYTES_ENTRY = Struct(">biq")
 EXTENT_ENTRY = Struct(">biqqI")
 START_ENTRY = Struct(">bq")
 READY_ENTRY = Struct(">b?")
+DURABLE_ENTRY = Struct(">bqq")
+DURABLE_SIZE = FRAME.size + DURABLE_ENTRY.size
 HEADER_SIZE = len(MAGIC) + GENERATION.size
 
 
@@ -110,6 +120,8 @@ class CommitLog:
         """Bytes in this generation, extents counted in full."""
         self._tail = 0
         self._allocated = 0
+        self._durable_size = 0
+        """What of `_allocated` the last sync has made durable."""
         self._seed = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -136,6 +148,7 @@ class CommitLog:
             file.truncate(0)
             file.allocate(_ALLOCATION)
             file.pwrite(front, 0)
+            self._disk.sync_now([file])
             self._disk.sync_directory(self._directory)
         except NothingLeft:
             file.close()
@@ -145,7 +158,7 @@ class CommitLog:
             self._file.close()
         self.generation = generation
         self._file = file
-        self._allocated = _ALLOCATION
+        self._allocated = self._durable_size = _ALLOCATION
         self._tail = self.size = len(front)
         self._seed = crc32c(GENERATION.pack(generation))
 
@@ -209,12 +222,22 @@ class CommitLog:
     def _take(self) -> tuple[bytes, list[File]]:
         """Everything pending as bytes, and the files whose extents it names."""
         seed, pack = self._seed, FRAME.pack
-        parts: list[bytes] = []
+        parts = [self._durable_entry()]
         for payload in self._pending:
             parts += (pack(len(payload), crc32c(payload, seed)), payload)
         extents = list(self._extents.values())
         self._pending, self._pending_bytes, self._extents = [], 0, {}
         return b"".join(parts), extents
+
+    def _durable_entry(self) -> bytes:
+        """What the next sync begins with, as long as none is under way."""
+        payload = DURABLE_ENTRY.pack(Kind.DURABLE, self._tail, self._durable_size)
+        return FRAME.pack(len(payload), crc32c(payload, self._seed)) + payload
+
+    def _mark_end(self) -> None:
+        """Say behind what was synced that it was, so that damage to it can be told from a torn write."""
+        if self._file is not None and self.idle and self._tail + DURABLE_SIZE <= self._allocated:
+            self._file.pwrite(self._durable_entry(), self._tail)
 
     # Making durable
 
@@ -242,7 +265,7 @@ class CommitLog:
         lsn = self.appended
         data, extents = self._take()
         taken()
-        file, position = self._file, self._tail
+        file, position, allocated = self._file, self._tail, self._allocated
         self._tail += len(data)
 
         def write(error: OSError | None) -> None:
@@ -262,6 +285,7 @@ class CommitLog:
                 return
             self._syncing = False
             self.durable = lsn
+            self._durable_size = allocated
             try:
                 done()
             except StorageFailed:
@@ -271,6 +295,10 @@ class CommitLog:
                 self._failed(StorageFailed(f"what follows a sync could not be done: {failure!r}"))
                 raise
             self._call_back()
+            try:
+                self._mark_end()
+            except OSError as failure:
+                self._failed(StorageFailed(f"the disk did not take a write: {failure}"))
 
         if extents:
             self._disk.sync(extents, write)
@@ -295,7 +323,14 @@ class CommitLog:
         self._tail += len(data)
         self._disk.sync_now([self._file])
         self.durable = self.appended
+        self._durable_size = self._allocated
         self._call_back()
+        self._mark_end()
+
+    def seal(self) -> None:
+        """After the last flush of a clean stop: that nothing is missing is durable too."""
+        assert self._file is not None and self.idle
+        self._disk.sync_now([self._file])
 
     def close(self) -> None:
         if self._file is not None:

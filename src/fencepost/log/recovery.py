@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 def recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
     """Open the segments that are on disk and bring everything about them up to their end.
 
-    Where the commit log has not every append (--flush=os) or is new, the files themselves are read, with checksums,
-    from the last checkpoint on, and cut where they are torn.  Otherwise the replay has cut them already, and what it
-    does not know is removed.
+    Where the commit log has not every append (--flush=os), is new or damaged, the files themselves are read, with
+    checksums, from the last checkpoint on, and cut where they are torn.  Otherwise the replay has cut them already, and
+    what it does not know is removed.
     """
     name, disk = partition.directory.name, partition.disk
     by_scan = not replay.complete
@@ -54,7 +54,12 @@ def recover(partition: Partition, replay: Replay, number: Callable[[], int], now
     partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
     partition.epoch_starts = checkpoint_files.read_leader_epochs(disk, partition.directory)
     if bases:
-        _catch_up(partition, _start(partition, known, by_scan), by_scan, now)
+        synced = {base: file.size for base, file in known.items() if replay.damaged and not file.removed}
+        _catch_up(partition, _start(partition, known, by_scan), by_scan, synced, now)
+        if by_scan and replay.newest == 0 and partition.log_end_offset > bases[0]:
+            replay.read_alone.append(name)
+        if replay.damaged:
+            _tell_what_is_more(partition, known)
     if disk.list(partition.directory) != names_before:
         # Nothing of this may come back when the log has passed these offsets again.
         disk.sync_directory(partition.directory)
@@ -106,15 +111,26 @@ def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> 
     return 0, 0, partition.bases[0]
 
 
-def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, now: int) -> None:
+def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, synced: dict[int, int], now: int) -> None:
+    """Read the log from `start` on.  `synced`: how many bytes of a segment there must be, where a scan decides."""
     number, position, offset = start
     partition.unsynced_from = partition.bases[number]
     partition.log_end_offset = offset
     for segment in partition.segments[number:]:
         if segment.base_offset > partition.log_end_offset:
             # Made in vain: what was to stand before it is lost.
-            if segment.size and not check:
+            if segment.size and (not check or synced):
                 raise StorageFailed(f"{segment.path} does not follow {partition.log_end_offset}: the disk lost records")
+            if segment.size:
+                logger.warning(
+                    "removed a segment that does not follow what is left before it; nothing in it was acknowledged as "
+                    "durable topic=%s partition=%d log_end_offset=%d segment=%d bytes=%d",
+                    partition.topic,
+                    partition.index,
+                    partition.log_end_offset,
+                    segment.base_offset,
+                    segment.size,
+                )
             partition.segments.remove(segment)
             partition.bases.remove(segment.base_offset)
             segment.remove()
@@ -132,6 +148,9 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, no
         except ProtocolError as error:
             if not check:
                 raise StorageFailed(f"{segment.path} is damaged at byte {end}: {error}") from error
+        least = synced.get(segment.base_offset, 0)
+        if end < least:
+            raise StorageFailed(f"{segment.path} has {end} whole bytes and once had {least}, which were synced")
         if end < segment.size:
             logger.warning(
                 "cut a log behind its last whole batch; what was acknowledged as durable lies before it "
@@ -144,6 +163,23 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, no
             segment.file.truncate(end)
             segment.size = end
         position = 0
+
+
+def _tell_what_is_more(partition: Partition, known: dict[int, KnownFile]) -> None:
+    """Say what is kept that a damaged commit log does not know of."""
+    sizes = {segment.base_offset: segment.size for segment in partition.segments}
+    # Older segments than the first that it names were synced by a checkpoint.
+    first = min((base for base, file in known.items() if not file.removed), default=0)
+    more = sum(size - (known[base].size if base in known else 0) for base, size in sizes.items() if base >= first)
+    if more:
+        logger.warning(
+            "kept records that the damaged commit log does not know of; after a power loss some of them may be of a "
+            "transaction whose other records are lost topic=%s partition=%d log_end_offset=%d bytes=%d",
+            partition.topic,
+            partition.index,
+            partition.log_end_offset,
+            more,
+        )
 
 
 def _marker(partition: Partition, header: BatchHeader, data: memoryview) -> tuple[int, bool] | None:

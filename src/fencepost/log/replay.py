@@ -7,6 +7,7 @@ have been taken by another.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,10 +17,6 @@ from fencepost.log.commit_log import (
     BYTES_ENTRY,
     EXTENT_ENTRY,
     FILE_ENTRY,
-    FRAME,
-    GENERATION,
-    HEADER_SIZE,
-    MAGIC,
     READY_ENTRY,
     START_ENTRY,
     CommitLog,
@@ -31,7 +28,14 @@ from fencepost.log.commit_log import (
     remove_entry,
     start_entry,
 )
+from fencepost.log.commit_log_reading import Ending, Generation, read_generation
 from fencepost.log.disk import Disk, File
+
+logger = logging.getLogger(__name__)
+
+
+class CommitLogDamaged(StorageFailed):
+    """The disk has damaged what it had synced of the commit log; nothing was changed."""
 
 
 class KnownFile:
@@ -62,11 +66,17 @@ class Replay:
         """Whether every segment has been named: one that is not does not count."""
         self.sizes_kept = True
         """Whether every append was noted; not with --flush=os."""
+        self.damaged = False
+        """Whether something that was durable cannot be read: then nothing is known of where any segment ends."""
+        self.read_alone: list[str] = []
+        """Partitions with records that were opened without any commit log."""
         self._bytes: list[tuple[KnownFile, int, memoryview]] = []
         self._oldest = True
 
-    def read(self, disk: Disk, log: CommitLog) -> None:
+    def read(self, disk: Disk, log: CommitLog, from_segments: bool = False) -> None:
         """Read every generation, oldest first.  Raises StorageFailed for entries of a newer version.
+
+        `from_segments`: go on where the log is damaged, with what the segments hold; else that raises CommitLogDamaged.
 
         A removal can be undone by a power loss, that of one generation without that of the next.  So only those count
         that follow each other without a gap: what is before one was to go.
@@ -77,14 +87,50 @@ class Replay:
         while first - 1 in generations:
             first -= 1
         for generation in range(first, self.newest + 1) if generations else ():
-            self._oldest = not self.ready
+            # A READY that cannot be read does not make what comes later the oldest.
+            self._oldest = not self.ready and (not self.damaged or generation == first)
             file = disk.open(log.path(generation))
-            # After a kill it may be in the page cache only; what is decided on it must not be lost again.
-            disk.sync_now([file])
+            try:
+                # After a kill it may be in the page cache only; what is decided on it must not be lost again.
+                disk.sync_now([file])
+                found = read_generation(file.pread(file.size(), 0), generation, generation == self.newest)
+                self._judge(disk, file, log.path(generation), found, from_segments)
+            finally:
+                file.close()
             numbers: dict[int, KnownFile] = {}
-            for payload in entries(file, generation):
+            for payload in found.entries:
                 self._note(payload, numbers)
-            file.close()
+
+    def _judge(self, disk: Disk, file: File, path: Path, found: Generation, from_segments: bool) -> None:
+        """Refuse a damaged file, unless told to go on; cut off what a power loss left behind the last whole entry."""
+        if found.gaps:
+            places = ", ".join(f"{start} to {end}" for start, end in found.gaps[:5])
+            what = f"{path} is damaged: bytes {places} cannot be read, and they were on disk once"
+            if not found.marked:
+                what = (
+                    f"{path} has bytes that cannot be read and whole entries behind them: {places}. It is of an older "
+                    "Fencepost, so a power loss may have done that, or the disk has damaged it"
+                )
+            if not from_segments:
+                raise CommitLogDamaged(
+                    f"{what}. Nothing was changed. Put back a copy of this file; or keep a copy of the directory and "
+                    "start once with --recover-from-segments: every partition then keeps what its own files hold with "
+                    "right checksums, and the log says which ones hold more than the commit log knows of"
+                )
+            self.damaged = True
+            logger.error("%s; going on with what the segments hold, as told", what)
+        if found.ending is Ending.TORN:
+            count = found.torn_end - found.end
+            logger.warning(
+                "the last write to the commit log is not whole and was left out; nobody was told that it is durable, "
+                "unless the disk has damaged it since file=%s position=%d bytes=%d",
+                path,
+                found.end,
+                count,
+            )
+            # When there is a newer file, this one must end in what was synced.
+            file.pwrite(bytes(count), found.end)
+            disk.sync_now([file])
 
     def _note(self, payload: memoryview, numbers: dict[int, KnownFile]) -> None:
         match payload[0]:
@@ -123,6 +169,16 @@ class Replay:
             case kind:
                 raise StorageFailed(f"the commit log has an entry of kind {kind}: it is of a newer version")
 
+    def tell(self, path: Path) -> None:
+        """Say what the start had to do without."""
+        if self.read_alone:
+            logger.warning(
+                "there is no commit log in %s: every whole batch of %d partitions with records is kept as it is in the "
+                "segment files, whether it was acknowledged or not, and what a power loss took from them is not known",
+                path,
+                len(self.read_alone),
+            )
+
     def apply(self, disk: Disk, root: Path) -> None:
         """Write every noted byte where it belongs and cut each segment to its known size.
 
@@ -146,7 +202,7 @@ class Replay:
                 open_files[known.path].pwrite(data, position)
         for path, file in open_files.items():
             known = self.files[path]
-            if self.sizes_kept:
+            if self.sizes_kept and not self.damaged:
                 file.truncate(known.size)
             for position, length, crc in known.extents:
                 if crc32c(file.pread(length, position)) != crc:
@@ -159,7 +215,7 @@ class Replay:
     @property
     def complete(self) -> bool:
         """Whether it knows every segment with its size, so that none need be searched for its end."""
-        return self.ready and self.sizes_kept
+        return self.ready and self.sizes_kept and not self.damaged
 
     def entries_of(self, directory: str, number: Callable[[], int]) -> Iterator[bytes]:
         """Entries for another generation that say the same of a partition's directory; `number` numbers segments."""
@@ -182,22 +238,3 @@ class Replay:
 def deleted_name(directory: str, topic_id: bytes) -> str:
     """The directory of a deleted partition until it is removed."""
     return f"{directory}.{topic_id.hex()}-delete"
-
-
-def entries(file: File, generation: int) -> Iterator[memoryview]:
-    """The payloads of one generation, up to the first that is not whole."""
-    data = memoryview(file.pread(file.size(), 0))
-    front = GENERATION.pack(generation)
-    if data[: len(MAGIC)] != MAGIC or data[len(MAGIC) : HEADER_SIZE] != front:
-        return
-    seed, at = crc32c(front), HEADER_SIZE
-    while at + FRAME.size <= len(data):
-        length, crc = FRAME.unpack_from(data, at)
-        at += FRAME.size
-        if length <= 0 or at + length > len(data):
-            return
-        payload = data[at : at + length]
-        if crc32c(payload, seed) != crc:
-            return
-        yield payload
-        at += length

@@ -24,7 +24,7 @@ from fencepost.log.open_files import USUAL, OpenFiles
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import remove_snapshot, snapshot_exists, write_snapshot
 from fencepost.log.recovery import recover
-from fencepost.log.replay import Replay, deleted_name
+from fencepost.log.replay import CommitLogDamaged, Replay, deleted_name
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.protocol.errors import ErrorCode
@@ -43,6 +43,7 @@ class Storage:
     """See the module.  `failed` is called when a sync fails: whoever owns the process must end it then.
 
     `open_files`: descriptors that it may hold.
+    `recover_from_segments`: where the commit log is damaged, go on with what the segments hold.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Storage:
         flush: str = "durable",
         failed: Callable[[StorageFailed], None] | None = None,
         open_files: int = USUAL,
+        recover_from_segments: bool = False,
     ) -> None:
         if flush not in ("durable", "os"):
             raise ValueError(f"flush is {flush!r}: it must be 'durable' or 'os'")
@@ -63,6 +65,7 @@ class Storage:
         self._clock = clock
         self.flush_to_os = flush == "os"
         self._failed = failed or self._raise
+        self._recover_from_segments = recover_from_segments
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.offline: dict[tuple[str, int], OfflinePartition] = {}
         """Partitions that are known but could not be opened."""
@@ -93,11 +96,14 @@ class Storage:
     def open(self) -> None:
         """Take the directory and bring every segment to what was durable.  Partitions are then opened one by one.
 
-        Raises DirectoryUnusable: locked by a live process, unreadable, or of a newer format.
+        Raises DirectoryUnusable: locked by a live process, unreadable, of a newer format, or with a damaged commit log.
         """
         self._release = data_directory.take(self._disk, self.path, self._log.path(0).parent)
         self._replay = Replay()
-        self._replay.read(self._disk, self._log)
+        try:
+            self._replay.read(self._disk, self._log, self._recover_from_segments)
+        except CommitLogDamaged as damaged:
+            raise DirectoryUnusable(str(damaged)) from damaged
         self._replay.apply(self._disk, self.path)
 
     def start(self) -> None:
@@ -105,6 +111,7 @@ class Storage:
         older = self._log.generations()
         self._log.begin(self._replay.newest + 1)
         self._checkpoint_now(older)
+        self._replay.tell(self._log.path(0).parent)
         self._replay = Replay()
         if len(self.offline) > _SAID:
             logger.error("%d partitions are offline in all", len(self.offline))
@@ -130,6 +137,7 @@ class Storage:
             self._checkpoint_now(older)
             if not self._log.idle:
                 self._log.flush_now()
+            self._log.seal()
         self.abandon()
 
     def abandon(self) -> None:

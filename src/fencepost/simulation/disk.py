@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 
@@ -234,6 +235,11 @@ class SimulatedDisk:
         """The same, and of what was not synced each part is kept or lost on its own."""
         self.crash()
         self._root.lose(self._random)
+
+    def copy(self) -> SimulatedDisk:
+        """A disk with the same contents, and the same luck; handles belong to the one that they were opened on."""
+        assert not self._locks, "nobody holds it"
+        return deepcopy(self)
 
     def cut_power_after(self, operations: int) -> None:
         """Raise PowerCut at that operation that would change the disk, and from then on, until the next crash."""
