@@ -15,13 +15,14 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 MAY_KNOW = {
     "protocol": (),
     "runtime": ("protocol",),
-    "log": ("protocol", "runtime"),
-    "coordinator": ("log", "protocol", "runtime"),
-    "broker": ("coordinator", "log", "protocol", "runtime"),
+    "node_log": (),
+    "log": ("node_log", "protocol", "runtime"),
+    "coordinator": ("log", "node_log", "protocol", "runtime"),
+    "broker": ("coordinator", "log", "node_log", "protocol", "runtime"),
     "client": ("protocol", "runtime"),
     "spark": ("client", "protocol", "runtime"),
     "simulation": ("broker", "client", "coordinator", "log", "protocol", "runtime"),
-    "cli": ("broker", "client", "coordinator", "log", "protocol", "runtime", "spark"),
+    "cli": ("broker", "client", "coordinator", "log", "node_log", "protocol", "runtime", "spark"),
 }
 
 #: what reaches outside -> the modules that may use it
@@ -107,6 +108,34 @@ def test_nothing_runs_in_the_order_of_a_set(module: Path) -> None:
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)
     ]
     assert [ast.unparse(node) for node in loops if is_orderless(node)] == []
+
+
+#: What writes lines that nobody counts -> the modules of the node that may.
+UNLIMITED: dict[str, tuple[str, ...]] = {
+    "logging.getLogger": (),
+    "logging.debug": (),
+    "logging.info": (),
+    "logging.warning": (),
+    "logging.error": (),
+    "logging.exception": (),
+    "logging.critical": (),
+    "logging.log": (),
+    "warnings.warn": (),
+    "traceback.print_exc": (),
+    "sys.stdout": (),
+    "sys.stderr": (),
+    "print": ("cli/serve.py",),
+}
+NODE = [module for module in MODULES if room_of(module) in ("broker", "coordinator", "log")]
+
+
+@pytest.mark.parametrize("module", [*NODE, SOURCE / "cli" / "serve.py", SOURCE / "runtime.py"], ids=name_of)
+def test_every_line_of_the_node_is_limited(module: Path) -> None:
+    nodes = list(ast.walk(tree := ast.parse(module.read_text())))
+    plain = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    used = set(calls(tree)) | plain
+    assert [what for what, allowed in UNLIMITED.items() if what in used and name_of(module) not in allowed] == []
+    assert not [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module in ("logging", "warnings")]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=name_of)

@@ -30,7 +30,7 @@ from wire import (
 )
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.complaints import MOST_PER_MINUTE
+from fencepost.node_log import MOST_PER_MINUTE
 from fencepost.protocol.encoding import uvarint
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (

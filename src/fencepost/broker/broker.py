@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
 from fencepost.broker.authorizer import AllowEverything, Authorizer
-from fencepost.broker.complaints import Complaints
 from fencepost.broker.connection import Connection
 from fencepost.broker.disconnections import Disconnections
 from fencepost.broker.features import Features
@@ -30,10 +28,11 @@ from fencepost.log.commit_log import StorageFailed
 from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, DiskFull, LocalDisk
 from fencepost.log.storage import DirectoryUnusable, Storage
+from fencepost.node_log import LIMIT, get_logger
 from fencepost.protocol.types import Milliseconds, TopicPartition
 from fencepost.runtime import Listener, Runtime
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CONTROLLER_EPOCH = 1
 _PRODUCER_IDS = "producer-ids"
@@ -90,7 +89,6 @@ class Broker:
         self.clock = self.runtime.clock
         self.authorizer = authorizer or AllowEverything()
         self.metrics = Metrics()
-        self.complaints = Complaints(self.clock)
         #: How the coordinator reaches leaders, and leaders the coordinator.
         self.markers, self.registrar = markers(self), registrar(self)
         self.node_id = self.settings.number("node.id")
@@ -302,6 +300,7 @@ class Broker:
         self._every("offsets", number("offsets.retention.check.interval.ms"), self.groups.tick)
         cleaning = min(number("log.retention.check.interval.ms"), number("producer.id.expiration.check.interval.ms"))
         self._every("storage", cleaning, self.storage.tick)
+        self._every("log", 60_000, lambda _: LIMIT.report())
 
     def _tick_transactions(self, now: Milliseconds) -> None:
         self.transactions.tick(now)

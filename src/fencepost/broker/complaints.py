@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fencepost.node_log import get_logger
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import (
@@ -25,11 +26,9 @@ from fencepost.protocol.messages import (
 if TYPE_CHECKING:
     from fencepost.broker.broker import Broker
     from fencepost.broker.caller import Caller
-    from fencepost.runtime import Clock
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-MOST_PER_MINUTE: Final = 10
 _LONGEST_NAME: Final = 100
 
 #: What is worth a line, and what to do about it.  Everything else is everyday life.
@@ -68,38 +67,23 @@ class Refusal(NamedTuple):
     producer_epoch: int
 
 
-class Complaints:
-    """Counts what was said, so that a client that goes astray does not fill the disk."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._minute = 0
-        self._said: dict[tuple[str, int, bool], int] = {}
-
-    def about(self, what: str, refusal: Refusal, caller: Caller) -> None:
-        minute = self._clock.now() // 60_000
-        if minute != self._minute:
-            self._minute, self._said = minute, {}
+def complain(what: str, refusal: Refusal, caller: Caller) -> None:
+    """Say that `what` was refused; not without end, as every line of the node (`node_log`)."""
+    everyday = refusal.error in EVERYDAY and refusal.producer_epoch >= 0
+    logger.log(
+        logging.INFO if everyday else logging.WARNING,
+        "refused %s with %s transactional_id=%s producer_id=%d epoch=%d client=%s host=%s: %s",
+        what,
+        ErrorCode(refusal.error).name,
+        shown(refusal.transactional_id),
+        refusal.producer_id,
+        refusal.producer_epoch,
+        shown(caller.client_id),
+        caller.host,
+        ADVICE[ErrorCode(refusal.error)],
         # Everyday news does not use up what may be said of the same error where it is none.
-        everyday = refusal.error in EVERYDAY and refusal.producer_epoch >= 0
-        key = what, refusal.error, everyday
-        count = self._said[key] = self._said.get(key, 0) + 1
-        if count > MOST_PER_MINUTE:
-            return
-        last = "; the next ones of this minute are left out" if count == MOST_PER_MINUTE else ""
-        logger.log(
-            logging.INFO if everyday else logging.WARNING,
-            "refused %s with %s transactional_id=%s producer_id=%d epoch=%d client=%s host=%s: %s%s",
-            what,
-            ErrorCode(refusal.error).name,
-            shown(refusal.transactional_id),
-            refusal.producer_id,
-            refusal.producer_epoch,
-            shown(caller.client_id),
-            caller.host,
-            ADVICE[ErrorCode(refusal.error)],
-            last,
-        )
+        extra={"kind": (what, refusal.error, everyday)},
+    )
 
 
 def shown(name: str | None) -> str:
@@ -190,22 +174,22 @@ def watched(asked: type, handler: Handler) -> Handler:
         return handler
     name = asked.__name__.removesuffix("Request")
 
-    def look(request: Any, answer: Any, caller: Caller, broker: Broker) -> Any:
+    def look(request: Any, answer: Any, caller: Caller) -> Any:
         response = getattr(answer, "response", answer)
         if hasattr(response, "__schema__"):  # else there is no answer
             refusals = list(reader(request, response))
             for refusal in dict.fromkeys(refusals) if refusals else ():
                 if refusal.error in ADVICE:
-                    broker.complaints.about(name, refusal, caller)
+                    complain(name, refusal, caller)
         return answer
 
-    async def look_later(request: Any, answer: Awaitable[Any], caller: Caller, broker: Broker) -> Any:
-        return look(request, await answer, caller, broker)
+    async def look_later(request: Any, answer: Awaitable[Any], caller: Caller) -> Any:
+        return look(request, await answer, caller)
 
     def handle(request: Any, caller: Caller, broker: Broker) -> Any:
         answer = handler(request, caller, broker)
         if isinstance(answer, CoroutineType):
-            return look_later(request, answer, caller, broker)
-        return look(request, answer, caller, broker)
+            return look_later(request, answer, caller)
+        return look(request, answer, caller)
 
     return handle

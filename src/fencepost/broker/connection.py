@@ -7,7 +7,6 @@ are read, so many of them share one sync.  Everything that became ready in one s
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable
 from types import CoroutineType
@@ -17,6 +16,7 @@ from fencepost.broker.caller import Caller
 from fencepost.broker.complaints import shown
 from fencepost.broker.error_responses import error_response
 from fencepost.broker.registry import CLOSE, NO_ANSWER, SERVED, Held
+from fencepost.node_log import get_logger
 from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode_request, encode_response, read_request_header
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import REQUESTS, ApiVersionsResponse
@@ -25,7 +25,7 @@ from fencepost.protocol.messages.api_versions import ApiVersion
 if TYPE_CHECKING:
     from fencepost.broker.broker import Broker
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _FIRST_BUFFER: Final = 64 * 1024
 MOST_WAITING: Final = 512
@@ -217,6 +217,7 @@ class Connection(asyncio.BufferedProtocol):
             header.api_version,
             shown(header.client_id),
             self.caller.host,
+            extra={"kind": header.api_key},
         )
         answer = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
         return CLOSE if answer is None else answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import random
 import re
 import uuid
@@ -17,9 +16,10 @@ from fencepost.log.disk import DiskFull
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
+from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"

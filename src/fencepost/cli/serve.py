@@ -14,11 +14,12 @@ from fencepost.broker import BadSetting, Broker
 from fencepost.cli import Refused
 from fencepost.log.descriptors import raise_limit
 from fencepost.log.storage import DirectoryUnusable
+from fencepost.node_log import get_logger
 
 if TYPE_CHECKING:
     from fencepost.cli.exporter import Exporter
 
-logger = logging.getLogger("fencepost")
+logger = get_logger("fencepost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve; 0 after a clean stop, 1 if the disk fails."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     raise_limit()
+    get_logger("asyncio")  # its lines are limited too
     host, port = _address("--listen", options.listen)
     metrics = _address("--metrics", options.metrics) if options.metrics else None
     try:

@@ -7,12 +7,13 @@ nothing of a partition is used before all of it is read.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-logger = logging.getLogger(__name__)
+from fencepost.node_log import get_logger
+
+logger = get_logger(__name__)
 
 #: Batches of a journal partition that are read before other work gets a turn.
 LOAD_STEP: Final = 64

@@ -6,12 +6,12 @@ the same, and the append, the sync or the request of yet somebody else that call
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 
 from fencepost.log.outcome import StorageFailed
+from fencepost.node_log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def call_each(callbacks: Iterable[Callable[[], None]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from fencepost.log import checkpoint_files
@@ -11,11 +10,12 @@ from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
 from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.segment import Segment
+from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ProtocolError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:

@@ -7,7 +7,6 @@ commit log stands beside it in `commit-log/`.
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,13 +26,14 @@ from fencepost.log.recovery import recover
 from fencepost.log.replay import CommitLogDamaged, Replay, deleted_name
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
+from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Buffer
 from fencepost.runtime import Clock
 
 __all__ = ["DirectoryUnusable", "Storage"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _SAID: Final = 10
 """Offline partitions that are named in the log with what is wrong; of more only the number is told."""

@@ -11,7 +11,6 @@ with COMPLETE_x pending, and the marker is tried again by `tick`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from fencepost.coordinator import loading
@@ -34,12 +33,13 @@ from fencepost.coordinator.transaction.state import COMPLETION, TRANSITIONS, Sta
 from fencepost.coordinator.transaction.timeout import is_due, time_out
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT, Pair, TransactionMetadata
 from fencepost.coordinator.transaction.verify import verify
+from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.runtime import Clock
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How long to wait before a time-out that could not be carried out is tried again.
 TIMEOUT_RETRY_MS = 100

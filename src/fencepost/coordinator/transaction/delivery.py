@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from fencepost.coordinator.transaction.markers import Completion, Markers, Results
+from fencepost.node_log import get_logger
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Clock
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Delivery:
