@@ -7,7 +7,6 @@ have been taken by another.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,8 +29,9 @@ from fencepost.log.commit_log import (
 )
 from fencepost.log.commit_log_reading import Ending, Generation, read_generation
 from fencepost.log.disk import Disk, File
+from fencepost.node_log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class CommitLogDamaged(StorageFailed):
