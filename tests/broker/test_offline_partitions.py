@@ -34,7 +34,7 @@ from wire import (
 
 from fencepost.broker import running_broker
 from fencepost.broker.metrics import measure
-from fencepost.log import storage as storage_module
+from fencepost.log import opening
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.recovery import recover
 from fencepost.protocol.errors import ErrorCode
@@ -71,7 +71,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch) -> set[str]:
             raise PartitionDamaged("it is said to be damaged")
         recover(partition, *rest)
 
-    monkeypatch.setattr(storage_module, "recover", refuse)
+    monkeypatch.setattr(opening, "recover", refuse)
     return names
 
 
@@ -198,19 +198,32 @@ def test_what_lives_in_an_offline_journal_has_no_coordinator(damaged: set[str], 
             assert init_answer(client, name).producer_epoch > pairs[name].epoch
 
 
-def test_its_topic_can_be_deleted_and_what_is_there_stays_and_is_named(
+def test_its_topic_can_be_deleted_with_what_is_its_own(
     damaged: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Damaged, it goes with its topic; where the directory is another topic's it stays, and no topic is made there."""
     with node(tmp_path) as client:
-        topic = new_topic(client)
-        assert produce(client, topic, batch("kept")).error_code == ErrorCode.NONE
+        topic, other = new_topic(client), new_topic(client)
+        for name in (topic, other):
+            assert produce(client, name, batch("kept")).error_code == ErrorCode.NONE
     damaged.add(f"{topic}-0")
+    metadata = tmp_path / f"{other}-0" / "partition.metadata"
+    metadata.write_text(metadata.read_text()[:-5] + "AAAAA")
     with node(tmp_path) as client:
-        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1000)
-        assert client.ask(gone).responses[0].error_code == ErrorCode.NONE
-        assert produce(client, topic, batch("x")).error_code == ErrorCode.UNKNOWN_TOPIC_ID
-        assert (tmp_path / f"{topic}-0" / f"{0:020d}.log").stat().st_size > 0
-        assert any(f"{topic}-0 is left as it is" in line for line in caplog.messages)
+        assert len(client.broker.storage.offline) == 2
+        for name in (topic, other):
+            gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1000)
+            assert client.ask(gone).responses[0].error_code == ErrorCode.NONE
+            assert produce(client, name, batch("x")).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        damaged.clear()
+        answered = [
+            client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)])).topics[0] for name in (topic, other)
+        ]
+        assert [each.error_code for each in answered] == [ErrorCode.NONE, OFFLINE]
+        assert values(fetch(client, topic)) == []
+    assert [path.name for path in tmp_path.glob("*-delete")] == []
+    assert (tmp_path / f"{other}-0" / f"{0:020d}.log").stat().st_size > 0
+    assert any(f"what is in {tmp_path / other}-0 stays" in line for line in caplog.messages)
 
 
 def delete_records(client: Client, topic: str) -> int:

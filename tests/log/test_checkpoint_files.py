@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fencepost.log import checkpoint_files as files
 from fencepost.simulation.disk import SimulatedDisk
@@ -25,8 +27,27 @@ def test_partition_metadata() -> None:
     files.write_partition_metadata(disk, ROOT, TOPIC)
     assert text(disk, "partition.metadata") == b"version: 0\ntopic_id: ASNFZ4mrze_-3LqYdlQyEA"
     assert files.read_topic_id(disk, ROOT) == TOPIC
-    disk.open(ROOT / "partition.metadata").pwrite(bytes(40), 0)
-    assert files.read_topic_id(disk, ROOT) is None
+    file = disk.open(ROOT / "partition.metadata")
+    kept = file.pread(99, 0)
+    for content in (b"", bytes(len(kept))):
+        file.truncate(0)
+        file.pwrite(content, 0)
+        assert files.read_topic_id(disk, ROOT) is None, "as a power loss may leave it"
+
+
+@given(st.integers(0, 42), st.integers(0, 255))
+def test_a_changed_character_gives_another_id_or_is_told(at: int, character: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    files.write_partition_metadata(disk, ROOT, TOPIC)
+    kept = text(disk, "partition.metadata")
+    disk.open(ROOT / "partition.metadata").pwrite(bytes((character,)), at)
+    try:
+        found = files.read_topic_id(disk, ROOT)
+    except ValueError:
+        return
+    # The last letter has four bits that mean nothing.
+    same = kept[at] == character or at < len("version: 0\n") or at == len(kept) - 1
+    assert isinstance(found, uuid.UUID) and (found != TOPIC or same)
 
 
 def test_leader_epochs() -> None:

@@ -220,7 +220,9 @@ def test_a_commit_log_that_is_gone_is_said(caplog: pytest.LogCaptureFixture) -> 
     async def main() -> None:
         node = two()
         written = await used(node)
-        node.disk.remove_tree(LOG)
+        for name in node.disk.list(LOG):
+            node.disk.remove(LOG / name)
+        node.disk.remove_directory(LOG)
         node.kill()
         assert [bytes_of(node.of(topic)) for topic in ("t", "u")] == written
 

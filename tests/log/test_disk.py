@@ -80,8 +80,15 @@ def test_directories(place: tuple[Disk, Path]) -> None:
     handle.close()
     disk.rename(root / "b", root / "d")
     assert disk.list(root) == ["d"]
-    disk.remove_tree(root / "d")
-    disk.remove_tree(root / "d")
+    assert disk.is_directory(root / "d") and not disk.is_directory(root / "d" / "a")
+    assert not disk.is_directory(root / "nowhere")
+    with pytest.raises(OSError, match="not empty"):
+        disk.remove_directory(root / "d")
+    for name in ("a", "z"):
+        disk.remove(root / "d" / name)
+    disk.remove_directory(root / "d" / "c")
+    disk.remove_directory(root / "d")
+    disk.remove_directory(root / "d")
     assert not disk.exists(root / "d")
     with pytest.raises(FileNotFoundError):
         disk.open(root / "nowhere" / "a")

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, run
 
+from fencepost.log import opening
 from fencepost.log import storage as storage_module
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.recovery import recover
@@ -30,7 +31,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     def refuse(partition: Any, *rest: Any) -> None:
         recover(partition, *rest) if partition.directory.name not in names else _fail()
 
-    monkeypatch.setattr(storage_module, "recover", refuse)
+    monkeypatch.setattr(opening, "recover", refuse)
     return names
 
 

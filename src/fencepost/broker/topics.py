@@ -6,7 +6,7 @@ import json
 import random
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +30,8 @@ NO_LEADER: Final = -1
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 _PREFIX = "topic/"
+_DELETED = "deleted-topic/"
+"""Ids of topics that are deleted, with their names, until nothing of them could be taken for a partition."""
 
 
 def topic_name_error(name: str) -> ErrorCode | None:
@@ -92,9 +94,17 @@ class Topics:
         self._random = chance
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
+        self._buried: dict[str, tuple[None, int]] = {}
+        """Keys of deleted topics that need not be known any more; they go with the next change."""
 
     def load(self) -> None:
         """Open every topic that the store knows."""
+        deleted = self._store.list(_DELETED)
+        # When the storage has started nothing is left of these.
+        self._buried = {key: (None, stored.version) for key, stored in deleted.items()}
+        self._storage.deleted = {
+            uuid.UUID(key.removeprefix(_DELETED)): stored.value.decode() for key, stored in deleted.items()
+        }
         for key, stored in self._store.list(_PREFIX).items():
             described = json.loads(stored.value)
             name, topic_id = key.removeprefix(_PREFIX), uuid.UUID(described["id"])
@@ -119,6 +129,14 @@ class Topics:
             raise TopicRefused(
                 ErrorCode.INVALID_PARTITIONS, f"{count} partitions for {name!r}: there may be 1 to {LARGEST_COUNT}"
             )
+        self._check_places(name, range(count))
+
+    def _check_places(self, name: str, indexes: Iterable[int]) -> None:
+        """Raises TopicRefused where somebody else's files are: no partition may take them for its own."""
+        found = self._storage.in_the_way(name, indexes)
+        if found is not None:
+            why = f"{found} is there and is no partition of this cluster: move it elsewhere, then try again"
+            raise TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     def check_name(self, name: str) -> None:
         """Raises TopicRefused if a new topic cannot be called that.
@@ -150,8 +168,7 @@ class Topics:
         try:
             return self._open(name, topic_id, count, given, 1)
         except DiskFull as full:
-            self._storage.delete_topic(name)
-            self._store.write({_PREFIX + name: (None, 1)})
+            self._remove(name, topic_id, 1)
             raise _no_space(name) from full
 
     def ensure_internal(self, name: str) -> Topic:
@@ -190,6 +207,7 @@ class Topics:
         """Grow a topic to `count` partitions, durably.  Raises TopicRefused."""
         self.check_count(topic, count)
         have = len(topic.partitions)
+        self._check_places(topic.name, range(have, count))
         self._replace(topic, count, topic.settings)
         log_settings = self._settings.log_settings(topic.settings)
         for index in range(have, count):
@@ -205,10 +223,24 @@ class Topics:
 
     def delete(self, topic: Topic) -> None:
         """Remove a topic, durably."""
-        if not self._store.write({_PREFIX + topic.name: (None, topic.version)}):
+        if not self._remove(topic.name, topic.topic_id, topic.version):
             raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was changed meanwhile")
         del self.by_name[topic.name], self.by_id[topic.topic_id]
-        self._storage.delete_topic(topic.name)
+
+    def _remove(self, name: str, topic_id: uuid.UUID, version: int) -> bool:
+        """Note durably that the topic is deleted, then have its partitions removed: a start may have to finish that."""
+        key = f"{_DELETED}{topic_id}"
+        if not self._write({_PREFIX + name: (None, version), key: (name.encode(), 0)}):
+            return False
+        if self._storage.delete_topic(name):
+            self._buried[key] = (None, 1)
+        return True
+
+    def _write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
+        written = self._store.write({**self._buried, **changes})
+        if written:
+            self._buried = {}
+        return written
 
     def _replace(self, topic: Topic, count: int, settings: Mapping[str, str]) -> None:
         if not self._save(topic.name, topic.topic_id, count, settings, topic.version):
@@ -218,7 +250,7 @@ class Topics:
     def _save(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> bool:
         described = {"id": str(topic_id), "partitions": count, "settings": dict(settings)}
         try:
-            return self._store.write({_PREFIX + name: (json.dumps(described).encode(), version)})
+            return self._write({_PREFIX + name: (json.dumps(described).encode(), version)})
         except DiskFull as full:
             raise _no_space(name) from full
 

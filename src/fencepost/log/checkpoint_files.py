@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import re
 import uuid
 from pathlib import Path
 
 from fencepost.log.disk import Disk
 
 _VERSION_FILE = "fencepost.version"
+KAFKA_FILE = "meta.properties"
+"""What every log directory of Apache Kafka has, and none of ours."""
+PARTITION_METADATA = "partition.metadata"
+_KAFKA_UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def _read(disk: Disk, path: Path) -> str | None:
@@ -56,31 +61,31 @@ def kafka_uuid(identifier: uuid.UUID) -> str:
 
 def write_partition_metadata(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
     """`partition.metadata`: the topic id.  It can be made again from the metadata store, so it is not synced."""
-    file = disk.open(directory / "partition.metadata")
+    file = disk.open(directory / PARTITION_METADATA)
     file.truncate(0)
     file.pwrite(f"version: 0\ntopic_id: {kafka_uuid(topic_id)}".encode(), 0)
     file.close()
 
 
 def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:
-    """The topic id in `partition.metadata`; None if it cannot be told."""
-    for line in (_read(disk, directory / "partition.metadata") or "").splitlines():
+    """The topic id in `partition.metadata`; None if it was never written (a power loss may leave it empty, or zeros).
+
+    Raises ValueError if it is damaged.
+    """
+    text = (_read(disk, directory / PARTITION_METADATA) or "").strip("\0")
+    if not text:
+        return None
+    for line in text.splitlines():
         name, _, value = line.partition(": ")
-        if name == "topic_id" and len(value) == 22:
+        if name == "topic_id" and _KAFKA_UUID.fullmatch(value):
             return uuid.UUID(bytes=base64.urlsafe_b64decode(value + "=="))
-    return None
+    raise ValueError("there is no line 'topic_id: ' with 22 letters behind it")
 
 
 def write_leader_epochs(disk: Disk, directory: Path, epochs: list[tuple[int, int]]) -> None:
     """`leader-epoch-checkpoint`: each leader epoch with its first offset."""
     lines = ["0", str(len(epochs)), *(f"{epoch} {offset}" for epoch, offset in epochs)]
     _write(disk, directory / "leader-epoch-checkpoint", "\n".join(lines) + "\n")
-
-
-def only_ours(disk: Disk, directory: Path) -> bool:
-    """Whether there is nothing in a partition's directory but what a partition has."""
-    known = {"partition.metadata", "leader-epoch-checkpoint", "leader-epoch-checkpoint.tmp"}
-    return all(name[:20].isdigit() or name in known for name in disk.list(directory))
 
 
 def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[int, int]]:

@@ -1,14 +1,33 @@
-"""The data directory of a node: taking it, and what lies in it."""
+"""The data directory of a node: taking it, and telling what in it is ours to remove from what is not.
+
+A directory is the user's.  A partition is removed only if its topic is known to be deleted: by its name, which is
+`<topic>-<partition>.<topic id>-delete` from then on, or because its topic id is one of those that the metadata store
+says were deleted.  Everything else that nobody knows is named in the log and left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import re
+import uuid
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from fencepost.log import checkpoint_files
+from fencepost.log.checkpoint_files import KAFKA_FILE, PARTITION_METADATA, kafka_uuid, read_topic_id
 from fencepost.log.disk import DirectoryInUse, Disk
+from fencepost.log.offline import PartitionDamaged
 
 FORMAT_VERSION = 1
+LONGEST_NAME: Final = 255
+"""Bytes that file systems let a name have."""
+
+_PARTITION = re.compile(r"(.+)-[0-9]+")
+_DELETED = re.compile(r".+-[0-9]+\.([0-9a-f]{32})-delete")
+_PARTITION_FILE = re.compile(r"[0-9]{20}\..+|partition\.metadata|leader-epoch-checkpoint(\.tmp)?")
+_NODE_FILE = re.compile(
+    r"\.lock|commit-log|fencepost\.version(\.tmp)?|metadata\.sqlite(-journal|-wal|-shm)?|lost\+found"
+)
 
 
 class DirectoryUnusable(Exception):
@@ -18,8 +37,13 @@ class DirectoryUnusable(Exception):
 def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
     """Make the directory if need be (`inner` is one in it), and lock it; returns what releases it.
 
-    Raises DirectoryUnusable: locked by a live process, unreadable, or of a newer format.
+    Raises DirectoryUnusable: of Apache Kafka, locked by a live process, unreadable, or of a newer format.
     """
+    if disk.exists(root / KAFKA_FILE):
+        raise DirectoryUnusable(
+            f"the data directory {root} is one of Apache Kafka, for it has {KAFKA_FILE}; nothing in it was touched: "
+            "choose another --data, and copy the topics from broker to broker with a client"
+        )
     try:
         disk.make_directory(inner)
         if checkpoint_files.is_fresh(disk, root):
@@ -41,9 +65,118 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
     return release
 
 
-def remove_strays(disk: Disk, root: Path, ours: Container[str]) -> None:
-    """Remove what deleted topics left behind when the node ended in between; `ours` are those that are in use."""
+# Partitions
+
+
+def claim(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
+    """Make the directory of a partition, or make sure that the one which is there is this topic's.
+
+    Raises PartitionDamaged, and nothing is changed.
+    """
+    if disk.exists(directory) and not disk.is_directory(directory):
+        raise PartitionDamaged(f"{directory} is no directory: move it away, put back a copy of the partition's there")
+    try:
+        found = read_topic_id(disk, directory)
+    except ValueError as error:
+        raise PartitionDamaged(
+            f"{directory / PARTITION_METADATA} cannot be read ({error}): if the directory is this topic's, write "
+            f"'topic_id: {kafka_uuid(topic_id)}' into the file, else move the directory away; then start again"
+        ) from None
+    if found not in (None, topic_id):
+        raise PartitionDamaged(
+            f"{directory / PARTITION_METADATA} has topic id {kafka_uuid(found)}, and the topic is known by the id "
+            f"{kafka_uuid(topic_id)}: if the directory is this topic's, write that into the file, else move the "
+            "directory away; then start again"
+        )
+    disk.make_directory(directory)
+    if found is None:
+        checkpoint_files.write_partition_metadata(disk, directory, topic_id)
+
+
+def is_of(disk: Disk, directory: Path, topic_id: bytes) -> bool:
+    """Whether this is a directory that nothing says is another topic's."""
+    try:
+        return disk.is_directory(directory) and read_topic_id(disk, directory) in (None, uuid.UUID(bytes=topic_id))
+    except ValueError:
+        return False
+
+
+def deleted_name(directory: str, topic_id: bytes) -> str:
+    """The directory of a deleted partition until it is removed; of the topic's name as much as there is room for."""
+    topic, _, index = directory.rpartition("-")
+    rest = f"-{index}.{topic_id.hex()}-delete"
+    return topic[: LONGEST_NAME - len(rest)] + rest
+
+
+def remove_partition(disk: Disk, directory: Path) -> str:
+    """Remove a partition's files, and its directory; why that stays, if it does, else nothing.
+
+    What somebody else has put there is left, and so is then the directory.
+    """
+    try:
+        names = disk.list(directory)
+        left = [each for each in names if not _PARTITION_FILE.fullmatch(each) or disk.is_directory(directory / each)]
+        for name in names:
+            if name not in left:
+                disk.remove(directory / name)
+        if left:
+            return f"{directory} of a deleted topic stays, for somebody has put {_listed(left)} there"
+        disk.remove_directory(directory)
+    except OSError as error:
+        return f"{directory} of a deleted topic cannot be removed: {error}"
+    return ""
+
+
+class Survey(NamedTuple):
+    """Entries of a data directory that are no partition in use."""
+
+    deleted: list[str]
+    """What deleted topics left behind when the node ended in between."""
+    strays: list[str]
+    """What nobody knows: not ours to remove."""
+
+
+def survey(disk: Disk, root: Path, in_use: Container[str], deleted: Mapping[uuid.UUID, str]) -> Survey:
+    """Look at everything in a data directory, and change nothing.
+
+    `in_use`: names of the partitions' directories.  `deleted`: ids and names of topics that are known to be deleted.
+    """
+    found = Survey([], [])
     for name in disk.list(root):
-        a_partition = name.rpartition("-")[2].isdigit() or name.endswith("-delete")
-        if a_partition and name not in ours and checkpoint_files.only_ours(disk, root / name):
-            disk.remove_tree(root / name)
+        if name in in_use or _NODE_FILE.fullmatch(name):
+            continue
+        if _is_deleted(disk, root / name, deleted):
+            found.deleted.append(name)
+        elif not name.startswith(".") or _PARTITION.match(name):
+            found.strays.append(name)
+    return found
+
+
+def _is_deleted(disk: Disk, directory: Path, deleted: Mapping[uuid.UUID, str]) -> bool:
+    if not disk.is_directory(directory):
+        return False
+    try:
+        topic_id = read_topic_id(disk, directory)
+    except ValueError:
+        return False
+    named = _DELETED.fullmatch(directory.name)
+    if named:
+        return topic_id in (None, uuid.UUID(named[1]))
+    partition = _PARTITION.fullmatch(directory.name)
+    if partition is None:
+        return False
+    # A power loss may have taken the id.
+    return partition[1] in deleted.values() if topic_id is None else topic_id in deleted
+
+
+def told(root: Path, left: list[str]) -> str:
+    """A sentence about strays."""
+    return (
+        f"what is of no topic that is known here is left as it is in {root}: {_listed(left)}; move it elsewhere, "
+        "and if there are partitions among it that should be known see docs/operating.md"
+    )
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,6 +96,8 @@ class Disk(Protocol):
 
     def exists(self, path: Path) -> bool: ...
 
+    def is_directory(self, path: Path) -> bool: ...
+
     def list(self, path: Path) -> list[str]:
         """Names in a directory, sorted; none if it does not exist."""
         ...
@@ -109,7 +110,9 @@ class Disk(Protocol):
         """Remove a file; no error if there is none."""
         ...
 
-    def remove_tree(self, path: Path) -> None: ...
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory (of a symbolic link only the link); no error if there is none."""
+        ...
 
     def rename(self, old: Path, new: Path) -> None:
         """Atomically, over a file that may be there."""
@@ -220,7 +223,10 @@ class LocalDisk:
             directory.close()
 
     def exists(self, path: Path) -> bool:
-        return path.exists()
+        return os.path.lexists(path)
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
 
     def list(self, path: Path) -> list[str]:
         try:
@@ -239,8 +245,11 @@ class LocalDisk:
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
-    def remove_tree(self, path: Path) -> None:
-        shutil.rmtree(path, ignore_errors=True)
+    def remove_directory(self, path: Path) -> None:
+        try:
+            path.unlink() if path.is_symlink() else path.rmdir()
+        except FileNotFoundError:
+            pass
 
     def rename(self, old: Path, new: Path) -> None:
         os.replace(old, new)

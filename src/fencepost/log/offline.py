@@ -7,12 +7,9 @@ in its directory is changed or removed, and what the commit log still has for it
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.log.partition import Partition
-from fencepost.log.replay import Replay
 from fencepost.log.settings import LogSettings
 
 
@@ -32,24 +29,3 @@ class OfflinePartition:
     directory: Path
     reason: str
     """What is wrong and what to do, for people."""
-    entries: Sequence[bytes]
-    """What every generation of the commit log must say about it, so that nothing that was acknowledged is lost."""
-    sizes_kept: bool
-    """Whether the commit log knows the size of each of its segments."""
-
-
-def set_aside(failed: Partition, reason: str, replay: Replay, number: Callable[[], int]) -> OfflinePartition:
-    """What a partition that could not be opened becomes; `number` numbers its segments in the commit log."""
-    for segment in failed.segments:
-        segment.close()
-    return OfflinePartition(
-        failed.topic,
-        failed.index,
-        failed.topic_id,
-        failed.leader_epoch,
-        failed.settings,
-        failed.directory,
-        reason,
-        list(replay.entries_of(failed.directory.name, number)),
-        replay.complete,
-    )

@@ -310,6 +310,9 @@ class OpenFiles:
     def exists(self, path: Path) -> bool:
         return self._disk.exists(path)
 
+    def is_directory(self, path: Path) -> bool:
+        return self._disk.is_directory(path)
+
     def list(self, path: Path) -> list[str]:
         return self._with_room(lambda: self._disk.list(path))
 
@@ -319,8 +322,8 @@ class OpenFiles:
     def remove(self, path: Path) -> None:
         self._disk.remove(path)
 
-    def remove_tree(self, path: Path) -> None:
-        self._disk.remove_tree(path)
+    def remove_directory(self, path: Path) -> None:
+        self._disk.remove_directory(path)
 
     def lock(self, path: Path) -> Callable[[], None]:
         return self._with_room(lambda: self._disk.lock(path))

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 from crc32c import crc32c
 
+from fencepost.log.checkpoint_files import write_partition_metadata
 from fencepost.log.commit_log import (
     BYTES_ENTRY,
     EXTENT_ENTRY,
@@ -28,6 +30,7 @@ from fencepost.log.commit_log import (
     start_entry,
 )
 from fencepost.log.commit_log_reading import Ending, Generation, read_generation
+from fencepost.log.data_directory import deleted_name, is_of
 from fencepost.log.disk import Disk, File
 from fencepost.node_log import get_logger
 
@@ -41,7 +44,7 @@ class CommitLogDamaged(StorageFailed):
 class KnownFile:
     """A segment as the commit log knows it."""
 
-    __slots__ = ("checkpoint_offset", "checkpoint_size", "extents", "path", "removed", "size", "topic_id")
+    __slots__ = ("aside", "checkpoint_offset", "checkpoint_size", "extents", "path", "removed", "size", "topic_id")
 
     def __init__(self, path: str, topic_id: bytes, size: int, next_offset: int) -> None:
         self.path = path
@@ -50,6 +53,8 @@ class KnownFile:
         self.checkpoint_offset = next_offset
         """Up to this size and offset everything around the segment (indexes, snapshot) was synced; -1: not known."""
         self.removed = False
+        self.aside = False
+        """Its directory is gone, or another topic's: it is left alone, and what is noted for it is kept."""
         self.extents: list[tuple[int, int, int]] = []
         """Position, length and CRC-32C of what was synced in the segment itself."""
 
@@ -138,7 +143,7 @@ class Replay:
                 _, number, size, next_offset, topic_id = FILE_ENTRY.unpack_from(payload)
                 path = str(payload[FILE_ENTRY.size :], "utf-8")
                 known = self.files.get(path)
-                if known is None or known.removed:
+                if known is None or known.removed or known.topic_id != topic_id:
                     if not self._oldest:
                         # The checkpoint that this entry is of was not completed.  The segment was new: all is to come.
                         size, next_offset = 0, int(path.rpartition("/")[2][:20])
@@ -188,17 +193,17 @@ class Replay:
             # A deleted topic was renamed before the log could say so.
             directory = known.path.rpartition("/")[0]
             known.removed |= disk.exists(root / deleted_name(directory, known.topic_id))
+        self._set_aside(disk, root)
         open_files: dict[str, File] = {}
         for path, known in self.files.items():
-            if not known.removed:
-                disk.make_directory((root / path).parent)
+            if not known.removed and not known.aside:
                 file = open_files[path] = disk.open(root / path)
                 if file.size() < known.checkpoint_size:
                     raise StorageFailed(
                         f"{path} has {file.size()} bytes and once had {known.checkpoint_size}, which were synced"
                     )
         for known, position, data in self._bytes:
-            if not known.removed:
+            if known.path in open_files:
                 open_files[known.path].pwrite(data, position)
         for path, file in open_files.items():
             known = self.files[path]
@@ -211,6 +216,33 @@ class Replay:
             disk.sync_now(list(open_files.values()))
         for file in open_files.values():
             file.close()
+
+    def _set_aside(self, disk: Disk, root: Path) -> None:
+        """Leave the directories alone that are not what the log knows; make those that a power loss took back."""
+        present: dict[tuple[str, bytes], bool] = {}
+        for known in self.files.values():
+            if known.removed:
+                continue
+            name = known.path.rpartition("/")[0]
+            key = (name, known.topic_id)
+            if key not in present:
+                if not disk.exists(root / name) and not self._had_more(name):
+                    disk.make_directory(root / name)
+                    write_partition_metadata(disk, root / name, UUID(bytes=known.topic_id))
+                present[key] = is_of(disk, root / name, known.topic_id)
+            known.aside = not present[key]
+
+    def _had_more(self, directory: str) -> bool:
+        """Whether more was synced in a directory's segments than the log could bring back."""
+        return any(
+            known.checkpoint_size > 0 or known.extents
+            for known in self.files.values()
+            if not known.removed and known.path.rpartition("/")[0] == directory
+        )
+
+    def directories(self) -> set[str]:
+        """The partitions that are known, by the names of their directories."""
+        return {path.rpartition("/")[0] for path, known in self.files.items() if not known.removed}
 
     @property
     def complete(self) -> bool:
@@ -233,8 +265,3 @@ class Replay:
                 yield entry
         if directory in self.starts:
             yield start_entry(self.starts[directory], directory)
-
-
-def deleted_name(directory: str, topic_id: bytes) -> str:
-    """The directory of a deleted partition until it is removed."""
-    return f"{directory}.{topic_id.hex()}-delete"

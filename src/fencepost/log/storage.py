@@ -8,35 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
-from fencepost.log import checkpoint_files, data_directory
+from fencepost.log import data_directory, deletion, opening
 from fencepost.log.checkpoint import Checkpoint, named_files
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, NamedFile, StorageFailed
 from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
-from fencepost.log.offline import OfflinePartition, PartitionDamaged, set_aside
+from fencepost.log.offline import OfflinePartition
 from fencepost.log.open_files import USUAL, OpenFiles
+from fencepost.log.opening import Aside
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import remove_snapshot, snapshot_exists, write_snapshot
-from fencepost.log.recovery import recover
-from fencepost.log.replay import CommitLogDamaged, Replay, deleted_name
+from fencepost.log.replay import CommitLogDamaged, Replay
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
-from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Buffer
 from fencepost.runtime import Clock
 
 __all__ = ["DirectoryUnusable", "Storage"]
-
-logger = get_logger(__name__)
-
-_SAID: Final = 10
-"""Offline partitions that are named in the log with what is wrong; of more only the number is told."""
 
 
 class Storage:
@@ -69,6 +61,8 @@ class Storage:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.offline: dict[tuple[str, int], OfflinePartition] = {}
         """Partitions that are known but could not be opened."""
+        self.deleted: Mapping[uuid.UUID, str] = {}
+        """Ids and names of topics that are known to be deleted: what is there of them is removed at the start."""
         self._log = CommitLog(disk, path / "commit-log", self._fail)
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, int] = {}
@@ -78,6 +72,7 @@ class Storage:
         self._flush_scheduled = False
         self._release: Callable[[], None] | None = None
         self._replay = Replay()
+        self._aside = Aside(self._replay, (), (), self._number)
         self._checkpointing = False
         self._removals: list[Callable[[], None]] = []
         """What to remove after the checkpoint that is under way: it is syncing these files."""
@@ -108,16 +103,17 @@ class Storage:
 
     def start(self) -> None:
         """After the partitions were opened: begin a generation of our own and forget the older ones."""
+        in_use = {partition.directory.name for partition in self._partitions.values()}
+        offline = {offline.directory.name for offline in self.offline.values()}
+        found = data_directory.survey(self._disk, self.path, in_use | offline, self.deleted)
+        self._aside = Aside(self._replay, offline, found.strays, self._number)
         older = self._log.generations()
         self._log.begin(self._replay.newest + 1)
         self._checkpoint_now(older)
         self._replay.tell(self._log.path(0).parent)
         self._replay = Replay()
-        if len(self.offline) > _SAID:
-            logger.error("%d partitions are offline in all", len(self.offline))
-        in_use = {partition.directory.name for partition in self._partitions.values()}
-        in_use |= {offline.directory.name for offline in self.offline.values()}
-        data_directory.remove_strays(self._disk, self.path, in_use)
+        deletion.finish(self._disk, self.path, found)
+        opening.say(self.offline.values())
 
     def _checkpoint_now(self, older: list[int]) -> None:
         checkpoint = self._write_checkpoint()
@@ -184,57 +180,48 @@ class Storage:
         if known is not None:
             return known
         directory = self.path / f"{topic}-{index}"
-        if checkpoint_files.read_topic_id(self._disk, directory) not in (None, topic_id):
-            # A topic of this name was deleted and made again; what is left here is the old one's.
-            self._disk.remove_tree(directory)
         partition = Partition(
             self, self._disk, directory, topic, index, topic_id, settings or self.settings, leader_epoch
         )
-        try:
-            self._open_partition(partition)
-        except PartitionDamaged as damaged:
-            return self._take_offline(partition, str(damaged))
+        opened = opening.open_partition(partition, self._replay, self._number, self.now())
+        if isinstance(opened, OfflinePartition):
+            self.offline[topic, index] = opened
+            return opened
+        if not partition.segments:
+            partition.roll()
         self._partitions[topic, index] = partition
         self._new_files[partition] = None
         return partition
 
-    def _open_partition(self, partition: Partition) -> None:
-        directory = partition.directory
-        self._disk.make_directory(directory)
-        if checkpoint_files.read_topic_id(self._disk, directory) is None:
-            checkpoint_files.write_partition_metadata(self._disk, directory, partition.topic_id)
-        recover(partition, self._replay, self._number, self.now())
-        if not partition.segments:
-            partition.roll()
+    def in_the_way(self, topic: str, indexes: Iterable[int]) -> Path | None:
+        """What is there already, of whoever, in the place of a partition that is to be made."""
+        paths = (self.path / f"{topic}-{index}" for index in indexes)
+        return next((path for path in paths if self._disk.exists(path)), None)
 
-    def _take_offline(self, failed: Partition, reason: str) -> OfflinePartition:
-        if len(self.offline) < _SAID:
-            logger.error("partition %s-%d is offline, the others are served: %s", failed.topic, failed.index, reason)
-        offline = self.offline[failed.topic, failed.index] = set_aside(failed, reason, self._replay, self._number)
-        return offline
+    def delete_topic(self, topic: str) -> bool:
+        """Remove every partition of a topic; the files go when their removal is durable in the commit log.
 
-    def delete_topic(self, topic: str) -> None:
-        """Remove every partition of a topic; the files go when their removal is durable in the commit log."""
-        for key in [key for key in self.offline if key[0] == topic]:
-            offline = self.offline.pop(key)
-            logger.warning("%s is left as it is: %s-%d was offline when its topic was deleted", offline.directory, *key)
+        False if something of it is still there under its own name: whoever knows that it is deleted must not forget.
+        """
+        going: list[Partition | OfflinePartition] = []
         for key in [key for key in self._partitions if key[0] == topic]:
             partition = self._partitions.pop(key)
             self._dirty.pop(partition, None)
             self._new_files.pop(partition, None)
-            for segment in partition.segments:
-                self._log.add_remove(f"{partition.directory.name}/{segment.path.name}")
-            lsn = self._log.add_start(0, partition.directory.name)
-            gone = self.path / deleted_name(partition.directory.name, partition.topic_id.bytes)
-            self._disk.rename(partition.directory, gone)
-            self._schedule_flush()
-            self._remove_when_durable(lsn, partial(self._remove_partition, partition, gone))
-            partition.wake()
-
-    def _remove_partition(self, partition: Partition, gone: Path) -> None:
-        for segment in partition.segments:
-            segment.close()
-        self._disk.remove_tree(gone)
+            going.append(partition)
+        for key in [key for key in self.offline if key[0] == topic]:
+            self._aside.forget(self.offline[key].directory.name)
+            going.append(self.offline.pop(key))
+        deletions = [deletion.begin(self._disk, self._log, each) for each in going]
+        self._schedule_flush()
+        # A topic of this name that is made next must not find the old one after a power loss.
+        self._sync_directories(self.path)
+        for begun in deletions:
+            self._remove_when_durable(begun.lsn, begun.finish)
+        for each in going:
+            if isinstance(each, Partition):
+                each.wake()
+        return all(begun.renamed for begun in deletions)
 
     def _number(self) -> int:
         self._next_number += 1
@@ -292,8 +279,14 @@ class Storage:
 
     def _sync_directory(self, partition: Partition) -> None:
         del self._new_files[partition]
-        self._disk.sync_directory(partition.directory)
-        self._disk.sync_directory(self.path)
+        self._sync_directories(partition.directory, self.path)
+
+    def _sync_directories(self, *paths: Path) -> None:
+        for path in paths:
+            try:
+                self._disk.sync_directory(path)
+            except OSError as error:
+                self._fail(StorageFailed(f"the disk did not take a sync of {path}: {error}"))
 
     def segment_removed(self, partition: Partition, segment: Segment) -> None:
         partition.reader.forget()
@@ -333,12 +326,7 @@ class Storage:
     async def wait_durable(self, lsn: int) -> None:
         if lsn > self._log.durable:
             waiter = asyncio.get_running_loop().create_future()
-
-            def wake() -> None:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-            self.when_durable(lsn, wake)
+            self.when_durable(lsn, lambda: None if waiter.done() else waiter.set_result(None))
             await waiter
 
     async def settle(self) -> None:
@@ -419,11 +407,9 @@ class Storage:
         for partition in self._partitions.values():
             if partition.log_start_offset or partition.directory.name in self._replay.starts:
                 self._log.add_start(partition.log_start_offset, partition.directory.name)
-        for offline in self.offline.values():
-            for entry in offline.entries:
-                self._log.add_again(entry)
-        sizes_kept = all(offline.sizes_kept for offline in self.offline.values())
-        return self._log.add_ready(sizes_kept and not self.flush_to_os)
+        for entry in self._aside:
+            self._log.add_again(entry)
+        return self._log.add_ready(not self.flush_to_os and not self._aside.scan_again)
 
     def tick(self, now: int) -> None:
         """Retention and expiry; call it every few minutes."""

@@ -331,6 +331,9 @@ class SimulatedDisk:
     def exists(self, path: Path) -> bool:
         return self.node_at(path) is not None
 
+    def is_directory(self, path: Path) -> bool:
+        return isinstance(self.node_at(path), _Directory)
+
     def list(self, path: Path) -> list[str]:
         node = self.node_at(path)
         return sorted(node.cached) if isinstance(node, _Directory) else []
@@ -353,13 +356,11 @@ class SimulatedDisk:
             self.operate()
             parent.do({path.name: None})
 
-    def remove_tree(self, path: Path) -> None:
+    def remove_directory(self, path: Path) -> None:
         node = self.node_at(path)
-        if isinstance(node, _Directory):
-            for name in sorted(node.cached):
-                self.remove_tree(path / name)
-        if node is not None:
-            self.remove(path)
+        if isinstance(node, _Directory) and node.cached:
+            raise OSError(errno.ENOTEMPTY, "the directory is not empty", str(path))
+        self.remove(path)
 
     def rename(self, old: Path, new: Path) -> None:
         assert old.parent == new.parent, "a renaming within one directory"

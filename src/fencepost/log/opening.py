@@ -1,0 +1,66 @@
+"""Opening a partition: its directory is claimed, its segments are recovered.  Or it is offline, and left as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from fencepost.log.data_directory import claim
+from fencepost.log.offline import OfflinePartition, PartitionDamaged
+from fencepost.log.partition import Partition
+from fencepost.log.recovery import recover
+from fencepost.log.replay import Replay
+from fencepost.node_log import get_logger
+
+logger = get_logger(__name__)
+
+_SAID: Final = 10
+"""Offline partitions that are named in the log with what is wrong; of more only the number is told."""
+
+
+def open_partition(
+    partition: Partition, replay: Replay, number: Callable[[], int], now: int
+) -> Partition | OfflinePartition:
+    """Open or make it; `number` numbers its segments in the commit log."""
+    directory = partition.directory
+    try:
+        if not partition.disk.exists(directory) and directory.name in replay.directories():
+            raise PartitionDamaged(f"{directory} is gone: put it back and start again, or delete the topic")
+        claim(partition.disk, directory, partition.topic_id)
+        recover(partition, replay, number, now)
+    except PartitionDamaged as damaged:
+        for segment in partition.segments:
+            segment.close()
+        topic, index, epoch = partition.topic, partition.index, partition.leader_epoch
+        return OfflinePartition(topic, index, partition.topic_id, epoch, partition.settings, directory, str(damaged))
+    return partition
+
+
+def say(offline: Iterable[OfflinePartition]) -> None:
+    """Name what is offline after a start, and why."""
+    for number, each in enumerate(offline):
+        if number == _SAID:
+            logger.error("more partitions are offline; metrics count them, metadata names them")
+            return
+        logger.error("partition %s-%d is offline, the others are served: %s", each.topic, each.index, each.reason)
+
+
+class Aside:
+    """What every generation of the commit log must say about partitions that are not served, so that they can be."""
+
+    def __init__(
+        self, replay: Replay, offline: Iterable[str], strays: Iterable[str], number: Callable[[], int]
+    ) -> None:
+        known = replay.directories()
+        names = sorted({*offline, *known.intersection(strays)})
+        self._entries = {name: list(replay.entries_of(name, number)) for name in names}
+        self.scan_again = bool(names) and not replay.complete
+        """Whether the next start must search for the ends of segments, as this one did."""
+
+    def forget(self, directory: str) -> None:
+        """The partition is deleted."""
+        self._entries.pop(directory, None)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for entries in self._entries.values():
+            yield from entries
