@@ -22,10 +22,13 @@ PATH = Path("/x.index")
 def test_an_offset_index_finds_the_entry_before() -> None:
     disk = SimulatedDisk(Random(1))
     index = OffsetIndex(disk, PATH)
-    assert index.position_of(9) == 0
+    assert index.floor(9) is None
     for offset, position in ((3, 100), (7, 200), (9, 300)):
         index.append(offset, position)
-    assert [index.position_of(offset) for offset in (0, 2, 3, 6, 7, 8, 9, 50)] == [0, 0, 100, 100, 200, 200, 300, 300]
+    assert [index.floor(offset) for offset in (0, 2, 3, 6, 7, 8, 9, 50)] == [
+        *[None, None, (3, 100), (3, 100)],
+        *[(7, 200), (7, 200), (9, 300), (9, 300)],
+    ]
     index.write().close()
     assert disk.open(PATH).pread(99, 0) == pack(">iiiiii", 3, 100, 7, 200, 9, 300)
     index.cut_to(200)
@@ -46,7 +49,7 @@ def test_a_time_index_takes_only_what_is_larger() -> None:
     index = TimeIndex(disk, PATH)
     for timestamp, offset in ((50, 2), (50, 3), (40, 4), (60, 2), (70, 8)):
         index.append(timestamp, offset)
-    assert [index.floor(timestamp) for timestamp in (50, 51, 70, 71)] == [0, 2, 2, 8]
+    assert [index.floor(timestamp) for timestamp in (50, 51, 70, 71)] == [None, (50, 2), (50, 2), (70, 8)]
     index.write().close()
     assert disk.open(PATH).pread(99, 0) == pack(">qiqi", 50, 2, 70, 8)
     index.cut_to(8)

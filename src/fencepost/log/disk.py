@@ -139,7 +139,10 @@ class _LocalFile:
             raise _translated(error) from error
 
     def pread(self, count: int, at: int) -> bytes:
-        return os.pread(self.fd, count, at)
+        data = os.pread(self.fd, count, at)
+        while 0 < len(data) < count and (more := os.pread(self.fd, count - len(data), at + len(data))):
+            data += more
+        return data
 
     def size(self) -> int:
         return os.fstat(self.fd).st_size

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from struct import Struct
 
+from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File
 
 _OFFSET = Struct(">ii")
@@ -18,7 +19,10 @@ _TIME = Struct(">qi")
 
 
 class _Index:
-    """Entries of one size, sorted by their first number.  What is in the file already is not kept in memory."""
+    """Entries of one size, sorted by their first number.  What is in the file already is not kept in memory.
+
+    Whatever reads an entry raises FileDamaged if the file cannot be read or has become shorter.
+    """
 
     _entry: Struct
 
@@ -37,10 +41,25 @@ class _Index:
         if self._in_file is None:
             self._in_file = 0
             if self._disk.exists(self._path):
-                file = self._disk.open(self._path)
+                file = self._open()
                 self._in_file = file.size() // self._entry.size * self._entry.size
                 file.close()
         return self._in_file
+
+    def _open(self) -> File:
+        try:
+            return self._disk.open(self._path)
+        except OSError as error:
+            raise FileDamaged(self._path, f"cannot be opened: {error.strerror or error}") from error
+
+    def _read(self, file: File, at: int) -> bytes:
+        try:
+            data = file.pread(self._entry.size, at)
+        except OSError as error:
+            raise FileDamaged(self._path, f"cannot be read: {error.strerror or error}") from error
+        if len(data) < self._entry.size:
+            raise FileDamaged(self._path, f"ends before byte {at + self._entry.size}, and had more once")
+        return data
 
     @property
     def count(self) -> int:
@@ -57,13 +76,13 @@ class _Index:
         if at >= self._written:
             first, second = self._entry.unpack_from(self._tail, at - self._written)
         elif file is None:
-            file = self._disk.open(self._path)
+            file = self._open()
             try:
                 return self._at(number, file)
             finally:
                 file.close()
         else:
-            first, second = self._entry.unpack(file.pread(self._entry.size, at))
+            first, second = self._entry.unpack(self._read(file, at))
         return first, second
 
     def _append(self, first: int, second: int) -> None:
@@ -72,7 +91,7 @@ class _Index:
 
     def _floor(self, key: int) -> tuple[int, int] | None:
         """The last entry whose first number is at most `key`."""
-        file = self._disk.open(self._path) if self._written else None
+        file = self._open() if self._written else None
         try:
             low, high = 0, self.count
             while low < high:
@@ -92,7 +111,7 @@ class _Index:
         Behind what was synced a power loss may have left anything: entries of later batches, and zeros.
         """
         count = self.count
-        file = self._disk.open(self._path) if self._written else None
+        file = self._open() if self._written else None
         try:
             while count and not self._is_in_order(count - 1, limit, file):
                 count -= 1
@@ -110,6 +129,11 @@ class _Index:
             return second < limit
         before = self._at(number - 1, file)
         return first > before[0] and second > before[1]
+
+    def clear(self) -> None:
+        """Forget all entries; `write` then leaves in the file what is appended from now on."""
+        self._tail.clear()
+        self._in_file, self._newest = 0, None
 
     def write(self) -> File:
         """Bring the file up to date; returns it open, to be synced and closed."""
@@ -131,10 +155,9 @@ class OffsetIndex(_Index):
     def append(self, relative_offset: int, position: int) -> None:
         self._append(relative_offset, position)
 
-    def position_of(self, relative_offset: int) -> int:
-        """A position at or before the batch with this offset."""
-        found = self._floor(relative_offset)
-        return found[1] if found else 0
+    def floor(self, relative_offset: int) -> tuple[int, int] | None:
+        """The last batch that is noted and ends at this offset or before it: its last offset, and where it stands."""
+        return self._floor(relative_offset)
 
 
 class TimeIndex(_Index):
@@ -148,17 +171,16 @@ class TimeIndex(_Index):
         if last is None or (timestamp > last[0] and relative_offset > last[1]):
             self._append(timestamp, relative_offset)
 
-    def floor(self, timestamp: int) -> int:
-        """A relative offset before which every record is older than `timestamp`."""
-        found = self._floor(timestamp - 1)
-        return found[1] if found else 0
+    def floor(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry that is older than `timestamp`: so is every record before the offset that it names."""
+        return self._floor(timestamp - 1)
 
-    def newest_before(self, relative_offset: int) -> int:
-        """The offset of the largest timestamp that was noted for what stands before this one."""
+    def newest_before(self, relative_offset: int) -> tuple[int, int] | None:
+        """The entry of the largest timestamp that was noted for what stands before this offset."""
         number = self.count
         while number:
             number -= 1
-            noted = self._at(number)[1]
-            if noted < relative_offset:
+            noted = self._at(number)
+            if noted[1] < relative_offset:
                 return noted
-        return 0
+        return None

@@ -16,6 +16,7 @@ from typing import Protocol
 from fencepost.log import reading
 from fencepost.log.batch_check import check_batch
 from fencepost.log.callbacks import call_each
+from fencepost.log.damage import DamageNotes, FileDamaged
 from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.outcome import Appended, Refused
 from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
@@ -99,6 +100,7 @@ class Partition:
         """Segments from this base offset on have been written to since the last checkpoint."""
         self._waiters: dict[int, Callable[[], None]] = {}
         self._next_waiter = 0
+        self._damage = DamageNotes()
         self.reader = reading.Reader(self)
 
     @property
@@ -217,6 +219,8 @@ class Partition:
             position = segment.append(data, header, base_offset)
         except NothingLeft as error:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} takes nothing now: {error}")
+        except OSError as error:
+            return self.refusal(FileDamaged(self.directory, f"does not take a write: {error.strerror or error}"))
         last_offset = base_offset + header.last_offset_delta
         try:
             lsn = journal.appended(self, segment, position, data)
@@ -300,7 +304,15 @@ class Partition:
         """Whole batches from the one that holds `offset` on, up to what the isolation lets a reader see."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
             return Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return self.reader.read(offset, max_bytes, isolation, at_least_one)
+        try:
+            return self.reader.read(offset, max_bytes, isolation, at_least_one)
+        except FileDamaged as damaged:
+            return self.refusal(damaged)
+
+    def refusal(self, damaged: FileDamaged) -> Refused:
+        """What is answered where a file cannot be read; said in the log, too."""
+        self._damage.say(damaged)
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(damaged))
 
     def when_readable(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back once when the high watermark next moves (every marker moves it) or the partition is deleted.

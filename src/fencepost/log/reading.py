@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
+from fencepost.log.damage import FileDamaged
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation
@@ -43,11 +44,14 @@ class TimestampOffset:
 
 
 class Reader:
-    """Reads of one partition.  Remembers where the last reads ended: consumers go on from there."""
+    """Reads of one partition.  Remembers where the last reads ended: consumers go on from there.
+
+    Raises FileDamaged where what is asked for cannot be read.
+    """
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self._positions: dict[int, tuple[Segment, int]] = {}
+        self._positions: dict[int, tuple[Segment, int, int]] = {}
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool) -> Fetched:
         partition = self._partition
@@ -73,28 +77,72 @@ class Reader:
         """
         place = self._place(offset)
         if place is None:
-            return b"", offset, 0
-        segment, position = place
-        data = memoryview(segment.file.pread(min(max(max_bytes, HEADER_SIZE), segment.size - position), position))
-        if at_least_one and len(data) >= HEADER_SIZE:
-            size = read_header(data).size
-            if size > len(data):
-                data = memoryview(segment.file.pread(size, position))
-        taken, following = 0, offset
-        while taken + HEADER_SIZE <= len(data):
-            header = read_header(data, taken)
-            if header.base_offset >= bound or taken + header.size > len(data):
-                break
-            taken += header.size
-            following = header.last_offset + 1
+            last = self._partition.segments[-1]
+            raise last.damaged(last.size, f"offset {offset} is not there")
+        segment, position, least = place
+        room = min(max(max_bytes, HEADER_SIZE), segment.size - position)
+        # With the header that follows: it tells whether the offsets of the last batch are right.
+        data = memoryview(segment.read(min(room + HEADER_SIZE, segment.size - position), position, HEADER_SIZE))
+        room = min(room, len(data))
+        if at_least_one:
+            size = segment.header(data, 0, position, least).size
+            if size > room:
+                room = size
+                data = memoryview(segment.read(min(size + HEADER_SIZE, segment.size - position), position, size))
+        taken, following = self._take(place, data, room, offset, bound)
         if taken > max_bytes and not at_least_one:
             return b"", offset, 0
-        self._remember(following, segment, position + taken)
+        if following < self._end_of(segment) or segment is self._partition.segments[-1]:
+            self._remember(following, segment, position + taken, following)
         cut = taken and following < bound and position + taken < segment.size
         return data[:taken], following, max(taken, max_bytes) if cut else taken
 
-    def _place(self, offset: int) -> tuple[Segment, int] | None:
-        """Segment and position of the first batch that ends at `offset` or after it."""
+    def _take(
+        self, place: tuple[Segment, int, int], data: memoryview, room: int, offset: int, bound: int
+    ) -> tuple[int, int]:
+        """How many bytes of `data` are whole batches before `bound` that have room, and the offset that follows them.
+
+        A batch with a gap in front may be what is wrong where the next one does not fit: then it is not given.
+        """
+        segment, position, least = place
+        taken, following, trusted = 0, offset, (0, offset)
+        wrong: FileDamaged | None = None
+        while taken + HEADER_SIZE <= len(data):
+            try:
+                header = segment.header(data, taken, position + taken, least)
+                if header.last_offset < offset:
+                    raise segment.damaged(position, f"offset {offset} does not stand there")
+            except FileDamaged as damaged:
+                wrong = damaged
+                break
+            if header.base_offset >= bound or taken + header.size > room:
+                return taken, following
+            if header.base_offset > following:
+                trusted = taken, following
+            else:
+                trusted = taken + header.size, header.last_offset + 1
+            taken += header.size
+            least = following = header.last_offset + 1
+        if wrong is None and following > self._end_of(segment):
+            wrong = segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
+            trusted = (0, offset) if trusted[1] == following else trusted
+        if wrong is None:
+            return taken, following
+        if not trusted[0]:
+            raise wrong
+        return trusted
+
+    def _end_of(self, segment: Segment) -> int:
+        """The offset at which the next segment, or the next batch, begins."""
+        partition = self._partition
+        number = partition.segment_of(segment.base_offset) + 1
+        return partition.bases[number] if number < len(partition.bases) else partition.log_end_offset
+
+    def _place(self, offset: int) -> tuple[Segment, int, int] | None:
+        """Segment and position of the first batch that ends at `offset` or after it, and where it begins at the least.
+
+        Raises FileDamaged where a segment ends too early.
+        """
         known = self._positions.pop(offset, None)
         if known is not None and known[1] < known[0].size:
             return known
@@ -102,22 +150,28 @@ class Reader:
         for segment in partition.segments[partition.segment_of(offset) :]:
             position = segment.locate(offset)
             if position is not None:
-                return segment, position
+                return segment, position, segment.base_offset
         return None
 
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+    def _remember(self, offset: int, segment: Segment, position: int, least: int) -> None:
         if len(self._positions) >= _REMEMBERED:
             self._positions.pop(next(iter(self._positions)))
-        self._positions[offset] = (segment, position)
+        self._positions[offset] = (segment, position, least)
 
     def forget(self) -> None:
         """Segments have changed: look positions up again."""
         self._positions.clear()
 
-    def position_of(self, offset: int) -> tuple[int, int]:
-        """Where the batch with this offset stands, or will stand: base offset of its segment, position."""
+    def position_of(self, offset: int) -> tuple[int, int] | None:
+        """Where the batch with this offset stands, or will stand: base offset of its segment, position.
+
+        None if that cannot be told because a file is damaged.
+        """
         partition = self._partition
-        place = self._place(offset) if offset < partition.log_end_offset else None
+        try:
+            place = self._place(offset) if offset < partition.log_end_offset else None
+        except FileDamaged:
+            return None
         if place is None:
             last = partition.segments[-1]
             return last.base_offset, last.size
@@ -133,8 +187,9 @@ class Reader:
         for segment in partition.segments:
             if segment.max_timestamp < timestamp:
                 continue
-            position = segment.locate(segment.base_offset + segment.times.floor(timestamp)) or 0
-            for _, header, data in segment.walk(position):
+            for position, header, data in segment.walk(segment.position_from(timestamp)):
+                if not crc_matches(data, 0, header):
+                    raise segment.damaged(position, "the CRC of the batch does not match")
                 if header.max_timestamp < timestamp or header.last_offset < partition.log_start_offset:
                     continue
                 if header.base_offset >= bound:
@@ -178,4 +233,4 @@ class Reader:
             found = segment.newest_before(end)
             if found is not None and (best is None or found[0].max_timestamp > best[0].max_timestamp):
                 best = found[0], segment, found[1]
-        return None if best is None else best[1].file.pread(best[0].size, best[2])
+        return None if best is None else best[1].read(best[0].size, best[2], best[0].size)

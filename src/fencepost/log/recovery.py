@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fencepost.log import checkpoint_files
 from fencepost.log.commit_log import StorageFailed
+from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
 from fencepost.log.replay import KnownFile, Replay
@@ -145,9 +146,9 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, sy
                 partition.applied(header, header.base_offset, segment, _marker(partition, header, data), now)
                 partition.log_end_offset = header.last_offset + 1
                 end = at + header.size
-        except ProtocolError as error:
+        except FileDamaged as damaged:
             if not check:
-                raise StorageFailed(f"{segment.path} is damaged at byte {end}: {error}") from error
+                raise StorageFailed(str(damaged)) from damaged
         least = synced.get(segment.base_offset, 0)
         if end < least:
             raise StorageFailed(f"{segment.path} has {end} whole bytes and once had {least}, which were synced")

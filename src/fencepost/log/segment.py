@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File
 from fencepost.log.index import OffsetIndex, TimeIndex
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
-from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, headers, read_header
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
+from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer
+
+logger = logging.getLogger(__name__)
 
 _WALK_BYTES = 1024 * 1024
 
 
 class Segment:
-    """Batches from `base_offset` on.  The indexes are kept in memory and written by `write_indexes`."""
+    """Batches from `base_offset` on.  The indexes are kept in memory and written by `write_indexes`.
+
+    Whatever reads raises FileDamaged where the bytes are missing or are no batch that can stand there.  An index that
+    leads elsewhere than to the batch that it names is made again from the batches.
+    """
 
     def __init__(self, disk: Disk, directory: Path, base_offset: int, number: int, index_interval_bytes: int) -> None:
         self._disk = disk
@@ -30,6 +39,8 @@ class Segment:
         self.times = TimeIndex(disk, self._beside(".timeindex"))
         self.transactions = self._read_transactions()
         self._since_index = 0
+        self._indexes_given_up = False
+        """Whether they could not be made again, because the batches are damaged themselves."""
         self.max_timestamp = -1
         self._max_timestamp_offset = base_offset
         if self.size:
@@ -100,7 +111,7 @@ class Segment:
 
     def _has_marker_of(self, aborted: AbortedTransaction, end: int) -> bool:
         """Half an entry, which a power loss may leave, can look like a whole one."""
-        for _, header, _ in self.walk(self.offsets.position_of(aborted.last_offset - self.base_offset), end):
+        for _, header, _ in self.walk(self._position_before(aborted.last_offset), end):
             if header.last_offset >= aborted.last_offset:
                 there = header.base_offset, header.producer_id
                 return header.is_control and there == (aborted.last_offset, aborted.producer_id)
@@ -114,33 +125,139 @@ class Segment:
 
     # Reading
 
+    def read(self, count: int, position: int, least: int) -> bytes:
+        """That many bytes from `position` on; fewer, but not fewer than `least`, if the file has become shorter."""
+        try:
+            data = self.file.pread(count, position)
+        except OSError as error:
+            raise self.damaged(position, f"the disk does not give it: {error.strerror or error}") from error
+        if len(data) < min(count, least):
+            raise self.damaged(position + len(data), f"the file ends there, and had {self.size} bytes")
+        return data
+
+    def damaged(self, position: int, wrong: str) -> FileDamaged:
+        """What to raise."""
+        return FileDamaged(
+            self.path, f"is damaged at byte {position}: {wrong}; put back a copy of this file, with the node stopped"
+        )
+
+    def header(self, buffer: Buffer, at: int, position: int, least_offset: int) -> BatchHeader:
+        """The header at `at`, of a batch that stands at `position` and begins at `least_offset` or behind it."""
+        try:
+            header = read_header(buffer, at)
+        except ProtocolError as error:
+            raise self.damaged(position, str(error)) from error
+        if header.base_offset < least_offset or header.last_offset_delta < 0:
+            first, last = header.base_offset, header.last_offset
+            raise self.damaged(position, f"a batch of offsets {first} to {last} cannot stand behind {least_offset - 1}")
+        return header
+
     def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Position, header and bytes of each whole batch from `position` on."""
-        stop = self.size if end is None else end
-        while position + HEADER_SIZE <= stop:
-            chunk = memoryview(self.file.pread(min(_WALK_BYTES, stop - position), position))
-            took = 0
-            for at, header in headers(chunk):
+        """Position, header and bytes of each whole batch from `position` on; before `end` the last may be partial."""
+        stop, following = self.size if end is None else end, self.base_offset
+        while position < stop:
+            chunk = memoryview(self.read(min(_WALK_BYTES, stop - position), position, HEADER_SIZE))
+            at = 0
+            while at + HEADER_SIZE <= len(chunk):
+                header = self.header(chunk, at, position + at, following)
+                if at + header.size > len(chunk):
+                    break
                 yield position + at, header, chunk[at : at + header.size]
-                took = at + header.size
-            if took == 0:
-                size = read_header(chunk).size
+                at += header.size
+                following = header.last_offset + 1
+            if at == 0:
+                size = self.header(chunk, 0, position, following).size if len(chunk) >= HEADER_SIZE else HEADER_SIZE
                 if position + size > stop:
-                    return
-                chunk = memoryview(self.file.pread(size, position))
-                if len(chunk) < size:
-                    return
-                yield position, read_header(chunk), chunk
-                took = size
-            position += took
+                    if end is not None:
+                        return
+                    raise self.damaged(position, "the file ends within a batch")
+                chunk = memoryview(self.read(size, position, size))
+                header = self.header(chunk, 0, position, following)
+                yield position, header, chunk
+                at, following = size, header.last_offset + 1
+            position += at
+
+    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position` on, reading little more than the headers."""
+        following = self.base_offset
+        while position < self.size:
+            chunk = self.read(min(16_384, self.size - position), position, HEADER_SIZE)
+            at = 0
+            while at + HEADER_SIZE <= len(chunk):
+                header = self.header(chunk, at, position + at, following)
+                if position + at + header.size > self.size:
+                    raise self.damaged(position + at, "the file ends within a batch")
+                yield position + at, header
+                at += header.size
+                following = header.last_offset + 1
+            if at == 0:
+                raise self.damaged(position, "the file ends within a batch")
+            position += at
 
     def locate(self, offset: int) -> int | None:
         """Position of the first batch that ends at `offset` or after it; None if there is none here."""
-        position = self.offsets.position_of(offset - self.base_offset)
-        for at, header in self.headers_from(position):
+        for at, header in self.headers_from(self._position_before(offset)):
             if header.last_offset >= offset:
                 return at
         return None
+
+    def _position_before(self, offset: int) -> int:
+        """Where a batch begins that stands at `offset` or before it, by the index."""
+        for _ in range(2):
+            try:
+                found = self.offsets.floor(offset - self.base_offset)
+                if found is None:
+                    return 0
+                if self._has_batch(*found):
+                    return found[1]
+            except FileDamaged as damaged:
+                logger.warning("%s", damaged)
+            self._make_indexes_again()
+        raise AssertionError("an index that was just made leads to its batches")
+
+    def _has_batch(self, relative_offset: int, position: int) -> bool:
+        """Whether the batch that ends at this offset stands there."""
+        if not 0 <= position <= self.size - HEADER_SIZE:
+            return False
+        try:
+            header = read_header(self.read(HEADER_SIZE, position, HEADER_SIZE))
+        except ProtocolError:
+            return False
+        return header.last_offset == self.base_offset + relative_offset
+
+    def _make_indexes_again(self) -> None:
+        if self._indexes_given_up:
+            raise self.damaged(0, "neither can its index be used nor all of its batches be read")
+        before = self.offsets, self.times, self.max_timestamp, self._max_timestamp_offset, self._since_index
+        self.offsets = OffsetIndex(self._disk, self._beside(".index"))
+        self.times = TimeIndex(self._disk, self._beside(".timeindex"))
+        self.offsets.clear()
+        self.times.clear()
+        self._since_index, self.max_timestamp = 0, -1
+        try:
+            for position, header in self.headers_from(0):
+                self.note(header, header.base_offset, position)
+        except FileDamaged:
+            # What the old ones lead to can still be read.
+            self.offsets, self.times, self.max_timestamp, self._max_timestamp_offset, self._since_index = before
+            self._indexes_given_up = True
+            raise
+        logger.warning("the index of %s led astray and was made again from its batches", self.path)
+
+    def position_from(self, timestamp: int) -> int:
+        """Where a batch begins before which all records are older than `timestamp`."""
+        return self._position_of_entry(lambda: self.times.floor(timestamp))
+
+    def _position_of_entry(self, find: Callable[[], tuple[int, int] | None]) -> int:
+        """Position of the batch that an entry of the time index names; 0 if it does not say the same of itself."""
+        try:
+            entry = find()
+        except FileDamaged:
+            return 0
+        position = 0 if entry is None else self.locate(self.base_offset + entry[1])
+        if not position or entry is None:
+            return 0
+        return position if next(self.headers_from(position))[1].max_timestamp == entry[0] else 0
 
     def newest_before(self, offset: int) -> tuple[BatchHeader, int] | None:
         """Header and position of the first batch with the largest timestamp among those before `offset`."""
@@ -149,24 +266,13 @@ class Segment:
             if found is not None and found[1].max_timestamp == self.max_timestamp:
                 return found[1], found[0]
         best: tuple[BatchHeader, int] | None = None
-        noted = self.base_offset + self.times.newest_before(offset - self.base_offset)
-        for position, header in self.headers_from(self.locate(noted) or 0):
+        noted = self._position_of_entry(lambda: self.times.newest_before(offset - self.base_offset))
+        for position, header in self.headers_from(noted):
             if header.base_offset >= offset:
                 break
             if best is None or header.max_timestamp > best[0].max_timestamp:
                 best = header, position
         return best
-
-    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position` on, reading little more than the headers."""
-        while position + HEADER_SIZE <= self.size:
-            chunk = self.file.pread(min(16_384, self.size - position), position)
-            at = 0
-            while at + HEADER_SIZE <= len(chunk):
-                header = read_header(chunk, at)
-                yield position + at, header
-                at += header.size
-            position += at
 
     def close(self) -> None:
         self.file.close()

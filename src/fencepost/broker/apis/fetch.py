@@ -179,10 +179,10 @@ class _Plan:
             if wanted.fetch_offset < bound:
                 if self.min_bytes - total <= min(wanted.partition_max_bytes, HEADER_SIZE):
                     return True  # whatever stands there is not smaller
-                segment, position = place.reader.position_of(bound)
-                if segment != start[0]:
+                there = place.reader.position_of(bound)
+                if there is None or there[0] != start[0]:
                     return True
-                total += min(position - start[1], wanted.partition_max_bytes)
+                total += min(there[1] - start[1], wanted.partition_max_bytes)
         return total >= self.min_bytes
 
     # Reading

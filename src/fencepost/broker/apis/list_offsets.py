@@ -19,6 +19,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
+from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -63,7 +64,10 @@ def list_offsets(request: ListOffsetsRequest, caller: Caller, broker: Broker) ->
                     _refused(wanted, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
                 )
             else:
-                answers.append(_find(wanted, partition, isolation))
+                try:
+                    answers.append(_find(wanted, partition, isolation))
+                except FileDamaged as damaged:
+                    answers.append(_refused(wanted, partition.refusal(damaged).error))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 

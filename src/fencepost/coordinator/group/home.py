@@ -10,6 +10,7 @@ from fencepost.coordinator.group.group import Group, GroupState, Member
 from fencepost.coordinator.group.journal import Entry
 from fencepost.coordinator.group.offsets import Offsets, Position
 from fencepost.coordinator.loading import JournalUnreadable
+from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import BatchHeader, crc_matches
@@ -153,10 +154,13 @@ class Loading:
     def step(self, batches: int) -> bool:
         """Read up to so many batches; true when all are read.  Raises JournalUnreadable."""
         for _ in range(batches):
-            found = next(self._batches, None)
-            if found is None:
-                self._batches = self.home.log.scan(self._next)
+            try:
                 found = next(self._batches, None)
+                if found is None:
+                    self._batches = self.home.log.scan(self._next)
+                    found = next(self._batches, None)
+            except FileDamaged as damaged:
+                raise JournalUnreadable(journal.TOPIC, self.home.index, self._next, str(damaged)) from damaged
             if found is None:
                 return True
             header, batch = found

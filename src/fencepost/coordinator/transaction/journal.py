@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.coordinator.transaction.state import STORED, State
 from fencepost.coordinator.transaction.transaction import NO_PARTITIONS, Pair, TransactionMetadata
+from fencepost.log.damage import FileDamaged
 from fencepost.protocol import codec, records
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.errors import ErrorCode, ProtocolError
@@ -94,7 +95,15 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
 
     Only a key of an unknown version is skipped: it is no transactional id's.
     """
-    for header, batch in batches:
+    following = 0
+    while True:
+        try:
+            header, batch = next(batches)
+        except StopIteration:
+            return
+        except FileDamaged as damaged:
+            raise JournalUnreadable(TOPIC, partition, following, str(damaged)) from damaged
+        following = header.last_offset + 1
         try:
             if header.is_control:
                 continue

@@ -1,0 +1,35 @@
+"""What is raised where a file of a partition is not as it was written."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+MOST_FILES: Final = 10
+"""Of one partition, of which it is said that they are damaged."""
+
+
+class FileDamaged(Exception):
+    """A file cannot be read, is shorter than what was written to it, or has something else in it.
+
+    Whoever asked for what stands there gets an error (KAFKA_STORAGE_ERROR); whatever stands elsewhere is served.
+    """
+
+    def __init__(self, path: Path, wrong: str) -> None:
+        super().__init__(f"{path} {wrong}")
+        self.path = path
+
+
+class DamageNotes:
+    """Says of each damaged file once that it is."""
+
+    def __init__(self) -> None:
+        self._said: set[Path] = set()
+
+    def say(self, damaged: FileDamaged) -> None:
+        if damaged.path not in self._said and len(self._said) < MOST_FILES:
+            self._said.add(damaged.path)
+            logger.error("what cannot be read is refused (KAFKA_STORAGE_ERROR), the rest is served: %s", damaged)

@@ -1,0 +1,61 @@
+"""A file that becomes shorter, or vanishes, under a running node: an error for who reads it, and for nobody else."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from wire import SETTINGS, Client, batch, fetch, new_topic, produce, values
+
+from fencepost.broker import running_broker
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+
+
+def first_at(client: Client, topic: str, timestamp: int) -> int:
+    """What ListOffsets by time answers."""
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    answer: ListOffsetsResponse = client.ask(request, 7)
+    return answer.topics[0].partitions[0].error_code
+
+
+def log_file(data: Path, topic: str) -> Path:
+    return data / f"{topic}-0" / f"{0:020d}.log"
+
+
+@pytest.mark.parametrize("left", [0, 1, 60, 61, 100, -1])
+def test_a_shortened_file_is_an_error_for_its_readers_only(
+    tmp_path: Path, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "fencepost")
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        topic, other = new_topic(client), new_topic(client)
+        for number in range(4):
+            assert produce(client, topic, batch(f"{number}")).error_code == ErrorCode.NONE
+        assert produce(client, other, batch("well")).error_code == ErrorCode.NONE
+        file = log_file(tmp_path, topic)
+        with file.open("r+b") as handle:
+            handle.truncate(left if left >= 0 else file.stat().st_size - 1)
+        for _ in range(3):
+            served = ["0", "1", "2"] if left < 0 else ["0"] if left == 100 else []
+            if served:
+                assert values(fetch(client, topic)) == served, "what is there is served"
+            assert fetch(client, topic, len(served)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            for timestamp in (1, -3):
+                assert first_at(client, topic, timestamp) == (
+                    ErrorCode.NONE if served else ErrorCode.KAFKA_STORAGE_ERROR
+                )
+            assert first_at(client, topic, -1) == ErrorCode.NONE
+        assert values(fetch(client, other)) == ["well"]
+        assert produce(client, other, batch("still")).error_code == ErrorCode.NONE
+        client.close()
+    said = [each.getMessage() for each in caplog.records if str(file) in each.getMessage()]
+    assert len(said) == 1 and "put back a copy" in said[0]
