@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Final
 
-logger = logging.getLogger(__name__)
+from fencepost.node_log import get_logger
+
+logger = get_logger(__name__)
 
 MOST_FILES: Final = 10
 """Of one partition, of which it is said that they are damaged."""

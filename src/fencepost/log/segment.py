@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,11 +9,12 @@ from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File
 from fencepost.log.index import OffsetIndex, TimeIndex
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
+from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _WALK_BYTES = 1024 * 1024
 
