@@ -31,7 +31,6 @@ from wire import (
 )
 
 from fencepost.broker import running_broker
-from fencepost.log.storage import DirectoryUnusable
 from fencepost.protocol.batch import headers, stamp
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -232,15 +231,24 @@ def test_a_torn_batch_in_a_journal_is_cut_and_said(tmp_path: Path, caplog: pytes
     assert len(lines(caplog)) == 2 and all("cut a log" in line for line in lines(caplog))
 
 
-def test_a_log_that_lost_what_was_synced_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_log_that_lost_what_was_synced_is_named_with_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with node(tmp_path) as client:
-        topic = new_topic(client)
-        assert produce(client, topic, batch("x")).error_code == ErrorCode.NONE
+        topic, other = new_topic(client), new_topic(client)
+        for each in (topic, other):
+            assert produce(client, each, batch("x")).error_code == ErrorCode.NONE
     file = tmp_path / f"{topic}-0" / f"{0:020d}.log"
-    file.write_bytes(file.read_bytes()[:-1])
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
     for _ in range(2):
-        with (
-            pytest.raises(DirectoryUnusable, match=rf"{topic}-0/0+\.log has .* which were synced; put back a copy"),
-            node(tmp_path),
-        ):
-            pass
+        with node(tmp_path) as client:
+            assert fetch(client, topic).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert produce(client, topic, batch("y")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert values(fetch(client, other)) == ["x"]
+        (line,) = lines(caplog)
+        assert f"{topic}-0/{0:020d}.log has" in line and "were synced; put back a copy" in line
+        caplog.clear()
+    file.write_bytes(whole)
+    with node(tmp_path) as client:
+        assert values(fetch(client, topic)) == ["x"]

@@ -129,6 +129,8 @@ class World:
             self.storage.start()
         except (StorageFailed, DirectoryUnusable) as failure:
             raise Violation(f"the node does not start: {failure}") from failure
+        for offline in self.storage.offline.values():
+            raise Violation(f"{offline.topic}-{offline.index} does not open: {offline.reason}")
         self.ready = True
 
     # Work

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.log import checkpoint_files
-from fencepost.log.commit_log import StorageFailed
 from fencepost.log.damage import FileDamaged
+from fencepost.log.disk import NothingLeft
+from fencepost.log.offline import PartitionDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
 from fencepost.log.replay import KnownFile, Replay
@@ -20,6 +21,21 @@ logger = get_logger(__name__)
 
 
 def recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
+    """Open a partition that may be there from an earlier run.  Raises PartitionDamaged."""
+    wrong = replay.lost.get((partition.directory.name, partition.topic_id.bytes))
+    if wrong:
+        raise PartitionDamaged(wrong)
+    try:
+        _recover(partition, replay, number, now)
+    except FileDamaged as damaged:
+        raise PartitionDamaged(str(damaged)) from damaged
+    except NothingLeft:
+        raise
+    except OSError as error:
+        raise PartitionDamaged(f"{partition.directory} cannot be read: {error.strerror or error}") from error
+
+
+def _recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
     """Open the segments that are on disk and bring everything about them up to their end.
 
     Where the commit log has not every append (--flush=os), is new or damaged, the files themselves are read, with
@@ -121,7 +137,10 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, sy
         if segment.base_offset > partition.log_end_offset:
             # Made in vain: what was to stand before it is lost.
             if segment.size and (not check or synced):
-                raise StorageFailed(f"{segment.path} does not follow {partition.log_end_offset}: the disk lost records")
+                raise PartitionDamaged(
+                    f"{segment.path} does not follow {partition.log_end_offset}: a segment before it is missing or too "
+                    "short; put back a copy of that"
+                )
             if segment.size:
                 logger.warning(
                     "removed a segment that does not follow what is left before it; nothing in it was acknowledged as "
@@ -146,12 +165,14 @@ def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, sy
                 partition.applied(header, header.base_offset, segment, _marker(partition, header, data), now)
                 partition.log_end_offset = header.last_offset + 1
                 end = at + header.size
-        except FileDamaged as damaged:
+        except FileDamaged:
             if not check:
-                raise StorageFailed(str(damaged)) from damaged
+                raise
         least = synced.get(segment.base_offset, 0)
         if end < least:
-            raise StorageFailed(f"{segment.path} has {end} whole bytes and once had {least}, which were synced")
+            raise PartitionDamaged(
+                f"{segment.path} has {end} whole bytes and once had {least}, which were synced; put back a copy of it"
+            )
         if end < segment.size:
             logger.warning(
                 "cut a log behind its last whole batch; what was acknowledged as durable lies before it "

@@ -31,7 +31,7 @@ from fencepost.log.commit_log import (
 )
 from fencepost.log.commit_log_reading import Ending, Generation, read_generation
 from fencepost.log.data_directory import deleted_name, is_of
-from fencepost.log.disk import Disk, File
+from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.node_log import get_logger
 
 logger = get_logger(__name__)
@@ -58,6 +58,11 @@ class KnownFile:
         self.extents: list[tuple[int, int, int]] = []
         """Position, length and CRC-32C of what was synced in the segment itself."""
 
+    @property
+    def partition(self) -> tuple[str, bytes]:
+        """Its directory and topic id."""
+        return self.path.rpartition("/")[0], self.topic_id
+
 
 class Replay:
     """What all generations on disk say together."""
@@ -73,6 +78,8 @@ class Replay:
         """Whether every append was noted; not with --flush=os."""
         self.damaged = False
         """Whether something that was durable cannot be read: then nothing is known of where any segment ends."""
+        self.lost: dict[tuple[str, bytes], str] = {}
+        """Directory and topic id of a partition that lacks what was synced -> what, and what to do."""
         self.read_alone: list[str] = []
         """Partitions with records that were opened without any commit log."""
         self._bytes: list[tuple[KnownFile, int, memoryview]] = []
@@ -187,31 +194,28 @@ class Replay:
     def apply(self, disk: Disk, root: Path) -> None:
         """Write every noted byte where it belongs and cut each segment to its known size.
 
-        Raises StorageFailed if an extent that was synced is not there: then the disk lost what it had acknowledged.
+        Nothing is written to a partition of which something that was synced is not there (`lost`).
         """
         for known in self.files.values():
             # A deleted topic was renamed before the log could say so.
             directory = known.path.rpartition("/")[0]
             known.removed |= disk.exists(root / deleted_name(directory, known.topic_id))
         self._set_aside(disk, root)
+        for known in self.files.values():
+            if not known.removed and not known.aside:
+                wrong = _what_is_lost(disk, root, known)
+                if wrong:
+                    self.lost.setdefault(known.partition, f"{wrong}, which were synced; put back a copy of this file")
         open_files: dict[str, File] = {}
         for path, known in self.files.items():
-            if not known.removed and not known.aside:
-                file = open_files[path] = disk.open(root / path)
-                if file.size() < known.checkpoint_size:
-                    raise StorageFailed(
-                        f"{path} has {file.size()} bytes and once had {known.checkpoint_size}, which were synced"
-                    )
+            if not known.removed and not known.aside and known.partition not in self.lost:
+                open_files[path] = disk.open(root / path)
         for known, position, data in self._bytes:
             if known.path in open_files:
                 open_files[known.path].pwrite(data, position)
-        for path, file in open_files.items():
-            known = self.files[path]
-            if self.sizes_kept and not self.damaged:
-                file.truncate(known.size)
-            for position, length, crc in known.extents:
-                if crc32c(file.pread(length, position)) != crc:
-                    raise StorageFailed(f"{path} has lost bytes {position} to {position + length}, which were synced")
+        if self.sizes_kept and not self.damaged:
+            for path, file in open_files.items():
+                file.truncate(self.files[path].size)
         if open_files:
             disk.sync_now(list(open_files.values()))
         for file in open_files.values():
@@ -265,3 +269,26 @@ class Replay:
                 yield entry
         if directory in self.starts:
             yield start_entry(self.starts[directory], directory)
+
+
+def _what_is_lost(disk: Disk, root: Path, known: KnownFile) -> str:
+    """What of a segment was synced and is not there: the beginning of a sentence, empty if there is nothing."""
+    path = root / known.path
+    if not disk.exists(path):
+        least = max([known.checkpoint_size, *(position + length for position, length, _ in known.extents)])
+        return f"{path} is missing and once had {least} bytes" if least else ""
+    try:
+        file = disk.open(path)
+        try:
+            if file.size() < known.checkpoint_size:
+                return f"{path} has {file.size()} bytes and once had {known.checkpoint_size}"
+            for position, length, crc in known.extents:
+                if crc32c(file.pread(length, position)) != crc:
+                    return f"{path} has lost bytes {position} to {position + length}"
+        finally:
+            file.close()
+    except NothingLeft:
+        raise
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror or error}), nor the records in it"
+    return ""
