@@ -224,3 +224,21 @@ def test_synonyms_say_where_else_a_value_could_come_from() -> None:
             "retention.ms": [],
         }
         client.close()
+
+
+def test_times_may_be_given_in_other_units_and_the_finest_counts() -> None:
+    assert Settings({"log.retention.hours": "2"})["log.retention.ms"] == 7_200_000
+    assert Settings({"log.retention.hours": -1})["log.retention.ms"] == -1
+    assert Settings({"log.retention.hours": 2, "log.retention.minutes": "3"})["log.retention.ms"] == 180_000
+    every = {"log.retention.hours": 2, "log.retention.minutes": "3", "log.retention.ms": 4}
+    assert Settings(every)["log.retention.ms"] == 4
+    assert Settings({"log.roll.hours": 1}).log_settings().segment_ms == 3_600_000
+    with pytest.raises(BadSetting, match=r"log\.retention\.hours=x"):
+        Settings({"log.retention.hours": "x"})
+
+
+def test_files_wait_for_their_removal_as_long_as_topic_or_node_say() -> None:
+    node = Settings({"log.segment.delete.delay.ms": 5})
+    assert Settings().log_settings().file_delete_delay_ms == 60_000
+    assert node.log_settings().file_delete_delay_ms == 5
+    assert node.log_settings({"file.delete.delay.ms": "7"}).file_delete_delay_ms == 7

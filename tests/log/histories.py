@@ -25,7 +25,9 @@ from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 ROOT = Path("/var/lib/fencepost")
 EXTENT = 900
-SETTINGS = LogSettings(segment_bytes=3000, checkpoint_bytes=6000, index_interval_bytes=200)
+SETTINGS = LogSettings(
+    segment_bytes=3000, checkpoint_bytes=6000, index_interval_bytes=200, retention_ms=-1, file_delete_delay_ms=2
+)
 
 
 class Violation(AssertionError):
@@ -155,6 +157,9 @@ class World:
         if dice < 0.04:
             self._delete_records(partition, history)
             return
+        if dice < 0.05:
+            self._retain(partition, history)
+            return
         producer_id = self.random.randrange(4)
         known = history.producers().get(producer_id)
         if dice < 0.25:
@@ -206,6 +211,14 @@ class World:
         assert isinstance(lsn, int)
         if before > history.starts[-1][1]:
             history.starts.append((lsn, before))
+
+    def _retain(self, partition: Partition, history: History) -> None:
+        before = partition.log_start_offset
+        partition.settings = SETTINGS.with_(retention_ms=self.random.choice((0, 50, 500)))
+        self.storage.tick(self.clock.at + 1)
+        partition.settings = SETTINGS
+        if partition.log_start_offset > before:
+            history.starts.append((self.storage.last_appended, partition.log_start_offset))
 
     def partition(self, name: tuple[str, int]) -> Partition:
         partition = self.storage.partition(*name)

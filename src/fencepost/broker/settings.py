@@ -115,6 +115,7 @@ BROKER: Final[dict[str, Setting]] = {
     "log.retention.ms": _int(7 * _DAY, -1, _LONG, "retention.ms"),
     "log.roll.ms": _int(7 * _DAY, 1, _LONG, "segment.ms"),
     "log.segment.bytes": _int(1024**3, 1024 * 1024, topic="segment.bytes"),
+    "log.segment.delete.delay.ms": _int(60_000, 0, _LONG, topic="file.delete.delay.ms"),
     "max.incremental.fetch.session.cache.slots": _int(1000),
     "message.max.bytes": _int(1024 * 1024 + 12, 0, topic="max.message.bytes"),
     "min.incremental.fetch.session.eviction.ms": _int(120_000),
@@ -152,7 +153,6 @@ _REPLICA = r"\*|[0-9]+:[0-9]+"
 #: Topic settings that Apache Kafka has, that clients send, and that change nothing on one node with one copy, and the
 #: broker's setting that each is named after in synonyms, if it has one.
 INERT_TOPIC: Final[dict[str, tuple[Setting, str | None]]] = {
-    "file.delete.delay.ms": (_int(60_000, 0, _LONG), "log.segment.delete.delay.ms"),
     "flush.messages": (_int(_LONG, 1, _LONG), "log.flush.interval.messages"),
     "flush.ms": (_int(_LONG, 0, _LONG), None),
     "follower.replication.throttled.replicas": (Setting(list, "", pattern=_REPLICA), None),
@@ -166,12 +166,32 @@ INERT_TOPIC: Final[dict[str, tuple[Setting, str | None]]] = {
 }
 
 
+#: Where Apache Kafka takes a time in other units: setting, the one in milliseconds, milliseconds of one.  Of several
+#: that are given the finest counts.
+IN_OTHER_UNITS: Final = (
+    ("log.retention.minutes", "log.retention.ms", 60_000),
+    ("log.retention.hours", "log.retention.ms", 3_600_000),
+    ("log.roll.hours", "log.roll.ms", 3_600_000),
+)
+
+
+def _in_milliseconds(given: Mapping[str, object]) -> dict[str, object]:
+    """The same settings, with each time in milliseconds.  Raises BadSetting."""
+    rest = dict(given)
+    for name, finest, unit in IN_OTHER_UNITS:
+        if name in rest:
+            count = _int(0, -1 if finest == "log.retention.ms" else 1).parse(name, str(rest.pop(name)))
+            assert isinstance(count, int)
+            rest.setdefault(finest, count * unit if count >= 0 else -1)
+    return rest
+
+
 class Settings(Mapping[str, Value]):
     """The settings of one broker: given ones over the defaults.  Raises BadSetting."""
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
         self.given: dict[str, Value] = {}
-        for name, value in (given or {}).items():
+        for name, value in _in_milliseconds(given or {}).items():
             setting = BROKER.get(name)
             if setting is None:
                 raise BadSetting(f"{name} is not a broker setting{_did_you_mean(name, BROKER)}")
@@ -215,6 +235,7 @@ class Settings(Mapping[str, Value]):
             timestamp_before_max_ms=get("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=get("message.timestamp.after.max.ms"),
             cleanup_policy=get("cleanup.policy"),
+            file_delete_delay_ms=get("file.delete.delay.ms"),
             delete_retention_ms=get("delete.retention.ms"),
             min_cleanable_dirty_ratio=get("min.cleanable.dirty.ratio"),
             producer_id_expiration_ms=self.number("producer.id.expiration.ms"),

@@ -246,6 +246,11 @@ class CommitLog:
         """Whether everything appended is durable."""
         return not self._pending and not self._syncing
 
+    @property
+    def is_between_syncs(self) -> bool:
+        """Whether a generation may begin."""
+        return not self._syncing and self._file is not None
+
     def when_durable(self, lsn: int, callback: Callable[[], None]) -> None:
         """Call back when everything up to `lsn` is durable: now if it is."""
         if lsn <= self.durable:

@@ -22,6 +22,7 @@ from fencepost.log.outcome import Appended, Refused
 from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
 from fencepost.log.recompression import recompress
+from fencepost.log.retention import new_start
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.log.transaction_index import AbortedTransaction
@@ -264,6 +265,8 @@ class Partition:
     def roll(self) -> Segment:
         """Begin a new segment at the log end."""
         segment = self._journal.new_segment(self, self.log_end_offset)
+        if self.segments and not self.changed:
+            self.unsynced_from = segment.base_offset
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
         return segment
@@ -377,35 +380,33 @@ class Partition:
         self.drop_segments()
         return lsn
 
+    @property
+    def has_segments_to_drop(self) -> bool:
+        """Whether there are any that end before the start of the log."""
+        return len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset
+
     def drop_segments(self) -> None:
         """Remove the segments that end before the start of the log.
 
         Not before they are checkpointed: until then they are what the producer state is made from again.
         """
-        while (
-            len(self.segments) > 1
-            and self.segments[1].base_offset <= self.log_start_offset
-            and self.segments[0].base_offset < self.unsynced_from
-        ):
+        while self.has_segments_to_drop and self.segments[0].base_offset < self.unsynced_from:
             segment = self.segments.pop(0)
             self.bases.pop(0)
             self._journal.segment_removed(self, segment)
 
     def retain(self, now: int) -> None:
         """Remove whole segments that are too old or too many, but never an open transaction."""
-        settings = self.settings
-        if "delete" not in settings.cleanup_policy:
-            return
-        limit, size = self.last_stable_offset, sum(segment.size for segment in self.segments)
-        start = self.log_start_offset
-        for segment, following in zip(self.segments, self.segments[1:], strict=False):
-            newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created
-            expired = settings.retention_ms >= 0 and now - newest > settings.retention_ms
-            surplus = settings.retention_bytes >= 0 and size - segment.size >= settings.retention_bytes
-            if following.base_offset > limit or not (expired or surplus):
-                break
-            size -= segment.size
-            start = following.base_offset
+        newest = self.segments[-1]
+        if newest.size and newest.created < 0:
+            newest.created = now
+        limit = self.last_stable_offset
+        start = new_start(self.segments, self.log_start_offset, self.log_end_offset, limit, self.settings, now)
+        if start > newest.base_offset:
+            try:
+                self.roll()
+            except NothingLeft:
+                start = newest.base_offset
         if start > self.log_start_offset:
             self.log_start_offset = start
             self._journal.start_moved(self)

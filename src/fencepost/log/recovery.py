@@ -10,6 +10,7 @@ from fencepost.log.disk import NothingLeft
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
+from fencepost.log.removal import remove_marked
 from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.segment import Segment
 from fencepost.node_log import get_logger
@@ -50,6 +51,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     for file in known.values():
         # An earlier topic of this name.
         file.removed |= file.topic_id not in (partition.topic_id.bytes, bytes(16))
+    remove_marked(disk, partition.directory)
     names_before = disk.list(partition.directory)
     bases = [int(entry[:20]) for entry in names_before if entry.endswith(".log")]
     if not by_scan:

@@ -29,6 +29,7 @@ class LogSettings:
     timestamp_before_max_ms: int = LONG
     timestamp_after_max_ms: int = 3600 * 1000
     cleanup_policy: str = "delete"
+    file_delete_delay_ms: int = 60_000
     delete_retention_ms: int = 24 * 3600 * 1000
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0

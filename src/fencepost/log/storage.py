@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from fencepost.log import data_directory, deletion, opening
@@ -20,7 +21,8 @@ from fencepost.log.offline import OfflinePartition
 from fencepost.log.open_files import USUAL, OpenFiles
 from fencepost.log.opening import Aside
 from fencepost.log.partition import Partition
-from fencepost.log.producer_snapshot import remove_snapshot, snapshot_exists, write_snapshot
+from fencepost.log.producer_snapshot import snapshot_exists, write_snapshot
+from fencepost.log.removal import Removals
 from fencepost.log.replay import CommitLogDamaged, Replay
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
@@ -52,8 +54,7 @@ class Storage:
         if flush not in ("durable", "os"):
             raise ValueError(f"flush is {flush!r}: it must be 'durable' or 'os'")
         self._disk = disk = OpenFiles(disk, open_files)
-        self.path = path
-        self.settings = settings
+        self.path, self.settings = path, settings
         self._clock = clock
         self.flush_to_os = flush == "os"
         self._failed = failed or self._raise
@@ -73,9 +74,8 @@ class Storage:
         self._release: Callable[[], None] | None = None
         self._replay = Replay()
         self._aside = Aside(self._replay, (), (), self._number)
-        self._checkpointing = False
-        self._removals: list[Callable[[], None]] = []
-        """What to remove after the checkpoint that is under way: it is syncing these files."""
+        self._checkpointing = self._checkpoint_wanted = False
+        self._removals = Removals(disk)
         self.failure: StorageFailed | None = None
 
     @staticmethod
@@ -138,6 +138,7 @@ class Storage:
 
     def abandon(self) -> None:
         """Let go of every file without writing anything, as a crash does."""
+        self._removals.give_up()
         self._log.close()
         for partition in self._partitions.values():
             for segment in partition.segments:
@@ -216,9 +217,9 @@ class Storage:
         self._schedule_flush()
         # A topic of this name that is made next must not find the old one after a power loss.
         self._sync_directories(self.path)
-        for begun in deletions:
-            self._remove_when_durable(begun.lsn, begun.finish)
-        for each in going:
+        for each, begun in zip(going, deletions, strict=True):
+            remove = partial(self._removals.after, each.settings.file_delete_delay_ms, begun.finish)
+            self.when_durable(begun.lsn, remove)
             if isinstance(each, Partition):
                 each.wake()
         return all(begun.renamed for begun in deletions)
@@ -293,14 +294,8 @@ class Storage:
         lsn = self._log.add_remove(f"{partition.directory.name}/{segment.path.name}")
         self._schedule_flush()
 
-        def remove() -> None:
-            segment.remove()
-            remove_snapshot(self._disk, partition.directory, segment.base_offset)
-
-        self._remove_when_durable(lsn, remove)
-
-    def _remove_when_durable(self, lsn: int, remove: Callable[[], None]) -> None:
-        self.when_durable(lsn, lambda: self._removals.append(remove) if self._checkpointing else remove())
+        delay = partition.settings.file_delete_delay_ms
+        self.when_durable(lsn, partial(self._removals.take_segment, partition.directory, segment, delay))
 
     def start_moved(self, partition: Partition) -> int:
         lsn = self._log.add_start(partition.log_start_offset, partition.directory.name)
@@ -357,12 +352,21 @@ class Storage:
         taken, self._taken = self._taken, {}
         for partition, end in taken.items():
             partition.advance(end)
-        if self._log.size > self.settings.checkpoint_bytes and not self._checkpointing:
-            self._checkpoint()
+        self._checkpoint_if_due()
         if not self._log.idle:
             self._schedule_flush()
 
     # Checkpoints
+
+    def checkpoint_soon(self) -> None:
+        """Begin one when the syncs that are under way are done."""
+        self._checkpoint_wanted = True
+        asyncio.get_running_loop().call_soon(self._checkpoint_if_due)
+
+    def _checkpoint_if_due(self) -> None:
+        due = self._checkpoint_wanted or self._log.size > self.settings.checkpoint_bytes
+        if due and self._log.is_between_syncs and not self._checkpointing and self.failure is None:
+            self._checkpoint()
 
     def _checkpoint(self) -> None:
         """Start a new generation, sync everything of the older ones elsewhere, then remove them."""
@@ -372,7 +376,8 @@ class Storage:
             self._log.begin(self._log.generation + 1)
         except NothingLeft:
             return  # The next sync tries again.
-        self._checkpointing = True
+        self._checkpointing, self._checkpoint_wanted = True, False
+        self._removals.hold()
         lsn = self._name_everything()
         self._schedule_flush()
 
@@ -385,9 +390,7 @@ class Storage:
         def finish() -> None:
             self._checkpointing = False
             self._complete(checkpoint, older)
-            removals, self._removals = self._removals, []
-            for remove in removals:
-                remove()
+            self._removals.let_go()
 
         self._disk.sync(checkpoint.files, synced)
 
@@ -416,3 +419,5 @@ class Storage:
         for partition in self._partitions.values():
             partition.retain(now)
             partition.producers.expire(now, partition.settings.producer_id_expiration_ms)
+        if any(partition.has_segments_to_drop for partition in self._partitions.values()):
+            self.checkpoint_soon()

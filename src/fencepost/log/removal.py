@@ -1,0 +1,99 @@
+"""Files that retention took: marked at once, removed some time later (file.delete.delay.ms), as Apache Kafka does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from fencepost.log.disk import Disk
+from fencepost.log.segment import Segment
+
+MARK = ".deleted"
+_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".window")
+
+
+def mark(disk: Disk, directory: Path, base_offset: int) -> list[Path]:
+    """Rename every file of a segment; what they are called now."""
+    marked = []
+    for suffix in _SUFFIXES:
+        path = directory / f"{base_offset:020d}{suffix}"
+        if disk.exists(path):
+            disk.rename(path, path.with_name(path.name + MARK))
+            marked.append(path.with_name(path.name + MARK))
+    return marked
+
+
+def remove_marked(disk: Disk, directory: Path) -> None:
+    """At the start: whoever was to remove them is no more."""
+    for name in disk.list(directory):
+        if name.endswith(MARK):
+            disk.remove(directory / name)
+
+
+class Removals:
+    """What is to be removed, some of it after some time, and nothing while a checkpoint is syncing files."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._waiting: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+        self._next = 0
+        self._is_held = False
+        self._held: list[Callable[[], None]] = []
+
+    def hold(self) -> None:
+        """Remove nothing until `let_go`."""
+        self._is_held = True
+
+    def let_go(self) -> None:
+        self._is_held = False
+        held, self._held = self._held, []
+        for remove in held:
+            remove()
+
+    def now(self, remove: Callable[[], None]) -> None:
+        """Call `remove`, or have it called by `let_go`."""
+        if self._is_held:
+            self._held.append(remove)
+        else:
+            remove()
+
+    def after(self, delay_ms: int, remove: Callable[[], None]) -> None:
+        """The same after some time."""
+        if not delay_ms:
+            self.now(remove)
+            return
+        number = self._next = self._next + 1
+
+        def act() -> None:
+            del self._waiting[number]
+            self.now(remove)
+
+        self._waiting[number] = asyncio.get_running_loop().call_later(delay_ms / 1000, act), remove
+
+    def take_segment(self, directory: Path, segment: Segment, delay_ms: int) -> None:
+        """Mark the files of a segment; after the delay they are removed."""
+
+        def take() -> None:
+            segment.close()
+            marked = mark(self._disk, directory, segment.base_offset)
+            self.after(delay_ms, lambda: self._remove(marked))
+
+        self.now(take)
+
+    def _remove(self, paths: list[Path]) -> None:
+        for path in paths:
+            self._disk.remove(path)
+
+    def hurry(self) -> None:
+        """The space is needed: wait for nothing but a checkpoint."""
+        removals = [remove for _, remove in self._waiting.values()]
+        self.give_up()
+        for remove in removals:
+            self.now(remove)
+
+    def give_up(self) -> None:
+        """Leave what is marked to the next start."""
+        for timer, _ in self._waiting.values():
+            timer.cancel()
+        self._waiting.clear()

@@ -1,0 +1,44 @@
+"""Which segments are too old or too many (facts §6.12): decided here, done by the partition.
+
+As in Apache Kafka the newest segment may be one of them.  Where an open transaction began, and what follows, is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fencepost.log.settings import LogSettings
+
+
+class Sized(Protocol):
+    """What retention must know of a segment."""
+
+    base_offset: int
+    size: int
+    max_timestamp: int
+    """-1 if no record has a time."""
+    created: int
+    """When its first batch came, by the broker's clock; -1 while empty or unknown."""
+
+
+def new_start(segments: Sequence[Sized], start: int, end: int, limit: int, settings: LogSettings, now: int) -> int:
+    """The first offset to keep: where a segment begins, or the log end if all may go; `start` if nothing may.
+
+    `start` and `end` are those of the log; only what lies before `limit` may go.
+    """
+    if "delete" not in settings.cleanup_policy:
+        return start
+    ends = [*(segment.base_offset for segment in segments[1:]), end]
+    # What DeleteRecords has passed is on its way out already.
+    kept = [(segment, upto) for segment, upto in zip(segments, ends, strict=True) if upto > start]
+    size = sum(segment.size for segment, _ in kept)
+    for segment, upto in kept:
+        newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created
+        expired = settings.retention_ms >= 0 and newest >= 0 and now - newest > settings.retention_ms
+        surplus = settings.retention_bytes >= 0 and size - segment.size >= settings.retention_bytes
+        if upto > limit or not (expired or surplus):
+            break
+        size -= segment.size
+        start = upto
+    return start

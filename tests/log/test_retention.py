@@ -1,0 +1,227 @@
+"""Segments that are too old or too many go, the newest one too, and their files soon after."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import ROOT, Node, append, append_transactional, batch, end, run, values_of
+
+from fencepost.log.retention import new_start
+from fencepost.log.settings import LogSettings
+
+NOW = 1000
+
+
+@dataclass
+class Stretch:
+    """A segment, as far as retention cares."""
+
+    base_offset: int
+    size: int
+    max_timestamp: int
+    created: int = -1
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[Stretch], int]:
+    """Segments of a log, each ten offsets long, the last one perhaps empty; and the log end."""
+    segments = []
+    for number in range(draw(st.integers(1, 5))):
+        time = draw(st.sampled_from((-1, 0, 500, 900, 1500)))
+        segments.append(
+            Stretch(number * 10, draw(st.integers(1, 3)) * 100, time, draw(st.sampled_from((-1, 100, 950))))
+        )
+    if draw(st.booleans()):
+        segments.append(Stretch(len(segments) * 10, 0, -1))
+        return segments, segments[-1].base_offset
+    return segments, len(segments) * 10
+
+
+def as_kafka_does(segments: list[Stretch], start: int, end: int, limit: int, settings: LogSettings) -> int:
+    """UnifiedLog.deleteOldSegments of Apache Kafka, pass by pass."""
+    left = list(segments)
+
+    def upto(number: int) -> int:
+        return left[number + 1].base_offset if number + 1 < len(left) else end
+
+    while len(left) > 1 and left[1].base_offset <= start:
+        left.pop(0)
+    surplus = sum(each.size for each in left) - settings.retention_bytes
+    while settings.retention_bytes >= 0 and left and left[0].size and surplus >= left[0].size and upto(0) <= limit:
+        surplus -= left[0].size
+        start = max(start, upto(0))
+        left.pop(0)
+    while settings.retention_ms >= 0 and left and left[0].size and upto(0) <= limit:
+        time = left[0].max_timestamp if left[0].max_timestamp >= 0 else left[0].created
+        if time < 0 or NOW - time <= settings.retention_ms:
+            break
+        start = max(start, upto(0))
+        left.pop(0)
+    return start
+
+
+@given(
+    logs(),
+    st.integers(0, 60),
+    st.integers(0, 60),
+    st.sampled_from((-1, 0, 50, 400)),
+    st.sampled_from((-1, 0, 150, 400)),
+)
+def test_it_takes_what_apache_kafka_takes(
+    log: tuple[list[Stretch], int], start: int, limit: int, milliseconds: int, size: int
+) -> None:
+    segments, end = log
+    start, limit = min(start, end), min(limit, end)
+    settings = LogSettings(retention_ms=milliseconds, retention_bytes=size)
+    expected = as_kafka_does(segments, start, end, limit, settings)
+    if segments[-1].size == 0:
+        expected = min(expected, segments[-1].base_offset)
+    assert new_start(segments, start, end, limit, settings, NOW) == expected
+
+
+def names(node: Node, suffix: str) -> list[str]:
+    return [name for name in node.disk.list(ROOT / "t-0") if name.endswith(suffix)]
+
+
+@pytest.mark.parametrize("open_at_the_end", [False, True])
+def test_the_newest_segment_goes_too_and_its_files_soon_after(open_at_the_end: bool) -> None:
+    async def main() -> None:
+        node = Node(retention_ms=1000, segment_bytes=200, file_delete_delay_ms=60_000)
+        for number in range(5):
+            append(node.partition, batch(tag=f"{number}"))
+        if open_at_the_end:
+            append_transactional(node.partition, (7, 0, 0))
+        await node.settled()
+        node.storage.tick(node.clock.at + 500)
+        assert node.partition.log_start_offset == 0
+        node.storage.tick(node.clock.at + 1500)
+        kept = 4 if open_at_the_end else 5
+        assert node.partition.log_start_offset == kept
+        await asyncio.sleep(1)
+        assert names(node, ".log") == [f"{kept:020d}.log"]
+        assert len(names(node, ".log.deleted")) == (2 if open_at_the_end else 3)
+        await asyncio.sleep(60)
+        assert names(node, ".deleted") == []
+        if open_at_the_end:
+            end(node.partition, 7, 0, True)
+            await node.settled()
+            node.storage.tick(node.clock.at + 1500)
+            assert node.partition.log_start_offset == 7
+        append(node.partition, batch(tag="later"))
+        await node.settled()
+        node.lose_power()
+        assert values_of(node.partition) == [b"later"]
+
+    run(main())
+
+
+def test_a_partition_that_a_checkpoint_has_whole_goes_whole() -> None:
+    async def main() -> None:
+        node = Node(retention_ms=1000, file_delete_delay_ms=0)
+        append(node.partition, batch())
+        await node.settled()
+        node.restart()
+        node.storage.tick(node.clock.at + 1500)
+        await asyncio.sleep(1)
+        assert names(node, ".log") == [f"{1:020d}.log"]
+        append(node.partition, batch(producer=(7, 0, 0), tag="a"))
+        await node.settled()
+        node.lose_power()
+        assert values_of(node.partition) == [b"a"]
+        assert node.partition.log_start_offset == 1
+
+    run(main())
+
+
+def test_what_has_no_time_is_as_old_as_it_was_seen() -> None:
+    async def main() -> None:
+        node = Node(retention_ms=1000)
+        append(node.partition, batch(timestamp=-1))
+        await node.settled()
+        node.restart()
+        node.storage.tick(node.clock.at)
+        node.storage.tick(node.clock.at + 1000)
+        assert node.partition.log_start_offset == 0
+        node.storage.tick(node.clock.at + 1001)
+        assert node.partition.log_start_offset == 1
+
+    run(main())
+
+
+def test_what_delete_records_has_passed_goes_at_the_next_tick() -> None:
+    async def main() -> None:
+        node = Node(segment_bytes=100, file_delete_delay_ms=0)
+        for _ in range(4):
+            append(node.partition, batch())
+        await node.settled()
+        node.partition.delete_records(3)
+        await node.settled()
+        assert len(names(node, ".log")) == 4, "they are what the producers are made from again after a crash"
+        node.storage.tick(node.clock.at)
+        await asyncio.sleep(1)
+        assert names(node, ".log") == [f"{3:020d}.log"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["kill", "restart", "lose_power"])
+def test_what_is_marked_goes_at_the_next_start(how: str) -> None:
+    async def main() -> None:
+        node = Node(retention_ms=1000, segment_bytes=100)
+        for _ in range(3):
+            append(node.partition, batch())
+        await node.settled()
+        node.storage.tick(node.clock.at + 5000)
+        await asyncio.sleep(1)
+        assert names(node, ".deleted")
+        getattr(node, how)()
+        assert names(node, ".deleted") == []
+        assert node.partition.log_start_offset == 3
+
+    run(main())
+
+
+def test_the_files_of_a_deleted_topic_go_after_the_same_time() -> None:
+    async def main() -> None:
+        node = Node(file_delete_delay_ms=5000)
+        append(node.partition, batch())
+        await node.settled()
+        node.storage.delete_topic("t")
+        await asyncio.sleep(4)
+        assert [name for name in node.disk.list(ROOT) if name.endswith("-delete")]
+        await asyncio.sleep(2)
+        assert [name for name in node.disk.list(ROOT) if name.startswith("t-0")] == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_a_topic_deleted_while_a_checkpoint_syncs_it_takes_nothing_away_from_that(after: int) -> None:
+    async def main() -> None:
+        partitions = [(topic, n) for topic in "ab" for n in range(6)]
+        node = Node(partitions=partitions, open_files=4, file_delete_delay_ms=1)
+        for topic, number in partitions:
+            append(node.of(topic, number), batch(tag=topic))
+        await node.settled()
+        node.storage.checkpoint_soon()
+        for _ in range(after):
+            await asyncio.sleep(0.0005)
+        node.storage.delete_topic("a")
+        await asyncio.sleep(1)
+        await node.settled()
+        assert node.storage.failure is None
+        assert [name for name in node.disk.list(ROOT) if name.startswith("a-")] == []
+        node.names = [("b", n) for n in range(6)]
+        node.lose_power()
+        assert all(values_of(node.of("b", n)) == [b"b"] for n in range(6))
+
+    run(main())
