@@ -77,7 +77,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 @contextmanager
 def node(data: Path) -> Iterator[Client]:
-    with running_broker(data=data, settings=SETTINGS) as broker:
+    with running_broker(data=data, settings={**SETTINGS, "log.segment.delete.delay.ms": 0}) as broker:
         client = Client(broker)
         yield client
         client.close()

@@ -125,7 +125,7 @@ def test_what_is_known_to_be_deleted_is_removed(caplog: pytest.LogCaptureFixture
 
 def test_a_users_file_in_a_partition_outlives_its_topic(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        node = Node(partitions=TWO)
+        node = Node(partitions=TWO, file_delete_delay_ms=0)
         put(node.disk, ROOT / "a-0" / "mine.txt")
         node.storage.delete_topic("a")
         await node.settled()
@@ -300,7 +300,7 @@ def test_a_symbolic_link_is_followed_for_nothing_but_a_partition(tmp_path: Path)
     """A partition may lie on another disk; a deleted one's link goes, with the partition's files behind it."""
 
     async def main() -> None:
-        node = Node(LocalDisk(), TWO, root=tmp_path / "data")
+        node = Node(LocalDisk(), TWO, root=tmp_path / "data", file_delete_delay_ms=0)
         append(node.of("a"), batch(tag="kept"))
         await node.settled()
         node.storage.close()
