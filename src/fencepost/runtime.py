@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from fencepost.listening import SocketListener, bound_sockets
 from fencepost.protocol.types import Milliseconds
 
 
@@ -37,6 +38,10 @@ class Listener(Protocol):
         """Accept no more connections.  Those already accepted are their owner's to close."""
         ...
 
+    def accept_again(self) -> None:
+        """There may be room for connections again."""
+        ...
+
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -44,8 +49,13 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 class Network(Protocol):
     """Opens connections and listens for them."""
 
-    async def listen(self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
-        """Listen on host:port (port 0: any free one).  Raises OSError if the address cannot be had."""
+    async def listen(
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, room: Callable[[], int]
+    ) -> Listener:
+        """Listen on host:port (port 0: any free one).  Raises OSError if the address cannot be had.
+
+        `room` tells how many more connections may be accepted; at 0 those who connect wait.
+        """
         ...
 
     async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
@@ -60,26 +70,13 @@ class SystemClock:
         return Milliseconds(time.time_ns() // 1_000_000)
 
 
-class _SocketListener:
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-
-    @property
-    def port(self) -> int:
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def close(self) -> None:
-        # Not wait_closed(): since Python 3.12 it waits for every accepted connection, which is not ours to end.
-        self._server.close()
-
-
 class SocketNetwork:
     """TCP sockets of the running event loop."""
 
-    async def listen(self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
-        loop = asyncio.get_running_loop()
-        return _SocketListener(await loop.create_server(protocol_factory, host, port, backlog=1024))
+    async def listen(
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, room: Callable[[], int]
+    ) -> Listener:
+        return SocketListener(protocol_factory, await bound_sockets(host, port), room)
 
     async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         return await asyncio.get_running_loop().create_connection(protocol_factory, host, port)

@@ -51,7 +51,9 @@ def unsent(broker: Broker) -> int:
     return on_the_loop(
         broker,
         lambda: sum(
-            connection._transport.get_write_buffer_size() + sum(map(len, connection._output))
+            connection._transport.get_write_buffer_size()
+            + sum(map(len, connection._output))
+            + sum(map(len, connection._rest))
             for connection in broker.connections
             if connection._transport is not None
         ),

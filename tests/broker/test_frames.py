@@ -24,7 +24,7 @@ from wire import (
     values,
 )
 
-from fencepost.broker.connection import MOST_WAITING
+from fencepost.broker.limits import MOST_WAITING
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsRequest, EndTxnRequest, InitProducerIdRequest, MetadataRequest
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -53,3 +55,25 @@ def test_more_partitions_than_descriptors(tmp_path: Path) -> None:
     process.terminate()
     process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_connections_without_end_neither_stop_the_node_nor_fill_its_log(tmp_path: Path) -> None:
+    """Who only connects is not accepted any more; files go on being opened, and it is said a few times."""
+    process, address = start(tmp_path / "data")
+    host, port = address.split(":")
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    admin.create_topics([NewTopic("before", 1)])["before"].result(30)
+    idle = [socket.create_connection((host, int(port)), 5) for _ in range(2 * DESCRIPTORS)]
+    try:
+        for name in ("meanwhile", "still"):
+            admin.create_topics([NewTopic(name, 3)])[name].result(30)
+            time.sleep(1.2)
+        assert "still" in admin.list_topics(timeout=20).topics
+    finally:
+        for each in idle:
+            each.close()
+    process.terminate()
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    assert "no connection is accepted for a second" in said and "max.connections" in said
+    assert len(said) < 10_000, "no line repeats without a limit"

@@ -41,7 +41,7 @@ def talk(peer: Callable[[], Peer]) -> Connection:
 
     async def main(_: VirtualLoop) -> Connection:
         network = SimulatedNetwork(random.Random(3))
-        await network.listen(peer, "127.0.0.1", PORT)
+        await network.listen(peer, "127.0.0.1", PORT, lambda: 1)
         connection = await open_connection(network, "127.0.0.1", PORT, "test", TIMEOUT_MS)
         with pytest.raises(UnsupportedByBrokerError, match="versions 0 to 1"):
             connection.version_of(MetadataRequest, least=4)

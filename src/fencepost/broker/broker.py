@@ -11,9 +11,11 @@ from typing import Self
 
 from fencepost.broker.authorizer import AllowEverything, Authorizer
 from fencepost.broker.connection import Connection
+from fencepost.broker.connection_quotas import ConnectionQuotas
 from fencepost.broker.disconnections import Disconnections
 from fencepost.broker.features import Features
 from fencepost.broker.fetch_sessions import FetchSessions
+from fencepost.broker.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.broker.markers import LocalMarkers
 from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore
 from fencepost.broker.metrics import Metrics
@@ -36,6 +38,8 @@ logger = get_logger(__name__)
 
 CONTROLLER_EPOCH = 1
 _PRODUCER_IDS = "producer-ids"
+_TIDY_MS = 5000
+"""How often connections are looked at."""
 
 
 class StoredProducerIds:
@@ -98,6 +102,14 @@ class Broker:
             self.runtime.random,
         )
         self.largest_request = self.settings.number("socket.request.max.bytes")
+        queued = self.settings.number("queued.max.request.bytes")
+        self.request_memory = MemoryPool(queued if queued > 0 else NODE_REQUESTS)
+        self.answer_memory = MemoryPool(NODE_ANSWERS)
+        self.connection_quotas = ConnectionQuotas(
+            self.settings.number("max.connections"),
+            self.settings.number("max.connections.per.ip"),
+            str(self.settings["max.connections.per.ip.overrides"]),
+        )
         self.host, _, port = listen.rpartition(":")
         self.port = int(port)
         self.connections: dict[Connection, None] = {}
@@ -131,7 +143,9 @@ class Broker:
         self.failed = asyncio.get_running_loop().create_future()
         try:
             loads = self._recover()
-            self._listener = await self.runtime.network.listen(lambda: Connection(self), self.host, self.port)
+            self._listener = await self.runtime.network.listen(
+                lambda: Connection(self), self.host, self.port, self.connection_quotas.room
+            )
             self.port = self._listener.port
             self._schedule()
             await in_turn(loads)
@@ -300,10 +314,22 @@ class Broker:
         self._every("offsets", number("offsets.retention.check.interval.ms"), self.groups.tick)
         cleaning = min(number("log.retention.check.interval.ms"), number("producer.id.expiration.check.interval.ms"))
         self._every("storage", cleaning, self.storage.tick)
+        idle_ms = number("connections.max.idle.ms")
+        self._every("connections", min(_TIDY_MS, max(idle_ms // 2, 1)) if idle_ms >= 0 else _TIDY_MS, self._tidy)
         self._every("log", 60_000, lambda _: LIMIT.report())
 
     def _tick_transactions(self, now: Milliseconds) -> None:
         self.transactions.tick(now)
+
+    def connection_ended(self) -> None:
+        """Somebody who waits to be accepted may be."""
+        if self._listener is not None:
+            self._listener.accept_again()
+
+    def _tidy(self, _: Milliseconds) -> None:
+        now, idle_ms = asyncio.get_running_loop().time(), self.settings.number("connections.max.idle.ms")
+        for connection in list(self.connections):
+            connection.tidy(now, idle_ms / 1000)
 
     def _every(self, name: str, interval_ms: int, tick: Callable[[Milliseconds], None]) -> None:
         """Call tick(now) at intervals, for as long as the node runs."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from fencepost.broker.caller import Caller
 from fencepost.broker.complaints import shown
 from fencepost.broker.error_responses import error_response
+from fencepost.broker.frame_buffer import SMALL, FrameBuffer
+from fencepost.broker.limits import LARGE_ANSWER, MOST_HELD, MOST_KEPT, MOST_WAITING, ONE_AT_A_TIME, PIECE
 from fencepost.broker.registry import CLOSE, NO_ANSWER, SERVED, Held
 from fencepost.node_log import get_logger
 from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode_request, encode_response, read_request_header
@@ -27,23 +29,19 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_FIRST_BUFFER: Final = 64 * 1024
-MOST_WAITING: Final = 512
-"""Responses that may wait on one connection before nothing more is read from it."""
-_MOST_UNSENT: Final = 256 * 1024
-"""Bytes of responses that are gathered before they are handed to the transport, which then says whether to go on."""
-
 _FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
 
 
 class _Slot:
     """The place of one response in the order of requests."""
 
-    __slots__ = ("data", "lsn")
+    __slots__ = ("data", "lsn", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.data: bytes | None = None
         self.lsn = 0
+        self.size = size
+        """Bytes that wait in it: of the request, then of the response."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -53,15 +51,26 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = broker
         self._transport: asyncio.Transport | None = None
         self.caller = Caller(broker.authorizer, "")
-        self._buffer = bytearray(_FIRST_BUFFER)
-        self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
+        self._address = ""
+        self._frames = FrameBuffer(broker.largest_request)
+        self._reserved = 0
+        """Bytes of the node's request memory that the frame at hand takes."""
         self._slots: deque[_Slot] = deque()
+        self._held = 0
+        """Bytes in the slots."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._output: list[bytes] = []
         self._unsent = 0
+        self._rest: deque[memoryview] = deque()
+        """What the transport did not take; in front of the output."""
+        self._large = 0
+        """Bytes of large answers that have not left."""
+        self._active = True
+        """Whether something came or went since `tidy` looked last."""
+        self._idle_since = 0.0
         self._reading = True
+        self._stopped = False
+        """Whether the frame at hand waits for its turn, or for memory."""
         self._writable = True
         self._handling = False
         self._in_turn: asyncio.Task[None] | None = None
@@ -72,22 +81,35 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self.caller.host = f"/{peer[0]}" if peer else "/unknown"
+        self._address = peer[0] if peer else "unknown"
+        self.caller.host = f"/{self._address}"
         self._broker.connections[self] = None
+        if not self._broker.connection_quotas.opened(self._address):
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._broker.connections.pop(self, None)
+        self._broker.connection_quotas.closed(self._address)
+        self._broker.connection_ended()
+        self._broker.request_memory.forget(self._memory_came)
+        self._release_request()
+        self._broker.answer_memory.give(self._large)
+        self._large = 0
         self._broker.disconnections.lost(self.caller)
         for task in list(self._tasks):
             if task is not self._in_turn:  # a write goes on without its client, who may be gone unnoticed anyway
                 task.cancel()
         self._slots.clear()
+        self._output.clear()
+        self._rest.clear()
 
     def close(self) -> None:
         """End the connection; the answers that are ready are still sent."""
         self._send()
         if self._transport is not None:
+            while self._rest:
+                self._transport.write(self._rest.popleft())
             self._transport.close()
 
     def abort(self) -> None:
@@ -100,16 +122,16 @@ class Connection(asyncio.BufferedProtocol):
         self._throttle()
 
     def resume_writing(self) -> None:
-        self._writable = True
+        self._writable = self._active = True
+        self._send()
         self._throttle()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        if self._end == len(self._buffer):
-            self._make_room(len(self._buffer) * 2)
-        return self._view[self._end :]
+        return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
+        self._frames.filled(nbytes)
+        self._active = True
         self._go_on()
 
     def eof_received(self) -> bool:
@@ -121,44 +143,76 @@ class Connection(asyncio.BufferedProtocol):
         """Handle what has been read, for as long as the client takes its responses."""
         self._handling = True
         try:
-            self._frames()
+            self._serve()
         except Exception:
             self._broken()
         finally:
             self._handling = False
         self._send()
 
-    def _frames(self) -> None:
-        while self._end - self._start >= 4 and self._may_go_on:
-            at = self._start
-            size = int.from_bytes(self._view[at : at + 4], "big", signed=True)
-            if not 8 <= size <= self._broker.largest_request:
-                self._refuse(f"a frame of {size} bytes announced: it must have 8 to {self._broker.largest_request}")
+    def _serve(self) -> None:
+        """The requests that are there, as far as they may be handled now."""
+        frames = self._frames
+        while self._may_go_on:
+            try:
+                frame = frames.take()
+            except ProtocolError as error:
+                self._refuse(str(error))
                 return
-            if self._end - at - 4 < size:
-                if at + 4 + size > len(self._buffer):
-                    self._make_room(4 + size)
+            if frame is None:
+                if frames.announced > self._reserved and frames.announced > SMALL:
+                    self._reserve(frames.announced)
                 return
-            self._start = at + 4 + size
-            self._request(self._view[at + 4 : at + 4 + size])
-            if self._unsent > _MOST_UNSENT:
+            if self._slots and int.from_bytes(frame[:2], "big") in ONE_AT_A_TIME:
+                frames.put_back(frame)
+                self._stop()
+                return
+            self._request(frame)
+            if self._reserved:
+                self._release_request()
+            if self._unsent > PIECE:
                 self._send()
             if self._transport is None or self._transport.is_closing():
                 return
-        if self._start == self._end:
-            self._start = self._end = 0
 
-    def _make_room(self, size: int) -> None:
-        """Move the bytes of the frame at hand to the front of a new buffer: views of the old one may be in use."""
-        rest = self._view[self._start : self._end]
-        self._buffer = bytearray(max(size, _FIRST_BUFFER, len(rest)))
-        self._view = memoryview(self._buffer)
-        self._view[: len(rest)] = rest
-        self._start, self._end = 0, len(rest)
+    def _reserve(self, size: int) -> None:
+        """Have the memory for a large frame, or wait for it; it is given back when the request has been handled."""
+        memory = self._broker.request_memory
+        if memory.take(size - self._reserved):
+            self._reserved = size
+        else:
+            memory.wait(self._memory_came)
+            self._stop()
+
+    def _memory_came(self) -> None:
+        self._stopped = False
+        self._throttle()
+
+    def _release_request(self) -> None:
+        reserved, self._reserved = self._reserved, 0
+        if reserved:
+            self._broker.request_memory.give(reserved)
+            if self._broker.request_memory.is_short or self._frames.size > MOST_KEPT:
+                self._frames.shrink()
+
+    def _stop(self) -> None:
+        """Nothing more is read or handled before something has changed."""
+        self._stopped = True
+        self._throttle()
+
+    def tidy(self, now: float, longest_idle: float) -> None:
+        """Called now and then: give back memory that is not used, and end what nobody has used for so many seconds."""
+        if self._active:
+            self._active, self._idle_since = False, now
+            return
+        self._frames.shrink()
+        if 0 <= longest_idle <= now - self._idle_since:
+            logger.info("closing the connection from %s: nothing came for %d s", self.caller.host, longest_idle)
+            self.close()
 
     def _refuse(self, why: str) -> None:
         logger.warning("closing the connection from %s: %s", self.caller.host, why)
-        self._start = self._end
+        self._frames.drop()
         self.close()
 
     def _broken(self) -> None:
@@ -187,8 +241,9 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             answer = self._failed(request, header)
         if isinstance(answer, CoroutineType):
-            slot = _Slot()
+            slot = _Slot(len(frame))
             self._slots.append(slot)
+            self._held += slot.size
             task = asyncio.get_running_loop().create_task(self._wait(answer, slot, header, request))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
@@ -242,16 +297,20 @@ class Connection(asyncio.BufferedProtocol):
                 self.close()
                 return
             data = encode_response(instead, header.api_version, header.correlation_id)
-        held = lsn > self._broker.storage.durable
+        held, size = lsn > self._broker.storage.durable, len(data)
+        if size > LARGE_ANSWER and self._transport is not None:
+            self._large += size
+            self._broker.answer_memory.add(size)
         if slot is None and not self._slots and not held:
             if data:
                 self._output.append(data)
-                self._unsent += len(data)
+                self._unsent += size
             return
         if slot is None:
-            slot = _Slot()
+            slot = _Slot(0)
             self._slots.append(slot)
-        slot.data, slot.lsn = data, lsn
+        self._held += size - slot.size
+        slot.data, slot.lsn, slot.size = data, lsn, size
         if held:
             self._broker.storage.when_durable(lsn, self._ready)
         else:
@@ -281,23 +340,50 @@ class Connection(asyncio.BufferedProtocol):
                 break
             if slot.data:
                 self._output.append(slot.data)
-                self._unsent += len(slot.data)
+                self._unsent += slot.size
+            self._held -= slot.size
             slots.popleft()
+        if self._stopped and not slots and not self._broker.request_memory.waits(self._memory_came):
+            self._stopped = False
         if not self._handling:
             self._send()
         if not self._reading:
             self._throttle()
 
     def _send(self) -> None:
-        if self._output:
-            data = self._output[0] if len(self._output) == 1 else b"".join(self._output)
-            self._output, self._unsent = [], 0
-            if self._transport is not None:
-                self._transport.write(data)
+        if not self._output and not self._rest:
+            return
+        if self._transport is not None:
+            if self._rest or self._unsent > PIECE:
+                self._send_pieces(self._transport)
+            else:
+                self._transport.write(self._output[0] if len(self._output) == 1 else b"".join(self._output))
+        self._output, self._unsent = [], 0
+        if self._large and not self._rest and not self._slots:
+            self._broker.answer_memory.give(self._large)
+            self._large = 0
+
+    def _send_pieces(self, transport: asyncio.Transport) -> None:
+        """Nothing is copied before the transport takes it."""
+        rest = self._rest
+        rest.extend(map(memoryview, self._output))
+        while rest and self._writable:
+            piece = rest[0][:PIECE]
+            if len(piece) == len(rest[0]):
+                rest.popleft()
+            else:
+                rest[0] = rest[0][PIECE:]
+            transport.write(piece)
 
     @property
     def _may_go_on(self) -> bool:
-        return self._writable and self._in_turn is None and len(self._slots) < MOST_WAITING
+        return (
+            self._writable
+            and not self._stopped
+            and self._in_turn is None
+            and self._held < MOST_HELD
+            and len(self._slots) < MOST_WAITING
+        )
 
     def _throttle(self) -> None:
         """Read on only while the client takes its responses."""

@@ -19,9 +19,12 @@ SLOWEST = 0.002
 class _Listening:
     """A listening socket."""
 
-    def __init__(self, network: SimulatedNetwork, factory: Callable[[], asyncio.BaseProtocol], port: int) -> None:
+    def __init__(
+        self, network: SimulatedNetwork, factory: Callable[[], asyncio.BaseProtocol], port: int, room: Callable[[], int]
+    ) -> None:
         self._network = network
         self.factory = factory
+        self.room = room
         self._port = port
 
     @property
@@ -30,6 +33,9 @@ class _Listening:
 
     async def close(self) -> None:
         self._network.forget(self._port, self)
+
+    def accept_again(self) -> None:
+        """Who waits looks by itself."""
 
 
 class SimulatedNetwork:
@@ -44,18 +50,21 @@ class SimulatedNetwork:
         """What befalls the requests of connections that are made from now on."""
         self._next_port = 10_000
 
-    async def listen(self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
+    async def listen(
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, room: Callable[[], int]
+    ) -> Listener:
         if port == 0:
             self._next_port += 1
             port = self._next_port
         if port in self._listening:
             raise OSError(98, f"{host}:{port} is in use")
-        listening = self._listening[port] = _Listening(self, protocol_factory, port)
+        listening = self._listening[port] = _Listening(self, protocol_factory, port, room)
         return listening
 
     async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         await asyncio.sleep(self.delay())
-        listening = self._listening.get(port)
+        while (listening := self._listening.get(port)) is not None and listening.room() <= 0:  # noqa: ASYNC110
+            await asyncio.sleep(SLOWEST)
         if listening is None:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
         ours, theirs = SimulatedTransport(self, port), SimulatedTransport(self, port)

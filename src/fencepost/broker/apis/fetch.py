@@ -22,6 +22,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.fetch_sessions import TOPIC_IDS_SINCE, Asked, Fetching, Result
+from fencepost.broker.limits import LEAST_ANSWER
 from fencepost.broker.registry import serves
 from fencepost.broker.topics import Topic
 from fencepost.log.partition import Partition, Refused
@@ -100,6 +101,7 @@ class _Plan:
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._fetching = fetching
         self._storage = broker.storage
+        self._answers = broker.answer_memory
         self._sessions = broker.fetch_sessions
         self.reads: list[tuple[Asked, Partition | ErrorCode]] = []
         """What is read, and where: an error where it cannot be read now."""
@@ -188,7 +190,9 @@ class _Plan:
     # Reading
 
     def read(self) -> _Found:
-        budget, size, astray, results = self._max_bytes, 0, False, []
+        # Less than was asked for, where other clients do not take what they were given.
+        room = self._answers.left(LEAST_ANSWER)
+        budget, size, astray, results = min(self._max_bytes, room), 0, False, []
         goes_on, isolation = self._fetching.session is not None, self.isolation
         for asked, place in self.reads:
             if goes_on and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation)):

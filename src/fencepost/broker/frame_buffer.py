@@ -1,0 +1,90 @@
+"""What has been read from a connection, and the frames in it.
+
+A frame is held as it comes: whoever announces a large one and sends nothing makes nobody set memory aside.  The buffer
+doubles while a large frame comes in, and is made small again when `shrink` is called.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.protocol.errors import ProtocolError
+
+SMALL: Final = 64 * 1024
+"""Bytes of a buffer that is used; one that never was has `_FIRST`."""
+_FIRST: Final = 4 * 1024
+_SHORTEST: Final = 8
+"""Bytes of the shortest request: its header without a client id."""
+
+
+class FrameBuffer:
+    """See the module.  `largest`: the longest frame that is taken, in bytes."""
+
+    __slots__ = ("_bytes", "_end", "_largest", "_start", "_view", "announced")
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._bytes = bytearray(_FIRST)
+        self._view = memoryview(self._bytes)
+        self._start = 0
+        self._end = 0
+        self.announced = 0
+        """Length of the frame that is coming in, its length prefix included; 0 between two frames."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that are held."""
+        return len(self._bytes)
+
+    def room(self) -> memoryview:
+        """Where to put what comes next; never empty."""
+        if self._end == len(self._bytes):
+            held = self._end - self._start
+            self._move(max(min(max(2 * held, SMALL), self.announced), SMALL, held + _FIRST))
+        return self._view[self._end :]
+
+    def filled(self, count: int) -> None:
+        """So many bytes were put there."""
+        self._end += count
+
+    def take(self) -> memoryview | None:
+        """The next whole frame without its length; it stays as it is until more is read.  Raises ProtocolError."""
+        at, end = self._start, self._end
+        if end - at < 4:
+            if at == end:
+                self._start = self._end = 0
+            self.announced = 0
+            return None
+        size = int.from_bytes(self._view[at : at + 4], "big", signed=True)
+        if not _SHORTEST <= size <= self._largest:
+            raise ProtocolError(f"a frame of {size} bytes announced: it must have {_SHORTEST} to {self._largest}")
+        stop = at + 4 + size
+        if stop > end:
+            self.announced = 4 + size
+            if at and stop > len(self._bytes):
+                self._move(max(SMALL, end - at))
+            return None
+        self._start = stop
+        return self._view[at + 4 : stop]
+
+    def put_back(self, frame: memoryview) -> None:
+        """This frame was taken last and is to be taken again."""
+        self._start -= 4 + len(frame)
+
+    def drop(self) -> None:
+        """Nothing of what is here matters any more."""
+        self._start = self._end = 0
+
+    def shrink(self) -> None:
+        """Hold no more than what there is to hold."""
+        held = self._end - self._start
+        if len(self._bytes) > SMALL and held <= SMALL // 2:
+            self._move(SMALL)
+
+    def _move(self, size: int) -> None:
+        """To the front of a new buffer: views of the old one may be in use."""
+        rest = self._view[self._start : self._end]
+        self._bytes = bytearray(size)
+        self._view = memoryview(self._bytes)
+        self._view[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
