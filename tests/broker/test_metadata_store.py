@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore, Versioned
+from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore, Versioned, WatchedMetadataStore
+from fencepost.log.commit_log import StorageFailed
 from fencepost.simulation.metadata import MemoryMetadataStore
 
 Open = Callable[[], MetadataStore]
@@ -89,4 +92,35 @@ def test_nothing_to_write_is_written(opened: Open) -> None:
     store = opened()
     assert store.write({})
     assert store.list("") == {}
+    store.close()
+
+
+def test_a_sync_that_fails_ends_the_node(tmp_path: Path) -> None:
+    """And nobody takes it for an error of the request that was being served."""
+    failures: list[StorageFailed] = []
+    inner = SqliteMetadataStore(tmp_path / "metadata.sqlite")
+    store = WatchedMetadataStore(inner, failures.append)
+    assert store.write({"a": (b"1", 0)})
+
+    class Failing:
+        """A connection whose commits fail as fsync does."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self.connection = connection
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.connection, name)
+
+        def execute(self, statement: str, *values: Any) -> object:
+            if statement == "COMMIT":
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                raise error
+            return self.connection.execute(statement, *values)
+
+    inner._connection = Failing(inner._connection)  # type: ignore[assignment]
+    with pytest.raises(StorageFailed, match="disk I/O error"):
+        store.write({"a": (b"2", 1)})
+    assert [str(failure) for failure in failures] == ["the disk did not take a change of the metadata: disk I/O error"]
+    assert store.get("a") == Versioned(b"1", 1)
     store.close()

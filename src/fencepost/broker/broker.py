@@ -17,7 +17,7 @@ from fencepost.broker.features import Features
 from fencepost.broker.fetch_sessions import FetchSessions
 from fencepost.broker.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.broker.markers import LocalMarkers
-from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore
+from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore, WatchedMetadataStore
 from fencepost.broker.metrics import Metrics
 from fencepost.broker.registrar import LocalRegistrar, Registrar
 from fencepost.broker.settings import Settings
@@ -178,9 +178,10 @@ class Broker:
 
     def _open(self) -> list[Step]:
         try:
-            self.metadata = self._open_metadata(self._path / "metadata.sqlite")
+            store = self._open_metadata(self._path / "metadata.sqlite")
         except Exception as error:
             raise DirectoryUnusable(f"{self._path}/metadata.sqlite cannot be used: {error}") from error
+        self.metadata: MetadataStore = WatchedMetadataStore(store, self.storage.fail)
         self.cluster_id = self._cluster_id()
         self.features = Features.load(self.metadata)
         self.topics = Topics(self.metadata, self.storage, self.settings, self.runtime.random)

@@ -6,10 +6,11 @@ A small compare-and-set interface, so that several nodes could share one store; 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import DiskFull
 
 
@@ -33,7 +34,7 @@ class MetadataStore(Protocol):
         """Write (or, for None, remove) several keys at once.
 
         Each change names the version that its key must have, 0 if it must not exist.  False, and nothing written, if
-        one has another.  Raises DiskFull, and nothing is written.
+        one has another.  Raises DiskFull, and nothing is written; StorageFailed, and nobody knows.
         """
         ...
 
@@ -81,8 +82,26 @@ class SqliteMetadataStore:
                 connection.execute("ROLLBACK")
             if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
                 raise DiskFull("no space is left for the metadata") from error
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
+                raise StorageFailed(f"the disk did not take a change of the metadata: {error}") from error
             raise
         return True
 
     def close(self) -> None:
         self._connection.close()
+
+
+class WatchedMetadataStore:
+    """A store whose failure ends the node, as that of a log does, whoever was writing."""
+
+    def __init__(self, store: MetadataStore, failed: Callable[[StorageFailed], None]) -> None:
+        self._store = store
+        self._failed = failed
+        self.get, self.list, self.close = store.get, store.list, store.close
+
+    def write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
+        try:
+            return self._store.write(changes)
+        except StorageFailed as failure:
+            self._failed(failure)
+            raise

@@ -127,6 +127,7 @@ class CommitLog:
         self._pending_bytes = 0
         self._extents: dict[int, File] = {}
         self._syncing = False
+        self._stopped = False
         self._durable_callbacks: list[tuple[int, Callable[[], None]]] = []
 
     def path(self, generation: int) -> Path:
@@ -288,6 +289,8 @@ class CommitLog:
             if error is not None:
                 self._failed(StorageFailed(f"the disk did not take a sync: {error}"))
                 return
+            if self._stopped:
+                return
             self._syncing = False
             self.durable = lsn
             self._durable_size = allocated
@@ -318,6 +321,10 @@ class CommitLog:
             ready += 1
         self._durable_callbacks = waiting[ready:]
         call_each(callback for _, callback in waiting[:ready])
+
+    def stop(self) -> None:
+        """Something else has failed: nothing is acknowledged any more, not even what a sync under way reaches."""
+        self._stopped = True
 
     def flush_now(self) -> None:
         """Write and sync everything pending, and wait.  For stop and checkpoints at start."""

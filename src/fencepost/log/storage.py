@@ -64,7 +64,7 @@ class Storage:
         """Partitions that are known but could not be opened."""
         self.deleted: Mapping[uuid.UUID, str] = {}
         """Ids and names of topics that are known to be deleted: what is there of them is removed at the start."""
-        self._log = CommitLog(disk, path / "commit-log", self._fail)
+        self._log = CommitLog(disk, path / "commit-log", self.fail)
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, int] = {}
         self._new_files: dict[Partition, None] = {}
@@ -82,9 +82,12 @@ class Storage:
     def _raise(failure: StorageFailed) -> None:
         raise failure
 
-    def _fail(self, failure: StorageFailed) -> None:
-        self.failure = failure
-        self._failed(failure)
+    def fail(self, failure: StorageFailed) -> None:
+        """The disk did not take something: whoever owns the process ends it, and nothing more is acknowledged."""
+        if self.failure is None:
+            self.failure = failure
+            self._log.stop()
+            self._failed(failure)
 
     # Opening and closing
 
@@ -184,7 +187,13 @@ class Storage:
         partition = Partition(
             self, self._disk, directory, topic, index, topic_id, settings or self.settings, leader_epoch
         )
-        opened = opening.open_partition(partition, self._replay, self._number, self.now())
+        try:
+            opened = opening.open_partition(partition, self._replay, self._number, self.now())
+        except OSError as error:
+            if self._log.generation and not isinstance(error, NothingLeft):
+                # While the node runs nobody above would end it for a failed sync.
+                self.fail(StorageFailed(f"the disk did not take {directory}: {error}"))
+            raise
         if isinstance(opened, OfflinePartition):
             self.offline[topic, index] = opened
             return opened
@@ -276,7 +285,7 @@ class Storage:
     def append_failed(self, partition: Partition, error: Exception) -> None:
         """A batch is in the file of a partition, and not everything that follows from it in memory."""
         if self.failure is None:
-            self._fail(StorageFailed(f"a batch was written to {partition.directory} and not accounted for: {error!r}"))
+            self.fail(StorageFailed(f"a batch was written to {partition.directory} and not accounted for: {error!r}"))
 
     def _sync_directory(self, partition: Partition) -> None:
         del self._new_files[partition]
@@ -287,7 +296,7 @@ class Storage:
             try:
                 self._disk.sync_directory(path)
             except OSError as error:
-                self._fail(StorageFailed(f"the disk did not take a sync of {path}: {error}"))
+                self.fail(StorageFailed(f"the disk did not take a sync of {path}: {error}"))
 
     def segment_removed(self, partition: Partition, segment: Segment) -> None:
         partition.reader.forget()
@@ -326,7 +335,7 @@ class Storage:
 
     async def settle(self) -> None:
         """Wait until no sync and no checkpoint is under way, so that `close` may be called."""
-        while self._checkpointing or not self._log.idle:  # noqa: ASYNC110 - only when the node stops
+        while self.failure is None and (self._checkpointing or not self._log.idle):  # noqa: ASYNC110 - only when the node stops
             await asyncio.sleep(0.001)
 
     def _schedule_flush(self) -> None:
@@ -341,7 +350,7 @@ class Storage:
                 self._log.flush(self._take_dirty, self._synced)
             except Exception as error:
                 if self.failure is None:
-                    self._fail(StorageFailed(f"the commit log could not be written: {error!r}"))
+                    self.fail(StorageFailed(f"the commit log could not be written: {error!r}"))
                 raise
 
     def _take_dirty(self) -> None:
@@ -376,6 +385,9 @@ class Storage:
             self._log.begin(self._log.generation + 1)
         except NothingLeft:
             return  # The next sync tries again.
+        except OSError as error:
+            self.fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
+            return
         self._checkpointing, self._checkpoint_wanted = True, False
         self._removals.hold()
         lsn = self._name_everything()
@@ -383,13 +395,17 @@ class Storage:
 
         def synced(error: OSError | None) -> None:
             if error is not None:
-                self._fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
+                self.fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
             elif self.failure is None:
                 self.when_durable(lsn, finish)
 
         def finish() -> None:
             self._checkpointing = False
-            self._complete(checkpoint, older)
+            try:
+                self._complete(checkpoint, older)
+            except OSError as error:
+                self.fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
+                return
             self._removals.let_go()
 
         self._disk.sync(checkpoint.files, synced)

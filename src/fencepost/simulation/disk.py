@@ -219,6 +219,9 @@ class SimulatedDisk:
         self.descriptors_used = 0
         self.sync_error: OSError | None = None
         """If set, every sync fails with it."""
+        self._syncs_until_failure: int | None = None
+        self.sync_failed = False
+        """Whether the sync that `fail_sync_after` told of has failed."""
         self.life = 0
         """How often it has been crashed: handles of an earlier life are dead."""
 
@@ -244,6 +247,18 @@ class SimulatedDisk:
     def cut_power_after(self, operations: int) -> None:
         """Raise PowerCut at that operation that would change the disk, and from then on, until the next crash."""
         self._fuse = operations
+
+    def fail_sync_after(self, syncs: int) -> None:
+        """Let so many syncs of files or directories succeed, and the next one fail; later ones succeed again."""
+        self._syncs_until_failure, self.sync_failed = syncs, False
+
+    def _sync_error(self) -> OSError | None:
+        if self._syncs_until_failure is not None:
+            self._syncs_until_failure -= 1
+            if self._syncs_until_failure < 0:
+                self._syncs_until_failure, self.sync_failed = None, True
+                return OSError(errno.EIO, "I/O error")
+        return self.sync_error
 
     @property
     def off(self) -> bool:
@@ -287,12 +302,12 @@ class SimulatedDisk:
 
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
         targets, error = self._targets(files)
-        life = self.life
+        error, life = error or self._sync_error(), self.life
 
         def complete() -> None:
             if life != self.life or self.off:
                 return
-            failure = error or self.sync_error or next(filter(None, (file.error() for file, _ in targets)), None)
+            failure = error or next(filter(None, (file.error() for file, _ in targets)), None)
             if failure is None:
                 for file, upto in targets:
                     file.node.settle(upto)
@@ -307,7 +322,7 @@ class SimulatedDisk:
     def sync_now(self, files: Sequence[File]) -> None:
         self.operate()
         targets, error = self._targets(files)
-        failure = error or self.sync_error
+        failure = error or self._sync_error()
         if failure is not None:
             raise failure
         for file, upto in targets:
@@ -325,6 +340,9 @@ class SimulatedDisk:
 
     def sync_directory(self, path: Path) -> None:
         self.operate()
+        error = self._sync_error()
+        if error is not None:
+            raise error
         directory = self._directory(path)
         directory.settle(directory.done())
 
