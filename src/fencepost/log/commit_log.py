@@ -123,6 +123,9 @@ class CommitLog:
         self._durable_size = 0
         """What of `_allocated` the last sync has made durable."""
         self._seed = 0
+        self._named: set[int] = set()
+        self._named_before: set[int] = set()
+        """Segments that this generation names, and those that older ones do."""
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._extents: dict[int, File] = {}
@@ -165,11 +168,22 @@ class CommitLog:
 
     # Appending
 
+    def names(self, number: int) -> bool:
+        """Whether a generation that is still there names this segment: after a crash it may be written to again."""
+        return number in self._named or number in self._named_before
+
+    def older_are_gone(self) -> None:
+        """Of all generations only this one is left."""
+        self._named_before = set()
+
     def add_file(self, file: NamedFile) -> int:
+        self._named.add(file.number)
         return self._add(file.entry())
 
     def name_files(self, files: list[NamedFile]) -> None:
         """Put FILE entries in front of everything pending, for a new generation."""
+        self._named_before |= self._named
+        self._named = {file.number for file in files}
         front = [file.entry() for file in files]
         self._pending[:0] = front
         self._pending_bytes += sum(map(len, front)) + FRAME.size * len(front)

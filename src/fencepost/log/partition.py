@@ -102,6 +102,9 @@ class Partition:
         self._waiters: dict[int, Callable[[], None]] = {}
         self._next_waiter = 0
         self._damage = DamageNotes()
+        self.scans = 0
+        self.is_held = False
+        """Whether no segment may be removed now."""
         self.reader = reading.Reader(self)
 
     @property
@@ -329,11 +332,15 @@ class Partition:
 
     def scan(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch from the one that holds `offset` to the log end, durable or not: for coordinators that load."""
-        for segment in self.segments[self.segment_of(offset) :]:
-            position = segment.locate(offset) if offset > segment.base_offset else 0
-            if position is not None:
-                for _, header, data in segment.walk(position):
-                    yield header, data
+        self.scans += 1
+        try:
+            for segment in self.segments[self.segment_of(offset) :]:
+                position = segment.locate(offset) if offset > segment.base_offset else 0
+                if position is not None:
+                    for _, header, data in segment.walk(position):
+                        yield header, data
+        finally:
+            self.scans -= 1
 
     def segment_of(self, offset: int) -> int:
         """Number of the segment that holds an offset (the first one for an older offset)."""
@@ -390,7 +397,7 @@ class Partition:
 
         Not before they are checkpointed: until then they are what the producer state is made from again.
         """
-        while self.has_segments_to_drop and self.segments[0].base_offset < self.unsynced_from:
+        while not self.is_held and self.has_segments_to_drop and self.segments[0].base_offset < self.unsynced_from:
             segment = self.segments.pop(0)
             self.bases.pop(0)
             self._journal.segment_removed(self, segment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.log import checkpoint_files
+from fencepost.log.cleaner import swapping
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import NothingLeft
 from fencepost.log.offline import PartitionDamaged
@@ -44,6 +45,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     what it does not know is removed.
     """
     name, disk = partition.directory.name, partition.disk
+    swapping.finish(disk, partition.directory)
     by_scan = not replay.complete
     known = {
         int(path.rpartition("/")[2][:20]): file for path, file in replay.files.items() if path.startswith(name + "/")
@@ -74,7 +76,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     partition.epoch_starts = checkpoint_files.read_leader_epochs(disk, partition.directory)
     if bases:
         synced = {base: file.size for base, file in known.items() if replay.damaged and not file.removed}
-        _catch_up(partition, _start(partition, known, by_scan), by_scan, synced, now)
+        _catch_up(partition, _start(partition, known, by_scan), _synced_base(partition, known), by_scan, synced, now)
         if by_scan and replay.newest == 0 and partition.log_end_offset > bases[0]:
             replay.read_alone.append(name)
         if replay.damaged:
@@ -95,6 +97,13 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
 
 def _open(partition: Partition, base: int, number: Callable[[], int]) -> Segment:
     return Segment(partition.disk, partition.directory, base, number(), partition.settings.index_interval_bytes)
+
+
+def _synced_base(partition: Partition, known: dict[int, KnownFile]) -> int:
+    """Up to the segment with this base all was synced once: offsets that are missing there were compacted away."""
+    places = [base for base in partition.bases if base in known and known[base].checkpoint_offset >= 0]
+    unknown = partition.bases[-1] if partition.settings.is_compacted else partition.bases[0]
+    return min(places, default=unknown)
 
 
 def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> tuple[int, int, int]:
@@ -130,12 +139,16 @@ def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> 
     return 0, 0, partition.bases[0]
 
 
-def _catch_up(partition: Partition, start: tuple[int, int, int], check: bool, synced: dict[int, int], now: int) -> None:
+def _catch_up(
+    partition: Partition, start: tuple[int, int, int], synced_base: int, check: bool, synced: dict[int, int], now: int
+) -> None:
     """Read the log from `start` on.  `synced`: how many bytes of a segment there must be, where a scan decides."""
     number, position, offset = start
     partition.unsynced_from = partition.bases[number]
     partition.log_end_offset = offset
     for segment in partition.segments[number:]:
+        if segment.base_offset <= synced_base:
+            partition.log_end_offset = max(partition.log_end_offset, segment.base_offset)
         if segment.base_offset > partition.log_end_offset:
             # Made in vain: what was to stand before it is lost.
             if segment.size and (not check or synced):

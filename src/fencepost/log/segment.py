@@ -26,9 +26,19 @@ class Segment:
     leads elsewhere than to the batch that it names is made again from the batches.
     """
 
-    def __init__(self, disk: Disk, directory: Path, base_offset: int, number: int, index_interval_bytes: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        base_offset: int,
+        number: int,
+        index_interval_bytes: int,
+        ending: str = "",
+    ) -> None:
         self._disk = disk
         self._directory = directory
+        self._ending = ending
+        """Of all its files: a segment that is being made has one."""
         self.base_offset = base_offset
         self.number = number
         """Under this number the commit log knows it."""
@@ -53,7 +63,7 @@ class Segment:
         return self._beside(".log")
 
     def _beside(self, suffix: str) -> Path:
-        return self._directory / f"{self.base_offset:020d}{suffix}"
+        return self._directory / f"{self.base_offset:020d}{suffix}{self._ending}"
 
     def _read_transactions(self) -> TransactionIndex:
         path = self._beside(".txnindex")
@@ -92,7 +102,8 @@ class Segment:
             # So that the largest timestamp is known again after a restart.
             self.times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
         files = [self.offsets.write(), self.times.write()]
-        if len(self.transactions) or self._disk.exists(self._beside(".txnindex")):
+        # One without entries takes the place of one that has some.
+        if len(self.transactions) or self._disk.exists(self._directory / f"{self.base_offset:020d}.txnindex"):
             file = self._disk.open(self._beside(".txnindex"))
             data = self.transactions.encode()
             file.pwrite(data, 0)

@@ -53,7 +53,7 @@ class Storage:
     ) -> None:
         if flush not in ("durable", "os"):
             raise ValueError(f"flush is {flush!r}: it must be 'durable' or 'os'")
-        self._disk = disk = OpenFiles(disk, open_files)
+        self.disk = self._disk = disk = OpenFiles(disk, open_files)
         self.path, self.settings = path, settings
         self._clock = clock
         self.flush_to_os = flush == "os"
@@ -372,6 +372,10 @@ class Storage:
         self._checkpoint_wanted = True
         asyncio.get_running_loop().call_soon(self._checkpoint_if_due)
 
+    def is_settled(self, partition: Partition, segment: Segment) -> bool:
+        """Whether nothing of it is ever written again, not even after a crash."""
+        return segment.base_offset < partition.unsynced_from and not self._log.names(segment.number)
+
     def _checkpoint_if_due(self) -> None:
         due = self._checkpoint_wanted or self._log.size > self.settings.checkpoint_bytes
         if due and self._log.is_between_syncs and not self._checkpointing and self.failure is None:
@@ -415,6 +419,7 @@ class Storage:
         for generation in older:
             self._disk.remove(self._log.path(generation))
         self._disk.sync_directory(self._log.path(0).parent)
+        self._log.older_are_gone()
         checkpoint.finish(set(self._partitions.values()))
 
     def _write_checkpoint(self) -> Checkpoint:

@@ -1,0 +1,287 @@
+"""One pass over one partition: what is superseded or aborted goes, in steps of a few milliseconds.
+
+A pass is a generator.  It stops after every step: with None to let others work, with files to have them synced, with an
+empty sequence when it must wait for somebody.  It may be closed at any such moment; then nothing has changed, or the
+segments that are swapped already stay so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from fencepost.log.cleaner import retention, rewriting, swapping
+from fencepost.log.cleaner.choice import Range, SegmentFacts, grouped
+from fencepost.log.cleaner.offset_map import OffsetMap
+from fencepost.log.cleaner.retention import LastBatch, Transactions, Verdict
+from fencepost.log.disk import Disk, File
+from fencepost.log.producers import Producers
+from fencepost.log.reading import Reader
+from fencepost.log.segment import Segment
+from fencepost.log.settings import LogSettings
+from fencepost.log.transaction_index import AbortedTransaction
+from fencepost.protocol.batch import BatchHeader, crc_matches, read_header
+from fencepost.protocol.control import read_control_record
+from fencepost.protocol.errors import ProtocolError
+
+#: Work of one step.  A batch counts one, a record one, and so do 2 KB: about 5 µs each.
+STEP: Final = 500
+_WORK_BYTES: Final = 2048
+
+Steps = Generator[Sequence[File] | None, None, None]
+Batch = tuple[int, BatchHeader, memoryview]
+
+
+class Uncleanable(Exception):
+    """A segment cannot be read; the message says which, and where."""
+
+
+class Abandoned(Exception):
+    """Somebody else changed these segments meanwhile; nothing is wrong."""
+
+
+class Log(Protocol):
+    """What a pass needs of a partition."""
+
+    disk: Disk
+    directory: Path
+    settings: LogSettings
+    producers: Producers
+    reader: Reader
+    segments: list[Segment]
+    bases: list[int]
+    is_held: bool
+    """Whether no segment may be removed: some are being replaced on disk."""
+    scans: int
+    """How many readers go over the segments one after the other."""
+
+    def aborted_transactions(self, offset: int, upper_bound: int) -> list[AbortedTransaction]: ...
+
+    def drop_segments(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What a pass read and wrote."""
+
+    bytes_mapped: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+
+
+class Pass:
+    """See the module.  `newest` must begin at the first dirty offset of the range."""
+
+    def __init__(self, log: Log, over: Range, newest: OffsetMap, now: int) -> None:
+        self._log = log
+        self._range = over
+        self._newest = newest
+        self._now = now
+        self._work = 0
+        self._sources = log.segments[: sum(each.base_offset < over.upper_bound for each in log.segments)]
+        self._transactions = Transactions()
+        self._place = ""
+        """What is being read, for the one who must repair it."""
+        self.statistics = Statistics()
+
+    @property
+    def end_offset(self) -> int:
+        """Up to there the log is clean when the pass is done."""
+        return self._newest.latest + 1
+
+    def steps(self) -> Steps:
+        """Do it.  Raises Uncleanable, FileDamaged, Abandoned, NothingLeft, OSError."""
+        swapping.discard(self._log.disk, self._log.directory)
+        try:
+            yield from self._map()
+            facts = [SegmentFacts(each.base_offset, each.size, -1, -1, True) for each in self._sources]
+            largest = self._log.settings.segment_bytes
+            for first, behind in grouped(facts, self.end_offset, self._range.upper_bound, largest):
+                yield from self._replace(self._sources[first:behind], self._end_of(behind - 1))
+        except ProtocolError as error:
+            raise Uncleanable(f"{self._place} cannot be read: {error}") from error
+
+    def _end_of(self, number: int) -> int:
+        following = self._sources[number + 1 : number + 2]
+        return following[0].base_offset if following else self._range.upper_bound
+
+    # The newest offset of every key
+
+    def _map(self) -> Steps:
+        transactions, newest, first = Transactions(), self._newest, self._range.first_dirty_offset
+        for number, segment in enumerate(self._sources):
+            end = self._end_of(number)
+            if end <= first:
+                continue
+            transactions.announce(self._log.aborted_transactions(segment.base_offset, end))
+            for _, header, data in self._batches(segment):
+                if header.is_control:
+                    self._end_transaction(transactions, header, data)
+                elif not transactions.is_aborted(header) and header.last_offset >= first:
+                    for span in rewriting.spans(header, self._section(header, data)):
+                        self._work += 1
+                        if span.key is None or span.offset < first:
+                            continue
+                        if not newest.put(span.key, span.offset):
+                            newest.latest = span.offset - 1
+                            return
+                        if self._work >= STEP:
+                            yield from self._pause()
+                newest.latest = max(newest.latest, header.last_offset)
+                self.statistics.bytes_mapped += header.size
+                if self._work >= STEP:
+                    yield from self._pause()
+            newest.latest = end - 1
+
+    # What stays
+
+    def _replace(self, sources: list[Segment], end: int) -> Steps:
+        """Make one segment of several."""
+        log, base = self._log, sources[0].base_offset
+        interval = log.settings.index_interval_bytes
+        cleaned = Segment(log.disk, log.directory, base, -1, interval, swapping.CLEANED)
+        try:
+            yield from self._write(sources, cleaned)
+            # Who reads one segment after the other must not find a newer state behind an older one.
+            while log.scans:
+                yield ()
+            self._check(sources)
+            indexes = cleaned.write_indexes()
+            yield [cleaned.file, *indexes, directory := log.disk.open_directory(log.directory)]
+            for file in (cleaned.file, *indexes):
+                file.close()
+            self._check(sources)
+        except BaseException:
+            cleaned.close()
+            swapping.discard(log.disk, log.directory)
+            raise
+        log.is_held = True
+        try:
+            swapping.decide(log.disk, log.directory, base, end)
+            yield [directory]
+            while log.scans:
+                yield ()
+            swapping.carry_out(log.disk, log.directory, base, end)
+            fresh = Segment(log.disk, log.directory, base, -1, interval)
+            fresh.created = sources[-1].created
+            _put_in_place(log, sources, fresh)
+            yield [directory]
+        finally:
+            directory.close()
+            log.is_held = False
+
+    def _check(self, sources: list[Segment]) -> None:
+        """Retention or DeleteRecords may have taken some."""
+        held = self._log.segments
+        at = next((number for number, each in enumerate(held) if each is sources[0]), len(held))
+        if held[at : at + len(sources)] != sources:
+            raise Abandoned
+
+    def _write(self, sources: list[Segment], cleaned: Segment) -> Steps:
+        """Write down what stays of these segments."""
+        for segment in sources:
+            end = self._end_of(self._sources.index(segment))
+            self._transactions.announce(self._log.aborted_transactions(segment.base_offset, end))
+            for _, header, data in self._batches(segment):
+                discardable = self._meet(header, data, cleaned)
+                last = _last_batch(self._log.producers, header.producer_id)
+                verdict = retention.judge(header, discardable, last, self._range.upper_bound, self._now)
+                kept = yield from self._kept(header, data, verdict)
+                if kept is not None:
+                    anew = read_header(kept)
+                    cleaned.append(kept, anew, anew.base_offset)
+                    self.statistics.bytes_written += len(kept)
+                    self.statistics.records_kept += anew.record_count
+                self.statistics.bytes_read += header.size
+                self.statistics.records_read += header.record_count
+                if self._work >= STEP:
+                    yield from self._pause()
+
+    def _meet(self, header: BatchHeader, data: memoryview, cleaned: Segment) -> bool:
+        """Show the batch to the transactions; whether it is aborted, or ends a transaction of which nothing is left."""
+        if not header.is_control:
+            return self._transactions.is_aborted(header)
+        needless, aborted = self._end_transaction(self._transactions, header, data)
+        if aborted is not None:
+            cleaned.transactions.append(aborted)
+        return needless
+
+    def _end_transaction(
+        self, transactions: Transactions, header: BatchHeader, data: memoryview
+    ) -> tuple[bool, AbortedTransaction | None]:
+        try:
+            record = read_control_record(data, 0, header)
+        except ProtocolError:
+            return False, None  # Of another system.  It stays.
+        if record is None:
+            return True, None
+        return transactions.end(header, record.type) if record.ends_transaction else (False, None)
+
+    def _kept(
+        self, header: BatchHeader, data: memoryview, verdict: Verdict
+    ) -> Generator[None, None, bytes | memoryview | None]:
+        """What stays of a batch; None for nothing."""
+        nothing = rewriting.emptied(header) if verdict.keep_empty else None
+        if verdict.records_go or not header.record_count:
+            return nothing
+        if not header.is_control and self._newest.supersedes_all(header.base_offset, header.last_offset):
+            return nothing
+        body = self._section(header, data)
+        horizon, now, newest = retention.delete_horizon(header), self._now, self._newest
+        kept = []
+        for span in rewriting.spans(header, body):
+            if header.is_control or retention.stays(span.offset, span.key, not span.has_value, newest, horizon, now):
+                kept.append(span)
+            self._work += 1
+            if self._work >= STEP:
+                yield from self._pause()
+        if not kept:
+            return nothing
+        due = horizon is None and (verdict.needless or (not header.is_control and rewriting.any_tombstone(kept)))
+        if len(kept) == header.record_count and not due:
+            return data
+        return rewriting.rewritten(header, body, kept, now + self._log.settings.delete_retention_ms if due else None)
+
+    # Reading
+
+    def _batches(self, segment: Segment) -> Iterator[Batch]:
+        """Every batch of a segment.  Raises FileDamaged."""
+        for at, header, data in segment.walk(0):
+            self._place = f"{segment.path} at byte {at}"
+            self._work += 1 + header.size // _WORK_BYTES
+            yield at, header, data
+
+    def _section(self, header: BatchHeader, data: memoryview) -> bytes:
+        """The encoded records of a batch that is whole."""
+        if not crc_matches(data, 0, header):
+            raise Uncleanable(f"{self._place} is damaged: the checksum of the batch does not match")
+        body = rewriting.records_section(header, data)
+        self._work += len(body) // _WORK_BYTES
+        return body
+
+    def _pause(self) -> Generator[None, None, None]:
+        self._work = 0
+        yield None
+
+
+def _put_in_place(log: Log, sources: Sequence[Segment], fresh: Segment) -> None:
+    """Readers get the new segment from here on; what was to go meanwhile goes."""
+    first = log.segments.index(sources[0])
+    log.segments[first : first + len(sources)] = [fresh]
+    log.bases[first : first + len(sources)] = [fresh.base_offset]
+    log.reader.forget()
+    for segment in sources:
+        segment.close()
+    log.is_held = False
+    log.drop_segments()
+
+
+def _last_batch(producers: Producers, producer_id: int) -> LastBatch | None:
+    entry = producers.entries.get(producer_id)
+    if entry is None:
+        return None
+    return LastBatch(entry.batches[-1].last_offset if entry.batches else None, entry.epoch)

@@ -1,0 +1,31 @@
+"""Settings of the cleaner, with Apache Kafka's names (log.cleaner. in front, dots as underscores) and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.log.cleaner.offset_map import ENTRY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """Times in milliseconds, sizes in bytes."""
+
+    enable: bool = True
+    backoff_ms: int = 15_000
+    """How long to wait before looking again when nothing was to be done."""
+    dedupe_buffer_size: int = 128 * 1024 * 1024
+    """Memory for the newest offsets of keys; a pass over more keys than that ends early, and another one follows."""
+    io_buffer_load_factor: float = 0.9
+    """How full the dedupe buffer may get."""
+    io_max_bytes_per_second: float = float("inf")
+    """Read and written together."""
+    journal_interval_ms: int = 1_000
+    """Ours: how often the coordinators' journals are looked at, which grow with every transaction."""
+    unsettled_bytes: int = 4 * 1024 * 1024
+    """Ours: so many bytes that wait for a checkpoint before they may be cleaned are worth one at once."""
+
+    @property
+    def capacity(self) -> int:
+        """Keys that one pass takes in."""
+        return int(self.dedupe_buffer_size * self.io_buffer_load_factor) // ENTRY_BYTES

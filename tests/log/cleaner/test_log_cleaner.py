@@ -1,0 +1,173 @@
+"""Compaction changes nothing that a reader, a producer or a restart can tell, except that what is superseded goes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from cleaner_doubles import (
+    KEYS,
+    RETENTION,
+    SETTINGS,
+    Writer,
+    batches_of,
+    committed,
+    producers_of,
+    table,
+    until_idle,
+)
+from log_doubles import START, Node, append, run
+
+from fencepost.log.partition import Partition
+from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.records import Record, decode_batch, encode_batch
+
+
+class Before:
+    """A log before it is cleaned, to compare with."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.batches = batches_of(partition)
+        self.table = table(committed(partition))
+        self.committed = {record.offset for record in committed(partition)}
+        self.records = {r.offset: (h, r) for h, data in self.batches for r in decode_batch(data, 0, h)}
+        self.producers = producers_of(partition)
+        self.stable = partition.last_stable_offset
+        self.ends = (partition.log_start_offset, partition.high_watermark, partition.log_end_offset)
+
+    def check(self, partition: Partition) -> None:
+        """What is there now is the same log, compacted."""
+        after = batches_of(partition)
+        assert table(committed(partition)) == self.table
+        assert partition.last_stable_offset == self.stable
+        assert (partition.log_start_offset, partition.high_watermark, partition.log_end_offset) == self.ends
+        assert producers_of(partition) == self.producers
+        self._check_batches(after)
+        kept = {record.offset for record in committed(partition)}
+        assert kept <= self.committed, "an aborted record appears"
+        for offset in self.committed - kept:
+            key = self.records[offset][1].key
+            newer = [o for o in self.committed if o > offset and self.records[o][1].key == key]
+            assert newer or self.records[offset][1].value is None, "the newest record of a key is gone"
+        for offset in range(0, self.ends[2] + 1, 61):
+            suffix = {record.offset for record in committed(partition, offset)}
+            assert suffix == {each for each in kept if each >= offset}, "a reader from the middle misses records"
+
+    def _check_batches(self, after: list[tuple[BatchHeader, bytes]]) -> None:
+        known = {header.base_offset: (header, data) for header, data in self.batches}
+        end = -1
+        for header, data in after:
+            assert header.base_offset > end, "offsets go up"
+            end = header.last_offset
+            old = known[header.base_offset][0]
+            assert (header.last_offset, header.producer_id, header.producer_epoch, header.base_sequence) == (
+                old.last_offset,
+                old.producer_id,
+                old.producer_epoch,
+                old.base_sequence,
+            )
+            assert (header.is_control, header.is_transactional) == (old.is_control, old.is_transactional)
+            assert header.partition_leader_epoch == old.partition_leader_epoch
+            records = decode_batch(data, 0, header)
+            assert len(records) == header.record_count
+            if records:
+                assert header.attributes & 7 == old.attributes & 7, "the codec stays"
+                assert header.max_timestamp == max(record.timestamp for record in records)
+            for record in records:
+                assert record == self.records[record.offset][1]
+        assert end + 1 == self.ends[2]
+
+
+def write(node: Node, seed: int, steps: int) -> Writer:
+    writer = Writer(node, Random(seed))
+    for _ in range(steps):
+        writer.step()
+    return writer
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_only_what_is_superseded_goes(seed: int) -> None:
+    async def main() -> None:
+        random = Random(seed)
+        node = Node(**SETTINGS)
+        writer = Writer(node, random)
+        read = written = 0
+        for _ in range(5):
+            for _ in range(random.randrange(10, 90)):
+                writer.step()
+            await node.settled()
+            before = Before(node.partition)
+            # A buffer of a few keys takes several passes.
+            capacity = random.choice((2, 5, 1000))
+            cleaner = await until_idle(node, dedupe_buffer_size=280 * capacity, io_buffer_load_factor=1.0)
+            assert not cleaner.uncleanable
+            before.check(node.partition)
+            read, written = read + cleaner.metrics.bytes_read, written + cleaner.metrics.bytes_written
+            random.choice((lambda: None, node.kill, node.lose_power, node.restart))()
+            before.check(node.partition)
+            node.clock.at += random.choice((0, 0, RETENTION + 1))
+        assert written < read
+
+    run(main())
+
+
+def latest_only(partition: Partition) -> list[Record]:
+    return [record for header, data in batches_of(partition) if not header.is_control for record in decode_batch(data)]
+
+
+def test_in_the_end_only_the_newest_records_are_left() -> None:
+    async def main() -> None:
+        node = Node(**SETTINGS)
+        writer = write(node, 3, 400)
+        for producer_id in sorted(writer.open):
+            writer.end(producer_id)
+        node.partition.roll()
+        await node.settled()
+        expected = table(committed(node.partition))
+        for _ in range(3):
+            await until_idle(node)
+            node.clock.at += RETENTION + 1
+            # Something dirty, so that there is a pass.
+            writer.keys = (b"other",)
+            writer.step()
+            writer.end(0)
+            node.partition.roll()
+            await node.settled()
+        await until_idle(node)
+        left = [record for record in latest_only(node.partition) if record.key != b"other"]
+        assert {record.key: record.value for record in left} == expected
+        assert len(left) == len(expected) <= len(KEYS)
+        markers = [header for header, _ in batches_of(node.partition) if header.is_control and header.record_count]
+        assert len(markers) <= 8, "markers of which nothing is left are gone"
+
+    run(main())
+
+
+@pytest.mark.parametrize(("waited", "there"), [(RETENTION - 1, True), (RETENTION, False)])
+def test_a_tombstone_stays_until_its_horizon(waited: int, there: bool) -> None:
+    async def main() -> None:
+        node = Node(**SETTINGS)
+
+        async def put(*records: tuple[bytes, bytes | None]) -> None:
+            append(node.partition, encode_batch([(node.clock.at, key, value, ()) for key, value in records]))
+            node.partition.roll()
+            await node.settled()
+            await until_idle(node)
+
+        await put((b"k", b"1"), (b"o", b"1"))
+        await put((b"k", None))
+        records = latest_only(node.partition)
+        assert [(r.key, r.value, r.offset, r.timestamp) for r in records] == [
+            (b"o", b"1", 1, START),
+            (b"k", None, 2, START),
+        ]
+        node.clock.at += waited
+        await put((b"p", b"1"))
+        assert (b"k" in {record.key for record in latest_only(node.partition)}) is there
+
+    run(main())
