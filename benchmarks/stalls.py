@@ -178,8 +178,8 @@ def partitions(table: Table) -> None:
 async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:
     """Work on a node of this process, without the wire, and stop it."""
     async with Broker(data=data, flush="os") as broker:
-        broker.topics.create(PROBED, 1)
-        broker.topics.create("journalled", 1)
+        broker.topics.create_at_once(PROBED, 1)
+        broker.topics.create_at_once("journalled", 1)
         broker.ensure_coordinator("__consumer_offsets")
         broker.ensure_coordinator("__transaction_state")
         await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The outside world, handed in: the wall clock, sockets and randomness.
+"""The outside world, handed in: the wall clock, sockets and randomness; and turns of the event loop for long work.
 
 This is the one place that reads the clock and opens sockets; everything else is given a `Runtime`.  The simulator
 gives one whose time is virtual and whose network is in memory, and runs the same code on it.  Timers go through the
@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from fencepost.listening import SocketListener, bound_sockets
 from fencepost.protocol.types import Milliseconds
@@ -94,3 +95,95 @@ class Runtime:
     def real(cls) -> Runtime:
         """The machine's clock and sockets, and a generator seeded by the operating system."""
         return cls(SystemClock(), SocketNetwork(), random.Random())
+
+
+# Long work
+
+T = TypeVar("T")
+
+Work: TypeAlias = Generator[None, None, T]
+"""Long work that yields wherever others may work in between.  What it leaves there must be sound for everybody."""
+
+SLICE_SECONDS: Final = 0.005
+SLICE_STEPS: Final = 100
+"""Steps of a slice, however little time they take: in the simulator they take none."""
+
+
+def at_once(work: Work[T]) -> T:
+    """Do all of it, where nobody is kept waiting."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+
+class Slices:
+    """Has long work done a slice at a time, so that nobody waits long for somebody else's.
+
+    All the works of one node share it: between two slices, whosever they are, the event loop goes round once.
+    """
+
+    def __init__(self, seconds: float = SLICE_SECONDS, steps: int = SLICE_STEPS) -> None:
+        self._seconds = seconds
+        self._steps = steps
+        self._until = 0.0
+        self._left = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._ringing: asyncio.Handle | None = None
+        self._closed = False
+
+    async def run(self, work: Work[T]) -> T:
+        """Do it all; what it returns or raises.  Raises CancelledError after `close`, wherever the work is then."""
+        try:
+            while True:
+                await self.pause()
+                try:
+                    next(work)
+                except StopIteration as done:
+                    value: T = done.value
+                    return value
+        finally:
+            work.close()
+
+    async def pause(self) -> None:
+        """Between two steps of long work: if the slice is used up, others work before the next one.
+
+        Raises CancelledError after `close`.
+        """
+        if self._closed or self._left <= 0 or asyncio.get_running_loop().time() >= self._until:
+            await self._turn()
+        self._left -= 1
+
+    def close(self) -> None:
+        """Nothing more is done: the node stops."""
+        self._closed = True
+        if self._ringing is not None:
+            self._ringing.cancel()
+        for waiter in self._waiting:
+            waiter.cancel()
+        self._waiting.clear()
+
+    async def _turn(self) -> None:
+        if self._closed:
+            raise asyncio.CancelledError
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiting.append(waiter)
+        if self._ringing is None:
+            self._ringing = loop.call_soon(self._next)
+        await waiter
+        self._until = loop.time() + self._seconds
+        self._left = self._steps
+
+    def _next(self) -> None:
+        """The next one's turn.  It is over before the turn after it is given."""
+        self._ringing = None
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                break
+        if self._waiting:
+            self._ringing = asyncio.get_running_loop().call_soon(self._next)

@@ -95,7 +95,7 @@ def test_a_handler_that_fails_ends_its_own_connection_only(
 ) -> None:
     with serving(Breaks()) as broker, caplog.at_level(logging.ERROR):
         client = Client(broker)
-        on_the_loop(broker, lambda: broker.topics.create("t", 1))
+        on_the_loop(broker, lambda: broker.topics.create_at_once("t", 1))
         client.send(HELLO, request_, HELLO)
         assert client.receive().error_code == ErrorCode.NONE
         assert client.receive().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -109,7 +109,7 @@ def test_a_handler_that_fails_ends_its_own_connection_only(
 def test_a_failure_that_no_answer_can_tell_ends_its_own_connection_only() -> None:
     with serving(Breaks()) as broker:
         client, other = Client(broker), Client(broker)
-        on_the_loop(broker, lambda: broker.topics.create("t", 1))
+        on_the_loop(broker, lambda: broker.topics.create_at_once("t", 1))
         client.send(HELLO)
         client.send(MetadataRequest(topics=None), version=12)
         assert client.receive().error_code == ErrorCode.NONE, "what was answered before is sent"

@@ -15,10 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from wire import SETTINGS, Client, Pair, add, batch, ended, fetch, init, list_offset, new_topic, on_the_loop, produce
 
 from fencepost.broker import running_broker
+from fencepost.log.upkeep import upkeep
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, DescribeProducersRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_producers import TopicRequest
+from fencepost.runtime import at_once
 
 HOUR = 3_600_000
 EXPIRATION = 24 * HOUR
@@ -44,7 +46,7 @@ def after(how: str, data: Path) -> Path:
 def hours_later(client: Client, hours: int) -> None:
     """What the node does now and then, at a later time."""
     broker = client.broker
-    on_the_loop(broker, lambda: broker.storage.tick(broker.clock.now() + hours * HOUR))
+    on_the_loop(broker, lambda: at_once(upkeep(broker.storage, broker.clock.now() + hours * HOUR)))
 
 
 def known(client: Client, topic: str) -> dict[int, tuple[int, int]]:

@@ -24,6 +24,7 @@ from fencepost.log import commit_log
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import Slices, Work
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.simulation.metadata import MemoryMetadataStore
 
@@ -55,6 +56,11 @@ def small_files() -> Iterator[None]:
         yield
 
 
+def nothing() -> Work[None]:
+    """What others have to forget of a topic."""
+    yield
+
+
 class Node:
     """Topics on a disk that can be cut off, and what was acknowledged of each."""
 
@@ -77,9 +83,11 @@ class Node:
         self.topics = Topics(self.store, self.storage, given, self.chance)
         self.topics.load()
         self.storage.start()
+        self.topics.deletions_finished(self.topics.half_deleted)
+        self.slices = Slices()
 
     async def create(self, name: str) -> None:
-        topic = self.topics.create(name, PARTITIONS)
+        topic = await self.topics.create(name, PARTITIONS, {}, self.slices)
         for partition in topic.partitions:
             append(self.storage.partition(name, partition.index), batch(tag=f"{topic.topic_id}"))  # type: ignore[arg-type]
         await self.durable()
@@ -89,7 +97,12 @@ class Node:
         topic = self.topics.by_name[name]
         # Whoever has not heard that it is deleted may find it either way.
         self.acknowledged.pop(topic.topic_id, None)
-        self.topics.delete(topic)
+        self.topics.withdraw(topic)
+        try:
+            await asyncio.wait_for(self.topics.remove([topic], nothing(), self.slices), 10)
+        except TimeoutError:
+            assert self.disk.off, "only then it never becomes durable"
+            raise PowerCut from None
         if settle:
             await self.durable()
 
@@ -193,13 +206,13 @@ def test_a_name_whose_place_is_taken_is_refused_and_what_is_there_stays() -> Non
             node.disk.open(ROOT / place / f"{0:020d}.log").pwrite(b"somebody's", 0)
         for _ in range(2):
             with pytest.raises(TopicRefused, match=r"/data/other-1 is there.*move it elsewhere") as refused:
-                node.topics.create("other", 2)
+                await node.topics.create("other", 2, {}, node.slices)
             assert refused.value.error is ErrorCode.KAFKA_STORAGE_ERROR
         await node.create("more")
         with pytest.raises(TopicRefused, match="/data/more-2 is there"):
-            node.topics.add_partitions(node.topics.by_name["more"], 3)
+            await node.topics.add_partitions(node.topics.by_name["more"], 3, node.slices)
         assert not node.disk.exists(ROOT / "other-0") and len(node.topics.by_name["more"].partitions) == 2
-        node.topics.create("other", 1)
+        await node.topics.create("other", 1, {}, node.slices)
         assert node.disk.open(ROOT / "other-1" / f"{0:020d}.log").pread(99, 0) == b"somebody's"
         await node.delete("more", settle=True)
         assert node.disk.list(ROOT / "more-2") == [f"{0:020d}.log"]
@@ -223,7 +236,7 @@ def test_a_deletion_that_could_not_be_done_is_done_by_the_next_start() -> None:
         node.disk.rename = rename  # type: ignore[method-assign]
         assert node.disk.exists(ROOT / "t-0")
         with pytest.raises(TopicRefused, match="/data/t-0 is there"):
-            node.topics.create("t", 1)
+            await node.topics.create("t", 1, {}, node.slices)
         await node.create("another")
         node.disk.power_loss()
         node.start()

@@ -39,6 +39,7 @@ from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.runtime import at_once
 
 Reply = tuple[ErrorCode, Pair | None]
 NOBODY = Pair(-1, -1)
@@ -273,7 +274,7 @@ def bring(client: Client, cells: Sequence[Cell], level: int) -> list[Id]:
         one.walk()
     if to_time_out:
         later = Milliseconds(client.broker.clock.now() + 2 * TIMEOUT_MS)
-        on_the_loop(client.broker, lambda: client.broker.transactions.tick(later))
+        on_the_loop(client.broker, lambda: at_once(client.broker.transactions.tick(later)))
     for one in to_time_out:
         one.timed_out()
     for one in ids:

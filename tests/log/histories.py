@@ -17,10 +17,12 @@ from fencepost.log.partition import Appended, Partition
 from fencepost.log.producer_state import Origin
 from fencepost.log.settings import LogSettings
 from fencepost.log.storage import DirectoryUnusable, Storage
+from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header, stamp
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Isolation
+from fencepost.runtime import at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 ROOT = Path("/var/lib/fencepost")
@@ -215,7 +217,7 @@ class World:
     def _retain(self, partition: Partition, history: History) -> None:
         before = partition.log_start_offset
         partition.settings = SETTINGS.with_(retention_ms=self.random.choice((0, 50, 500)))
-        self.storage.tick(self.clock.at + 1)
+        at_once(upkeep(self.storage, self.clock.at + 1))
         partition.settings = SETTINGS
         if partition.log_start_offset > before:
             history.starts.append((self.storage.last_appended, partition.log_start_offset))

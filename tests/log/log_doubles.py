@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from fencepost.log.disk import Disk, File
+from fencepost.log.offline import OfflinePartition
 from fencepost.log.open_files import USUAL
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
@@ -56,6 +57,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         error = context.get("exception") or AssertionError(context["message"])
         if not isinstance(error, PowerCut):
             self.unexpected.append(error)
+
+
+def delete_topic(storage: Storage, topic: str) -> bool:
+    """Delete its partitions; whether nothing is left under their own names."""
+    known: list[Partition | OfflinePartition] = [*storage.partitions(), *storage.offline.values()]
+    going = [each for each in known if each.topic == topic]
+    renamed = [storage.delete_partition(each) for each in going]
+    storage.deleted_durably()
+    return all(renamed)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

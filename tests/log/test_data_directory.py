@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from log_doubles import ROOT, Node, StoppedClock, append, batch, run, topic_id, values_of
+from log_doubles import ROOT, Node, StoppedClock, append, batch, delete_topic, run, topic_id, values_of
 
 from fencepost.log.checkpoint_files import write_partition_metadata
 from fencepost.log.data_directory import DirectoryUnusable, deleted_name, remove_partition
@@ -127,7 +127,7 @@ def test_a_users_file_in_a_partition_outlives_its_topic(caplog: pytest.LogCaptur
     async def main() -> None:
         node = Node(partitions=TWO, file_delete_delay_ms=0)
         put(node.disk, ROOT / "a-0" / "mine.txt")
-        node.storage.delete_topic("a")
+        delete_topic(node.storage, "a")
         await node.settled()
         (gone,) = [name for name in node.disk.list(ROOT) if name.startswith("a-0")]
         assert node.disk.list(ROOT / gone) == ["mine.txt"]
@@ -262,10 +262,10 @@ def test_a_stray_that_is_moved_away_stops_nobody_and_its_name_is_free() -> None:
         await node.settled()
         node.names = [("b", 0)]
         node.restart()
-        assert node.storage.in_the_way("a", range(3)) == ROOT / "a-0"
+        assert node.storage.in_the_way("a", 0) == ROOT / "a-0"
         node.disk.rename(ROOT / "a-0", ROOT / "elsewhere")
         node.disk.sync_directory(ROOT)
-        assert node.storage.in_the_way("a", range(3)) is None
+        assert node.storage.in_the_way("a", 0) is None
         another = topic_id("another a")
         node.storage.create_partition("a", another, 0)
         append(node.of("a"), batch(tag="new"))
@@ -312,8 +312,8 @@ def test_a_symbolic_link_is_followed_for_nothing_but_a_partition(tmp_path: Path)
         (tmp_path / "data" / "broken-0").symlink_to(tmp_path / "nowhere")
         node.start()
         assert values_of(node.of("a")) == [b"kept"]
-        assert node.storage.in_the_way("broken", [0]) is not None
-        node.storage.delete_topic("a")
+        assert node.storage.in_the_way("broken", 0) is not None
+        delete_topic(node.storage, "a")
         await node.settled()
         assert list(elsewhere.iterdir()) == []
         node.storage.close()

@@ -36,7 +36,8 @@ async def work(node: Node, acknowledged: dict[str, list[bytes]]) -> None:
             node.names = [*TWO, ("c", 0)]
         if number == 9:
             node.names = TWO
-            storage.delete_topic("c")
+            storage.delete_partition(node.of("c"))
+            storage.deleted_durably()
         written = []
         for topic, _ in node.names:
             if storage.failure is not None:

@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from log_doubles import START, Node, append, append_transactional, batch, end, error_of, marker, run
 
 from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.log.upkeep import upkeep
 from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import at_once
 
 DAY = 24 * 3600 * 1000
 
@@ -109,12 +111,12 @@ def test_facts_13_7_9_old_timestamps_of_a_client_do_not_make_it_forgotten(timest
         append(node.partition, batch(producer=(7, 0, 0), timestamp=timestamp))
         for _ in range(3):
             node.clock.at += node.settings.producer_id_expiration_ms // 4
-            node.storage.tick(node.clock.at)
+            at_once(upkeep(node.storage, node.clock.at))
             await node.settled()
             node.restart()
             assert 7 in node.partition.producers.entries
         node.clock.at += node.settings.producer_id_expiration_ms // 4
-        node.storage.tick(node.clock.at)
+        at_once(upkeep(node.storage, node.clock.at))
         assert 7 not in node.partition.producers.entries
 
     run(main())
@@ -137,7 +139,7 @@ def test_removing_records_does_not_remove_their_producers(removal: str, how: str
         if removal == "retention":
             node.clock.at += 5000
             append(node.partition, batch(tag="new", timestamp=node.clock.at))
-            node.storage.tick(node.clock.at)
+            at_once(upkeep(node.storage, node.clock.at))
         else:
             assert isinstance(node.partition.delete_records(9), int)
         await node.settled()
@@ -165,12 +167,12 @@ def test_expiry_removes_producers_but_never_one_whose_transaction_is_open(how: s
         await node.settled()
         node.clock.at += node.settings.producer_id_expiration_ms * 3
         getattr(node, how)()
-        node.storage.tick(node.clock.at + node.settings.producer_id_expiration_ms)
+        at_once(upkeep(node.storage, node.clock.at + node.settings.producer_id_expiration_ms))
         assert sorted(node.partition.producers.entries) == [8]
         assert node.partition.producers.open_transactions() == [(8, 1)]
         end(node.partition, 8, 1, True)
         node.clock.at += node.settings.producer_id_expiration_ms * 3
-        node.storage.tick(node.clock.at)
+        at_once(upkeep(node.storage, node.clock.at))
         assert node.partition.producers.entries == {}
 
     run(main())
@@ -194,7 +196,7 @@ def test_a_transaction_stays_open_when_its_records_are_deleted(how: str) -> None
             partition = node.partition
             assert (partition.log_start_offset, partition.producers.open_transactions()) == (4, [(8, 0)])
             assert partition.last_stable_offset == 4, "not before the start of the log"
-            node.storage.tick(node.clock.at + 2 * node.settings.producer_id_expiration_ms)
+            at_once(upkeep(node.storage, node.clock.at + 2 * node.settings.producer_id_expiration_ms))
             assert list(partition.producers.entries) == [8]
         append_transactional(node.partition, (8, 0, 1))
         end(node.partition, 8, 1, True)

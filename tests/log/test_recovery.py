@@ -15,8 +15,10 @@ from log_doubles import ROOT, START, Node, append, append_transactional, batch, 
 
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.reading import Fetched
+from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.types import Isolation
+from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
 DIRECTORY = ROOT / "t-0"
@@ -154,9 +156,9 @@ def test_producers_with_old_timestamps_are_not_forgotten_after_a_crash() -> None
         append(node.partition, batch(producer=(7, 0, 0), timestamp=1000))
         await node.settled()
         node.kill()
-        node.storage.tick(node.clock.at + 1000)
+        at_once(upkeep(node.storage, node.clock.at + 1000))
         assert 7 in node.partition.producers.entries
-        node.storage.tick(node.clock.at + node.settings.producer_id_expiration_ms)
+        at_once(upkeep(node.storage, node.clock.at + node.settings.producer_id_expiration_ms))
         assert 7 not in node.partition.producers.entries
 
     run(main())

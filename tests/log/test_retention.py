@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from log_doubles import ROOT, Node, append, append_transactional, batch, end, run, values_of
+from log_doubles import ROOT, Node, append, append_transactional, batch, delete_topic, end, run, values_of
 
 from fencepost.log.retention import new_start
 from fencepost.log.settings import LogSettings
+from fencepost.log.upkeep import upkeep
+from fencepost.runtime import at_once
 
 NOW = 1000
 
@@ -101,9 +103,9 @@ def test_the_newest_segment_goes_too_and_its_files_soon_after(open_at_the_end: b
         if open_at_the_end:
             append_transactional(node.partition, (7, 0, 0))
         await node.settled()
-        node.storage.tick(node.clock.at + 500)
+        at_once(upkeep(node.storage, node.clock.at + 500))
         assert node.partition.log_start_offset == 0
-        node.storage.tick(node.clock.at + 1500)
+        at_once(upkeep(node.storage, node.clock.at + 1500))
         kept = 4 if open_at_the_end else 5
         assert node.partition.log_start_offset == kept
         await asyncio.sleep(1)
@@ -114,7 +116,7 @@ def test_the_newest_segment_goes_too_and_its_files_soon_after(open_at_the_end: b
         if open_at_the_end:
             end(node.partition, 7, 0, True)
             await node.settled()
-            node.storage.tick(node.clock.at + 1500)
+            at_once(upkeep(node.storage, node.clock.at + 1500))
             assert node.partition.log_start_offset == 7
         append(node.partition, batch(tag="later"))
         await node.settled()
@@ -130,7 +132,7 @@ def test_a_partition_that_a_checkpoint_has_whole_goes_whole() -> None:
         append(node.partition, batch())
         await node.settled()
         node.restart()
-        node.storage.tick(node.clock.at + 1500)
+        at_once(upkeep(node.storage, node.clock.at + 1500))
         await asyncio.sleep(1)
         assert names(node, ".log") == [f"{1:020d}.log"]
         append(node.partition, batch(producer=(7, 0, 0), tag="a"))
@@ -148,10 +150,10 @@ def test_what_has_no_time_is_as_old_as_it_was_seen() -> None:
         append(node.partition, batch(timestamp=-1))
         await node.settled()
         node.restart()
-        node.storage.tick(node.clock.at)
-        node.storage.tick(node.clock.at + 1000)
+        at_once(upkeep(node.storage, node.clock.at))
+        at_once(upkeep(node.storage, node.clock.at + 1000))
         assert node.partition.log_start_offset == 0
-        node.storage.tick(node.clock.at + 1001)
+        at_once(upkeep(node.storage, node.clock.at + 1001))
         assert node.partition.log_start_offset == 1
 
     run(main())
@@ -166,7 +168,7 @@ def test_what_delete_records_has_passed_goes_at_the_next_tick() -> None:
         node.partition.delete_records(3)
         await node.settled()
         assert len(names(node, ".log")) == 4, "they are what the producers are made from again after a crash"
-        node.storage.tick(node.clock.at)
+        at_once(upkeep(node.storage, node.clock.at))
         await asyncio.sleep(1)
         assert names(node, ".log") == [f"{3:020d}.log"]
 
@@ -180,7 +182,7 @@ def test_what_is_marked_goes_at_the_next_start(how: str) -> None:
         for _ in range(3):
             append(node.partition, batch())
         await node.settled()
-        node.storage.tick(node.clock.at + 5000)
+        at_once(upkeep(node.storage, node.clock.at + 5000))
         await asyncio.sleep(1)
         assert names(node, ".deleted")
         getattr(node, how)()
@@ -195,7 +197,7 @@ def test_the_files_of_a_deleted_topic_go_after_the_same_time() -> None:
         node = Node(file_delete_delay_ms=5000)
         append(node.partition, batch())
         await node.settled()
-        node.storage.delete_topic("t")
+        delete_topic(node.storage, "t")
         await asyncio.sleep(4)
         assert [name for name in node.disk.list(ROOT) if name.endswith("-delete")]
         await asyncio.sleep(2)
@@ -215,7 +217,7 @@ def test_a_topic_deleted_while_a_checkpoint_syncs_it_takes_nothing_away_from_tha
         node.storage.checkpoint_soon()
         for _ in range(after):
             await asyncio.sleep(0.0005)
-        node.storage.delete_topic("a")
+        delete_topic(node.storage, "a")
         await asyncio.sleep(1)
         await node.settled()
         assert node.storage.failure is None

@@ -164,7 +164,7 @@ def test_a_deleted_topic_stays_deleted(again: bool, crash: str, settle: bool, mo
                 await node.settled()
         await node.storage.wait_durable(node.storage.last_appended if seed % 3 else 0)
         kept = node.of("b").high_watermark
-        node.storage.delete_topic("a")
+        node.storage.delete_partition(node.of("a"))
         identifier = topic_id("a")
         if again:
             identifier = topic_id("another a")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -22,17 +23,19 @@ from fencepost.broker.metrics import Metrics
 from fencepost.broker.registrar import LocalRegistrar, Registrar
 from fencepost.broker.settings import Settings
 from fencepost.broker.topics import CONSUMER_OFFSETS, INTERNAL, TRANSACTION_STATE, TopicRefused, Topics
+from fencepost.coordinator import loading
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
-from fencepost.coordinator.loading import Step, at_once, in_turn
+from fencepost.coordinator.loading import Step
 from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoordinator, TransactionSettings
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, DiskFull, LocalDisk
 from fencepost.log.storage import DirectoryUnusable, Storage
+from fencepost.log.upkeep import upkeep
 from fencepost.node_log import LIMIT, get_logger
 from fencepost.protocol.types import Milliseconds, TopicPartition
-from fencepost.runtime import Listener, Runtime
+from fencepost.runtime import Listener, Runtime, Slices, Work
 
 logger = get_logger(__name__)
 
@@ -91,6 +94,7 @@ class Broker:
         self.settings = Settings(settings)
         self.runtime = runtime or Runtime.real()
         self.clock = self.runtime.clock
+        self.slices = Slices()
         self.authorizer = authorizer or AllowEverything()
         self.metrics = Metrics()
         #: How the coordinator reaches leaders, and leaders the coordinator.
@@ -127,6 +131,7 @@ class Broker:
         )
         self._listener: Listener | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._ticking: dict[str, asyncio.Task[None]] = {}
         self.failed: asyncio.Future[StorageFailed] | None = None
 
     @property
@@ -143,13 +148,15 @@ class Broker:
         self.failed = asyncio.get_running_loop().create_future()
         try:
             loads = self._recover()
+            deleted = self.topics.half_deleted
             self._listener = await self.runtime.network.listen(
                 lambda: Connection(self), self.host, self.port, self.connection_quotas.room
             )
             self.port = self._listener.port
             self._schedule()
-            await in_turn(loads)
-            self._reconcile()
+            await self.slices.run(loading.in_turn(loads))
+            await self._forget_topics(deleted)
+            await self.slices.run(self._reconcile())
         except BaseException:
             await self._give_up()
             raise
@@ -168,6 +175,7 @@ class Broker:
     async def _give_up(self) -> None:
         """The start has failed."""
         self._stop_timers()
+        self.slices.close()
         if self._listener is not None:
             await self._listener.close()
             self.groups.close()
@@ -225,8 +233,11 @@ class Broker:
 
     def _start_loading(self, topic: str) -> list[Step]:
         """Take over the journal of a coordinator; what is left to do."""
-        coordinator = self.transactions if topic == TRANSACTION_STATE else self.groups
-        begun = [coordinator.start_loading(partition.index) for partition in self.topics.by_name[topic].partitions]
+        indexes = [partition.index for partition in self.topics.by_name[topic].partitions]
+        if topic == TRANSACTION_STATE:
+            begun = [self.transactions.start_loading(index) for index in indexes]
+        else:
+            begun = [self.groups.start_loading(index, self.topics.half_deleted) for index in indexes]
         return [step for step in begun if step is not None]
 
     def ensure_coordinator(self, topic: str) -> bool:
@@ -239,19 +250,26 @@ class Broker:
             logger.error("%s cannot be made: %s", topic, refused)
             return False
         for step in self._start_loading(topic):
-            at_once(step)
+            loading.at_once(step)
         return True
 
-    def _reconcile(self) -> None:
+    async def _forget_topics(self, names: Sequence[str]) -> None:
+        """The deletions that the last end of the node came in between are finished, now that all groups are read."""
+        if names:
+            await self.storage.wait_durable(self.storage.lsn)
+        self.topics.deletions_finished(names)
+
+    def _reconcile(self) -> Work[None]:
         """Abort what is open in a partition of this node and unknown to the coordinator (after a lost registration)."""
-        unfinished: dict[TopicPartition, list[tuple[int, int]]] = {}
+        if TRANSACTION_STATE not in self.topics.by_name:
+            return
         for partition in self.storage.partitions():
             producers = partition.producers
             pairs = [(pid, producers.epoch_of(pid)) for pid, _ in producers.open_transactions()]
             if pairs:
-                unfinished[TopicPartition(partition.topic, partition.index)] = pairs
-        if unfinished and TRANSACTION_STATE in self.topics.by_name:
-            self.transactions.reconcile(unfinished)
+                # What is open and what is known are of one moment.
+                self.transactions.reconcile({TopicPartition(partition.topic, partition.index): pairs})
+            yield
 
     def _cluster_id(self) -> str:
         known = self.metadata.get("cluster-id")
@@ -284,10 +302,12 @@ class Broker:
             connection.close()
         self.groups.close()
         self.disconnections.close()
+        self.slices.close()
 
     def crash(self) -> None:
         """What kill -9 does, for tests: nothing more is written, connections break off."""
         self._stop_timers()
+        self.slices.close()
         for connection in list(self.connections):
             connection.abort()
         self.groups.close()
@@ -311,34 +331,42 @@ class Broker:
     def _schedule(self) -> None:
         number = self.settings.number
         looking = number("transaction.abort.timed.out.transaction.cleanup.interval.ms")
-        self._every("transactions", looking, self._tick_transactions)
+        self._every("transactions", looking, self.transactions.tick)
         self._every("offsets", number("offsets.retention.check.interval.ms"), self.groups.tick)
         cleaning = min(number("log.retention.check.interval.ms"), number("producer.id.expiration.check.interval.ms"))
-        self._every("storage", cleaning, self.storage.tick)
         idle_ms = number("connections.max.idle.ms")
         self._every("connections", min(_TIDY_MS, max(idle_ms // 2, 1)) if idle_ms >= 0 else _TIDY_MS, self._tidy)
-        self._every("log", 60_000, lambda _: LIMIT.report())
+        self._every("storage", cleaning, partial(upkeep, self.storage))
+        self._every("log", 60_000, self._report)
 
-    def _tick_transactions(self, now: Milliseconds) -> None:
-        self.transactions.tick(now)
+    def _report(self, _: Milliseconds) -> Work[None]:
+        LIMIT.report()
+        yield
 
     def connection_ended(self) -> None:
         """Somebody who waits to be accepted may be."""
         if self._listener is not None:
             self._listener.accept_again()
 
-    def _tidy(self, _: Milliseconds) -> None:
+    def _tidy(self, _: Milliseconds) -> Work[None]:
         now, idle_ms = asyncio.get_running_loop().time(), self.settings.number("connections.max.idle.ms")
         for connection in list(self.connections):
             connection.tidy(now, idle_ms / 1000)
+            yield
 
-    def _every(self, name: str, interval_ms: int, tick: Callable[[Milliseconds], None]) -> None:
-        """Call tick(now) at intervals, for as long as the node runs."""
+    def _every(self, name: str, interval_ms: int, tick: Callable[[Milliseconds], Work[None]]) -> None:
+        """Do tick(now) at intervals, for as long as the node runs: again when the time has come and it is over."""
         loop = asyncio.get_running_loop()
 
         def ring() -> None:
+            if self.storage.failure is None and name not in self._ticking:
+                self._ticking[name] = loop.create_task(self.slices.run(tick(self.clock.now())))
+                self._ticking[name].add_done_callback(over)
             self._timers[name] = loop.call_later(interval_ms / 1000, ring)
-            if self.storage.failure is None:
-                tick(self.clock.now())
+
+        def over(task: asyncio.Task[None]) -> None:
+            del self._ticking[name]
+            if not task.cancelled() and task.exception() is not None:
+                logger.error("%s could not be looked after", name, exc_info=task.exception())
 
         self._timers[name] = loop.call_later(interval_ms / 1000, ring)

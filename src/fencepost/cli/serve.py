@@ -97,6 +97,10 @@ def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
 
 
 async def _serve(broker: Broker, options: argparse.Namespace, metrics: tuple[str, int] | None) -> int:
+    # A collection of what is being loaded would look at all of it, again and again, while others wait; little of it is
+    # garbage.  What is here when that is over stays for good, and need not be looked at later.
+    gc.collect()
+    gc.disable()
     try:
         await broker.start()
     except DirectoryUnusable as unusable:
@@ -120,9 +124,8 @@ async def _until_told(broker: Broker, data: str, exporter: Exporter | None) -> i
     told: asyncio.Future[object] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.cancel)
-    # What is here now stays for good: the collector need not look at it again.
-    gc.collect()
     gc.freeze()
+    gc.enable()
     measured = f", metrics on http://{exporter.host}:{exporter.port}/metrics" if exporter is not None else ""
     print(f"fencepost is ready on {broker.bootstrap_servers}, data in {data}{measured}", flush=True)
     assert broker.failed is not None

@@ -6,17 +6,17 @@ nothing of a partition is used before all of it is read.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from fencepost.node_log import get_logger
+from fencepost.runtime import Work
 
 logger = get_logger(__name__)
 
 #: Batches of a journal partition that are read before other work gets a turn.
-LOAD_STEP: Final = 64
+LOAD_STEP: Final = 16
 
 #: Reads a little more; true when there is nothing left to do.  Raises JournalUnreadable.
 Step = Callable[[], bool]
@@ -38,8 +38,8 @@ def at_once(step: Step | None) -> None:
         pass
 
 
-async def in_turn(steps: Iterable[Step]) -> None:
-    """Read all of them, a step of each in turn, and let others work in between.
+def in_turn(steps: Iterable[Step]) -> Work[None]:
+    """Read all of them, a step of each in turn, while others work in between.
 
     One that cannot be read is said in the log and left: what lives there goes on being answered 14.
     """
@@ -57,4 +57,4 @@ async def in_turn(steps: Iterable[Step]) -> None:
                 unreadable.partition,
                 unreadable,
             )
-        await asyncio.sleep(0)
+        yield

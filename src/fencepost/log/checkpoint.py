@@ -24,6 +24,13 @@ def named_files(partitions: Iterable[Partition], pending: Container[int]) -> Ite
                 yield NamedFile(segment.number, 0, -1, partition.topic_id.bytes, path)
 
 
+def starts(partitions: Iterable[Partition], replayed: Container[str]) -> Iterator[tuple[str, int]]:
+    """Directory and first offset of each partition where that has moved, or where an older generation said so."""
+    for partition in partitions:
+        if partition.log_start_offset or partition.directory.name in replayed:
+            yield partition.directory.name, partition.log_start_offset
+
+
 class Checkpoint:
     """All partitions at one moment: written at once, complete when `files` are synced and `finish` is called.
 

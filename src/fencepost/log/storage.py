@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from fencepost.log import data_directory, deletion, opening
-from fencepost.log.checkpoint import Checkpoint, named_files
+from fencepost.log.checkpoint import Checkpoint, named_files, starts
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, NamedFile, StorageFailed
 from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
@@ -60,6 +60,8 @@ class Storage:
         self._failed = failed or self._raise
         self._recover_from_segments = recover_from_segments
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._shown: dict[tuple[str, int], Partition] = {}
+        """Those that anybody may use: not what is half made, nor what is being deleted."""
         self.offline: dict[tuple[str, int], OfflinePartition] = {}
         """Partitions that are known but could not be opened."""
         self.deleted: Mapping[uuid.UUID, str] = {}
@@ -146,8 +148,8 @@ class Storage:
         for partition in self._partitions.values():
             for segment in partition.segments:
                 segment.close()
-        self._partitions.clear()
-        self.offline.clear()
+        for known in (self._partitions, self.offline, self._shown):
+            known.clear()
         if self._release is not None:
             self._release()
             self._release = None
@@ -155,7 +157,7 @@ class Storage:
     # Partitions
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        return self._partitions.get((topic, index))
+        return self._shown.get((topic, index))
 
     def refusal(self, topic: str, index: int) -> ErrorCode:
         """What is answered to whoever wants a partition that `partition` does not give."""
@@ -164,12 +166,11 @@ class Storage:
 
     def exists(self, topic: str, index: int) -> bool:
         """Whether there is such a partition, be it offline."""
-        return (topic, index) in self._partitions or (topic, index) in self.offline
+        return (topic, index) in self._shown or (topic, index) in self.offline
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition that is not offline, sorted by topic and number."""
-        for key in sorted(self._partitions):
-            yield self._partitions[key]
+        yield from [self._shown[key] for key in sorted(self._shown)]
 
     def create_partition(
         self,
@@ -178,8 +179,9 @@ class Storage:
         index: int,
         settings: LogSettings | None = None,
         leader_epoch: int = 0,
+        shown: bool = True,
     ) -> Partition | OfflinePartition:
-        """Open the partition, which may be there from an earlier run, or make it; offline if that is not possible."""
+        """Open a partition, of an earlier run or new; offline if that is not possible.  `show` it unless `shown`."""
         known = self._partitions.get((topic, index)) or self.offline.get((topic, index))
         if known is not None:
             return known
@@ -201,37 +203,46 @@ class Storage:
             partition.roll()
         self._partitions[topic, index] = partition
         self._new_files[partition] = None
+        self.show([partition] if shown else [])
         return partition
 
-    def in_the_way(self, topic: str, indexes: Iterable[int]) -> Path | None:
+    def in_the_way(self, topic: str, index: int) -> Path | None:
         """What is there already, of whoever, in the place of a partition that is to be made."""
-        paths = (self.path / f"{topic}-{index}" for index in indexes)
-        return next((path for path in paths if self._disk.exists(path)), None)
+        path = self.path / f"{topic}-{index}"
+        return path if self._disk.exists(path) else None
 
-    def delete_topic(self, topic: str) -> bool:
-        """Remove every partition of a topic; the files go when their removal is durable in the commit log.
+    def show(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
+        """From here on others may use them."""
+        self._shown |= {(each.topic, each.index): each for each in partitions if isinstance(each, Partition)}
 
-        False if something of it is still there under its own name: whoever knows that it is deleted must not forget.
+    def hide(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
+        """Nobody finds them any more; who has one at hand is told by `delete_partition`."""
+        for each in partitions:
+            self._shown.pop((each.topic, each.index), None)
+            self.offline.pop((each.topic, each.index), None)
+
+    def delete_partition(self, partition: Partition | OfflinePartition) -> bool:
+        """Remove it; the files go when their removal is durable in the commit log.
+
+        False if it is still there under its own name: whoever knows that it is deleted must not forget.
         """
-        going: list[Partition | OfflinePartition] = []
-        for key in [key for key in self._partitions if key[0] == topic]:
-            partition = self._partitions.pop(key)
+        self.hide([partition])
+        self._aside.forget(partition.directory.name)
+        if isinstance(partition, Partition):
+            del self._partitions[partition.topic, partition.index]
             self._dirty.pop(partition, None)
             self._new_files.pop(partition, None)
-            going.append(partition)
-        for key in [key for key in self.offline if key[0] == topic]:
-            self._aside.forget(self.offline[key].directory.name)
-            going.append(self.offline.pop(key))
-        deletions = [deletion.begin(self._disk, self._log, each) for each in going]
+        begun = deletion.begin(self._disk, self._log, partition)
         self._schedule_flush()
-        # A topic of this name that is made next must not find the old one after a power loss.
+        remove = partial(self._removals.after, partition.settings.file_delete_delay_ms, begun.finish)
+        self.when_durable(begun.lsn, remove)
+        if isinstance(partition, Partition):
+            partition.wake()
+        return begun.renamed
+
+    def deleted_durably(self) -> None:
+        """After some were deleted: partitions that are made next do not find them after a power loss."""
         self._sync_directories(self.path)
-        for each, begun in zip(going, deletions, strict=True):
-            remove = partial(self._removals.after, each.settings.file_delete_delay_ms, begun.finish)
-            self.when_durable(begun.lsn, remove)
-            if isinstance(each, Partition):
-                each.wake()
-        return all(begun.renamed for begun in deletions)
 
     def _number(self) -> int:
         self._next_number += 1
@@ -428,17 +439,8 @@ class Storage:
     def _name_everything(self) -> int:
         """Begin a generation with every segment that is written to, or that pending entries write to."""
         self._log.name_files(list(named_files(self._partitions.values(), self._log.pending_numbers())))
-        for partition in self._partitions.values():
-            if partition.log_start_offset or partition.directory.name in self._replay.starts:
-                self._log.add_start(partition.log_start_offset, partition.directory.name)
+        for name, start in starts(self._partitions.values(), self._replay.starts):
+            self._log.add_start(start, name)
         for entry in self._aside:
             self._log.add_again(entry)
         return self._log.add_ready(not self.flush_to_os and not self._aside.scan_again)
-
-    def tick(self, now: int) -> None:
-        """Retention and expiry; call it every few minutes."""
-        for partition in self._partitions.values():
-            partition.retain(now)
-            partition.producers.expire(now, partition.settings.producer_id_expiration_ms)
-        if any(partition.has_segments_to_drop for partition in self._partitions.values()):
-            self.checkpoint_soon()

@@ -27,6 +27,7 @@ from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, Syn
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import at_once
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 NOBODY = ("", None, -1)
@@ -106,6 +107,10 @@ class World:
         self.coordinator = self.restarted()
 
     # Positions
+
+    def tick(self, now: int) -> None:
+        """What time brings, all of it at once."""
+        at_once(self.coordinator.tick(now))
 
     def commit(
         self,

@@ -104,7 +104,7 @@ async def test_kafka_19163_a_group_whose_positions_are_pending_is_not_forgotten(
     assert world.state() == "Empty"
     for _ in range(3):
         world.clock.at += 30 * DAY
-        world.coordinator.tick(world.clock.now())
+        world.tick(world.clock.now())
         kept = group_of(world)
         assert (kept.state.value, kept.generation) == ("Empty", generation + 1), "B waits for its transaction"
     assert world.position(A) is None
@@ -120,7 +120,7 @@ def test_kafka_19163_a_position_that_a_transaction_may_change_does_not_expire(co
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {A: 2})
     world.clock.at += 30 * DAY
-    world.coordinator.tick(world.clock.now())
+    world.tick(world.clock.now())
     assert world.position(A) == 1
     world.end((P, 1), commit=commit)
     assert world.position(A, stable=True) == (2 if commit else 1)

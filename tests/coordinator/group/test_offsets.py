@@ -266,7 +266,7 @@ def test_a_position_expires_when_nobody_used_it_for_so_long() -> None:
     world.clock.at += 3 * DAY
     world.commit({B: 2})
     world.clock.at += 4 * DAY
-    world.coordinator.tick(world.clock.now())
+    world.tick(world.clock.now())
     assert (world.position(A), world.position(B)) == (None, 2)
     world.restart()
     assert (world.position(A), world.position(B)) == (None, 2)
@@ -278,7 +278,7 @@ def test_a_position_that_a_transaction_may_change_does_not_expire() -> None:
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {A: 2})
     world.clock.at += 30 * DAY
-    world.coordinator.tick(world.clock.now())
+    world.tick(world.clock.now())
     assert world.position(A) == 1
     world.end((P, 1), commit=True)
     assert world.position(A) == 2

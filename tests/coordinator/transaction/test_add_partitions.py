@@ -90,7 +90,7 @@ def test_no_topics_make_the_id_ongoing_and_the_time_out_aborts_it() -> None:
     pair = pair_of(world.init(timeout_ms=1000))
     assert world.coordinator.add_partitions("t", *pair, [], 0).error == ErrorCode.NONE
     assert world.state() == "Ongoing"
-    world.coordinator.tick(world.clock.advance(1001))
+    world.tick(world.clock.advance(1001))
     assert world.state() == "CompleteAbort"
     assert world.markers.written == []
 

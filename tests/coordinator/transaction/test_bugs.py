@@ -8,7 +8,6 @@ broker as well (tests/log/test_log_bugs.py, tests/broker/test_coordinator_bugs.p
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from pathlib import Path
@@ -24,6 +23,7 @@ from fencepost.coordinator.transaction.expiry import is_expired
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import at_once
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_kafka_20090_an_id_at_epoch_32767_recovers(level: int) -> None:
         world.put(transaction(State.ONGOING, producer_id=500, producer_epoch=32767, start_timestamp=START - 60_001))
         world.release()
         if by_time_out:
-            world.coordinator.tick(world.clock.now())
+            world.tick(world.clock.now())
         else:
             assert world.init().error == ErrorCode.CONCURRENT_TRANSACTIONS
         assert world.state() == "CompleteAbort"
@@ -91,10 +91,10 @@ def test_kafka_19999_a_refused_marker_is_tried_again() -> None:
         world.markers.answers = {B: error}
         pair = pair_of(world.end(pair))
         for _ in range(5):
-            world.coordinator.tick(world.clock.advance(1000))
+            world.tick(world.clock.advance(1000))
             assert world.state() == "PrepareCommit"
         world.markers.answers.clear()
-        world.coordinator.tick(world.clock.advance(1000))
+        world.tick(world.clock.advance(1000))
         assert world.state() == "CompleteCommit"
         world.add(pair, A, B)
 
@@ -221,7 +221,7 @@ def test_kafka_14880_an_id_without_an_epoch_expires_like_others() -> None:
     world.put(nothing)
     pair_of(world.init("behind"))
     assert len(world.coordinator.list().transactions) == 3
-    world.coordinator.tick(world.clock.advance(world.settings.id_expiration_ms))
+    world.tick(world.clock.advance(world.settings.id_expiration_ms))
     assert world.coordinator.list().transactions == ()
 
 
@@ -290,7 +290,7 @@ def test_facts_13_7_5_a_marker_that_is_refused_for_its_epoch_is_said_and_tried_a
     world.end(pair)
     assert "refuses the marker" in caplog.text and "producer_id=1000" in caplog.text
     world.markers.answers.clear()
-    world.coordinator.tick(world.clock.advance(1000))
+    world.tick(world.clock.advance(1000))
     assert world.state() == "CompleteCommit"
 
 
@@ -304,7 +304,7 @@ def test_facts_13_7_6_a_journal_that_cannot_be_read_is_not_published(caplog: pyt
     journal.batches[-1] = journal.batches[-1][:-1] + b"?"
     world.coordinator = world.new_coordinator(loaded=False)
     steps = [step for index in range(2) if (step := world.coordinator.start_loading(index)) is not None]
-    asyncio.run(in_turn(steps))
+    at_once(in_turn(steps))
     for number in range(8):
         name = f"t{number}"
         here = world.coordinator.partition_for(name) == bad

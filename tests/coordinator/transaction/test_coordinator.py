@@ -18,6 +18,7 @@ from fencepost.coordinator.transaction import Filters
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import Slices
 
 
 @pytest.fixture
@@ -163,17 +164,17 @@ def test_markers_that_cannot_be_written_yet_are_tried_again(world: World) -> Non
     assert world.coordinator.describe("t").partitions == (B, C)
     for concurrent in (world.add(following), world.end(following).error, world.end(pair).error, world.init().error):
         assert concurrent == ErrorCode.CONCURRENT_TRANSACTIONS
-    world.coordinator.tick(world.clock.advance(19))
+    world.tick(world.clock.advance(19))
     assert world.markers.attempts == 1
-    world.coordinator.tick(world.clock.advance(1))
+    world.tick(world.clock.advance(1))
     assert world.markers.attempts == 2
     world.markers.answers.clear()
-    world.coordinator.tick(world.clock.advance(39))
+    world.tick(world.clock.advance(39))
     assert world.markers.attempts == 2
-    world.coordinator.tick(world.clock.advance(1))
+    world.tick(world.clock.advance(1))
     assert world.coordinator.describe("t").partitions == (C,)
     world.markers.silent = []
-    world.coordinator.tick(world.clock.advance(80))
+    world.tick(world.clock.advance(80))
     assert world.state() == "CompleteCommit"
     assert [partition for _, partition in world.markers.written] == [A, B, C]
     assert world.add(following) == ErrorCode.NONE
@@ -185,7 +186,7 @@ def test_a_clock_that_jumps_back_does_not_delay_markers(world: World) -> None:
     world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
     world.end(pair)
     world.markers.answers.clear()
-    world.coordinator.tick(world.clock.advance(-3_600_000))
+    world.tick(world.clock.advance(-3_600_000))
     assert world.state() == "CompleteCommit"
 
 
@@ -208,7 +209,7 @@ def test_complete_is_appended_again_after_a_refusal(world: World) -> None:
     world.coordinator.retry_markers()
     assert world.state() == "PrepareCommit"
     world.journal("t").refuse = None
-    world.coordinator.tick(world.clock.advance(1000))
+    world.tick(world.clock.advance(1000))
     assert world.state() == "CompleteCommit"
     assert len(world.markers.written) == 1
 
@@ -225,7 +226,7 @@ def test_markers_on_another_node() -> None:
         world.add(pair, A, B)
         world.markers.remote = True
         assert pair_of(world.end(pair)) == (1000, 1)
-        world.coordinator.tick(world.clock.advance(5000))
+        world.tick(world.clock.advance(5000))
         assert world.markers.attempts == 1, "what is on its way is not sent twice"
         assert world.state() == "PrepareCommit"
         world.markers.answers = {B: ErrorCode.NOT_LEADER_OR_FOLLOWER}
@@ -250,9 +251,9 @@ def test_markers_on_another_node() -> None:
 def test_time_out(world: World) -> None:
     pair = pair_of(world.init(timeout_ms=1500))
     world.add(pair)
-    world.coordinator.tick(world.clock.advance(1500))
+    world.tick(world.clock.advance(1500))
     assert world.state() == "Ongoing"
-    world.coordinator.tick(world.clock.advance(1))
+    world.tick(world.clock.advance(1))
     assert world.state() == "CompleteAbort"
     assert world.coordinator.metrics.timed_out == 1
     assert world.markers.written == [((1000, 1, 3, False, 2), A)]
@@ -265,9 +266,9 @@ def test_an_alarm_is_for_the_transaction_that_is_open_when_it_rings(world: World
         world.clock.advance(150)
         pair = pair_of(world.end(pair))
     world.add(pair)
-    world.coordinator.tick(world.clock.advance(950))
+    world.tick(world.clock.advance(950))
     assert world.state() == "Ongoing"
-    world.coordinator.tick(world.clock.advance(51))
+    world.tick(world.clock.advance(51))
     assert world.state() == "CompleteAbort"
 
 
@@ -275,10 +276,10 @@ def test_a_time_out_that_cannot_be_written_is_tried_again(world: World) -> None:
     pair = pair_of(world.init(timeout_ms=1000))
     world.add(pair)
     world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
-    world.coordinator.tick(world.clock.advance(1001))
+    world.tick(world.clock.advance(1001))
     assert world.state() == "Ongoing"
     world.journal("t").refuse = None
-    world.coordinator.tick(world.clock.advance(101))
+    world.tick(world.clock.advance(101))
     assert world.state() == "CompleteAbort"
     assert world.coordinator.describe("t").producer_epoch == 1, "bumped once (KAFKA-9666)"
 
@@ -288,9 +289,9 @@ def test_the_time_out_survives_a_fail_over(world: World) -> None:
     world.add(pair)
     world.clock.advance(900)
     world.fail_over()
-    world.coordinator.tick(world.clock.advance(100))
+    world.tick(world.clock.advance(100))
     assert world.state() == "Ongoing"
-    world.coordinator.tick(world.clock.advance(1))
+    world.tick(world.clock.advance(1))
     assert world.state() == "CompleteAbort"
 
 
@@ -300,7 +301,7 @@ def test_a_two_phase_commit_never_times_out() -> None:
     world.add(pair)
     assert world.coordinator.describe("t").timeout_ms == NO_TIMEOUT
     for _ in range(2):
-        world.coordinator.tick(world.clock.advance(10**12))
+        world.tick(world.clock.advance(10**12))
         assert world.state() == "Ongoing"
         world.fail_over()
     assert pair_of(world.end(pair)) == (1000, 1)
@@ -314,7 +315,7 @@ def test_expired_ids_are_forgotten(world: World) -> None:
     world.clock.advance(week - 1000)
     pair_of(world.init("young"))
     world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    world.coordinator.tick(world.clock.advance(1000))
+    world.tick(world.clock.advance(1000))
     assert [each.transactional_id for each in world.coordinator.list().transactions] == ["open", "young"]
     assert world.coordinator.metrics.expired == 1
     world.fail_over()
@@ -325,10 +326,10 @@ def test_expired_ids_are_forgotten(world: World) -> None:
 def test_expiry_that_cannot_be_written_forgets_nothing(world: World) -> None:
     pair_of(world.init())
     world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
-    world.coordinator.tick(world.clock.advance(world.settings.id_expiration_ms))
+    world.tick(world.clock.advance(world.settings.id_expiration_ms))
     assert world.state() == "Empty"
     world.journal("t").refuse = None
-    world.coordinator.tick(world.clock.advance(world.settings.expiry_interval_ms))
+    world.tick(world.clock.advance(world.settings.expiry_interval_ms))
     assert world.state() == ""
 
 
@@ -339,7 +340,7 @@ def test_kafka_13099_many_tombstones_are_split() -> None:
         pair_of(world.init(transactional_id))
     journal = world.storage.journals[0]
     before = len(journal.batches)
-    world.coordinator.tick(world.clock.advance(world.settings.id_expiration_ms))
+    world.tick(world.clock.advance(world.settings.id_expiration_ms))
     tombstones = journal.batches[before:]
     assert len(tombstones) > 10
     assert max(map(len, tombstones)) <= 16_384
@@ -356,7 +357,7 @@ def test_requests_wait_while_a_partition_is_loaded() -> None:
         world.coordinator = world.new_coordinator(loaded=False)
         step = world.coordinator.start_loading(world.coordinator.partition_for("t0"))
         assert step is not None
-        loading = asyncio.ensure_future(in_turn([step]))
+        loading = asyncio.ensure_future(Slices().run(in_turn([step])))
         assert world.init("t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert world.add((1000, 0), transactional_id="t0") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert world.end((1000, 0), transactional_id="t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -105,9 +105,9 @@ def test_nobody_acts_on_what_an_older_election_knew() -> None:
     before = list(world.journal("t").batches)
     for told in (world.add(pair), world.end(pair).error, world.init().error):
         assert told == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    world.coordinator.tick(world.clock.advance(60_001))
+    world.tick(world.clock.advance(60_001))
     assert world.journal("t").batches == before
     at_once(loading)
     assert world.state() == "Ongoing"
-    world.coordinator.tick(world.clock.now())
+    world.tick(world.clock.now())
     assert world.state() == "CompleteAbort"

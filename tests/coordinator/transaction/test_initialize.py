@@ -194,7 +194,7 @@ def test_an_expired_id_is_made_anew_and_says_so_again(fail_over: bool) -> None:
     """KIP-360 failure handling: INVALID_PRODUCER_ID_MAPPING, cases 1 to 3."""
     world = World()
     old = pair_of(world.init())
-    world.coordinator.tick(world.clock.advance(world.settings.id_expiration_ms))
+    world.tick(world.clock.advance(world.settings.id_expiration_ms))
     assert world.add(old) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     for _ in range(2):
         assert pair_of(world.init(pair=old)) == (1001, 0)
@@ -265,8 +265,8 @@ def test_a_rotation_that_gets_no_producer_id_is_asked_again() -> None:
     world.producer_ids.exhausted = True
     assert world.init().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.end((500, 32766)).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    world.coordinator.tick(world.clock.advance(60_001))
+    world.tick(world.clock.advance(60_001))
     assert world.state() == "Ongoing"
     world.producer_ids.exhausted = False
-    world.coordinator.tick(world.clock.advance(101))
+    world.tick(world.clock.advance(101))
     assert world.state() == "CompleteAbort"

@@ -85,7 +85,7 @@ def test_what_version_0_has_no_room_for_is_not_lost() -> None:
     first = pair_of(world.init(timeout_ms=1000))
     second = pair_of(world.init(pair=first, timeout_ms=1000))
     world.add(second, version=0)
-    world.coordinator.tick(world.clock.advance(1001))
+    world.tick(world.clock.advance(1001))
     assert version_of_last_value(world) == 0
     world.fail_over()
     assert world.coordinator.timed_out("t", *second)

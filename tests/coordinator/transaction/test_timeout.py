@@ -36,7 +36,7 @@ def timed_out_world(level: int, *, pending: bool) -> tuple[World, tuple[int, int
     pair = pair_of(world.init(timeout_ms=1000))
     world.add(pair, A, version=0)
     world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    world.coordinator.tick(world.clock.advance(1001))
+    world.tick(world.clock.advance(1001))
     if not pending:
         world.release()
     return world, pair
@@ -107,7 +107,7 @@ def test_another_instance_takes_over(level: int, fail_over: bool) -> None:
 def test_a_time_out_that_rotates_the_producer_id(fail_over: bool) -> None:
     world = World()
     world.put(transaction(State.ONGOING, producer_id=500, producer_epoch=32766, start_timestamp=START - 60_001))
-    world.coordinator.tick(world.clock.now())
+    world.tick(world.clock.now())
     world.release()
     old = (500, 32766)
     if fail_over:

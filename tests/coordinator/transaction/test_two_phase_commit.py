@@ -37,7 +37,7 @@ def test_a_successor_ends_what_its_predecessor_prepared(commit: bool, fail_over:
         assert (answer.ongoing_producer_id, answer.ongoing_producer_epoch) == old
         if fail_over:
             world.fail_over()
-    world.coordinator.tick(world.clock.advance(10**12))
+    world.tick(world.clock.advance(10**12))
     assert world.state() == "Ongoing"
     for fenced in (old, (1000, 2)):
         assert world.end(fenced, commit).error == ErrorCode.PRODUCER_FENCED

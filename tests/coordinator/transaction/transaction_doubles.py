@@ -22,6 +22,7 @@ from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.types import Milliseconds, ProducerId, TopicPartition
+from fencepost.runtime import at_once
 
 START = Milliseconds(1_700_000_000_000)
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -195,6 +196,10 @@ class World:
         journal.append(encode(transaction, max(self.level, 1)), Origin.COORDINATOR)
         self.markers.answers = dict.fromkeys(transaction.partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.fail_over()
+
+    def tick(self, now: Milliseconds) -> None:
+        """What time brings, all of it at once."""
+        at_once(self.coordinator.tick(now))
 
     def release(self) -> None:
         """Every leader is back."""

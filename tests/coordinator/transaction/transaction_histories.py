@@ -123,7 +123,7 @@ class TwoCoordinators(RuleBasedStateMachine):
     @rule(milliseconds=st.sampled_from([0, 1000, 60_001]))
     def wait(self, milliseconds: int) -> None:
         for world in self.worlds:
-            world.coordinator.tick(world.clock.advance(milliseconds))
+            world.tick(world.clock.advance(milliseconds))
         self.move()
 
     @rule(which=partitions)

@@ -19,11 +19,13 @@ from fencepost.protocol.messages import CreatePartitionsRequest, CreatePartition
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 
 
-@serves(CreatePartitionsRequest)
-def create_partitions(request: CreatePartitionsRequest, caller: Caller, broker: Broker) -> CreatePartitionsResponse:
+@serves(CreatePartitionsRequest, in_turn=True)
+async def create_partitions(
+    request: CreatePartitionsRequest, caller: Caller, broker: Broker
+) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = [
-        _create(topic, request.validate_only, caller, broker)
+        await _create(topic, request.validate_only, caller, broker)
         if times[topic.name] == 1
         else CreatePartitionsTopicResult(
             name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message="the topic is named more than once"
@@ -33,7 +35,7 @@ def create_partitions(request: CreatePartitionsRequest, caller: Caller, broker: 
     return CreatePartitionsResponse(results=results)
 
 
-def _create(
+async def _create(
     asked: CreatePartitionsTopic, validate_only: bool, caller: Caller, broker: Broker
 ) -> CreatePartitionsTopicResult:
     topic = broker.topics.by_name.get(asked.name)
@@ -49,9 +51,9 @@ def _create(
         try:
             broker.topics.check_count(topic, asked.count)
             assigned = None if asked.assignments is None else [found.broker_ids for found in asked.assignments]
-            check_more(assigned, len(topic.partitions), asked.count, broker.node_id)
+            check_more(assigned, topic.count, asked.count, broker.node_id)
             if not validate_only:
-                broker.topics.add_partitions(topic, asked.count)
+                await broker.topics.add_partitions(topic, asked.count, broker.slices)
         except TopicRefused as refused:
             error, message = refused.error, str(refused)
     return CreatePartitionsTopicResult(name=asked.name, error_code=error, error_message=message)

@@ -20,20 +20,20 @@ from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsRespons
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 
 
-@serves(CreateTopicsRequest)
-def create_topics(request: CreateTopicsRequest, caller: Caller, broker: Broker) -> CreateTopicsResponse:
+@serves(CreateTopicsRequest, in_turn=True)
+async def create_topics(request: CreateTopicsRequest, caller: Caller, broker: Broker) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=[
             _refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
             if times[name] > 1
-            else _create(topic, request.validate_only, caller, broker)
+            else await _create(topic, request.validate_only, caller, broker)
             for name, topic in {topic.name: topic for topic in request.topics}.items()
         ]
     )
 
 
-def _create(asked: CreatableTopic, validate_only: bool, caller: Caller, broker: Broker) -> CreatableTopicResult:
+async def _create(asked: CreatableTopic, validate_only: bool, caller: Caller, broker: Broker) -> CreatableTopicResult:
     if not (
         caller.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
         or caller.may(Operation.CREATE, Resource.TOPIC, asked.name)
@@ -53,7 +53,7 @@ def _create(asked: CreatableTopic, validate_only: bool, caller: Caller, broker: 
             broker.topics.check_new(asked.name, count, given)
             topic_id = broker.topics.new_id()  # nobody's, as in Apache Kafka
         else:
-            topic_id = broker.topics.create(asked.name, count, given).topic_id
+            topic_id = (await broker.topics.create(asked.name, count, given, broker.slices)).topic_id
     except TopicRefused as refused:
         return _refused(asked.name, refused.error, str(refused))
     return CreatableTopicResult(

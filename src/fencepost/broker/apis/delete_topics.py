@@ -12,30 +12,41 @@ from collections import Counter
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
-from fencepost.broker.topics import TopicRefused
+from fencepost.broker.registry import serves
+from fencepost.broker.topics import Topic, TopicRefused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicState
 from fencepost.protocol.types import ZERO_UUID
+from fencepost.runtime import Work
 
 
-@serves(DeleteTopicsRequest)
-def delete_topics(request: DeleteTopicsRequest, caller: Caller, broker: Broker) -> Held:
+@serves(DeleteTopicsRequest, in_turn=True)
+async def delete_topics(request: DeleteTopicsRequest, caller: Caller, broker: Broker) -> DeleteTopicsResponse:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    named = Counter(_named(topic, broker) for topic in asked)
-    responses = [
-        _delete(topic, caller, broker)
-        if named[_named(topic, broker)] == 1 and (topic.name is None or topic.topic_id == ZERO_UUID)
-        else DeletableTopicResult(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message="a topic is named once, by its name or by its id",
-        )
-        for topic in {_named(topic, broker): topic for topic in asked}.values()
-    ]
-    return Held(DeleteTopicsResponse(responses=responses), broker.storage.lsn)
+    responses, withdrawn = await broker.slices.run(_withdraw_all(asked, caller, broker))
+    if withdrawn:
+        forgetting = broker.groups.forget_topics([topic.name for topic in withdrawn])
+        await broker.topics.remove(withdrawn, forgetting, broker.slices)
+    return DeleteTopicsResponse(responses=responses)
+
+
+def _withdraw_all(
+    asked: list[DeleteTopicState], caller: Caller, broker: Broker
+) -> Work[tuple[list[DeletableTopicResult], list[Topic]]]:
+    """The answers, and the topics that nobody finds any more."""
+    named = {_named(topic, broker): topic for topic in asked}
+    times = Counter(_named(topic, broker) for topic in asked)
+    responses: list[DeletableTopicResult] = []
+    withdrawn: list[Topic] = []
+    for name, topic in named.items():
+        if times[name] == 1 and (topic.name is None or topic.topic_id == ZERO_UUID):
+            responses.append(_withdraw(topic, caller, broker, withdrawn))
+        else:
+            message = "a topic is named once, by its name or by its id"
+            responses.append(_refused(topic, ErrorCode.INVALID_REQUEST, message))
+        yield
+    return responses, withdrawn
 
 
 def _named(asked: DeleteTopicState, broker: Broker) -> object:
@@ -46,7 +57,11 @@ def _named(asked: DeleteTopicState, broker: Broker) -> object:
     return asked.name if topic is None else topic.topic_id
 
 
-def _delete(asked: DeleteTopicState, caller: Caller, broker: Broker) -> DeletableTopicResult:
+def _refused(asked: DeleteTopicState, error: ErrorCode, message: str) -> DeletableTopicResult:
+    return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=error, error_message=message)
+
+
+def _withdraw(asked: DeleteTopicState, caller: Caller, broker: Broker, withdrawn: list[Topic]) -> DeletableTopicResult:
     topics = broker.topics
     topic = topics.by_id.get(asked.topic_id) if asked.name is None else topics.by_name.get(asked.name)
     name = asked.name if topic is None else topic.name
@@ -61,8 +76,8 @@ def _delete(asked: DeleteTopicState, caller: Caller, broker: Broker) -> Deletabl
         error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own and cannot be deleted"
     else:
         try:
-            topics.delete(topic)
-            broker.groups.forget_topic(topic.name)
+            topics.withdraw(topic)
+            withdrawn.append(topic)
         except TopicRefused as refused:
             error, message = refused.error, str(refused)
     topic_id = asked.topic_id if topic is None else topic.topic_id

@@ -14,7 +14,7 @@ v13   an error of the whole answer
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
@@ -33,8 +33,10 @@ from fencepost.protocol.messages.metadata import (
 from fencepost.protocol.types import ZERO_UUID
 
 
-@serves(MetadataRequest)
-def metadata(request: MetadataRequest, caller: Caller, broker: Broker) -> MetadataResponse:
+@serves(MetadataRequest, in_turn=True)
+def metadata(
+    request: MetadataRequest, caller: Caller, broker: Broker
+) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
     asked = request.topics
     error = _refusal(asked or (), caller.version)
     if asked is not None and error is not None:
@@ -48,9 +50,28 @@ def metadata(request: MetadataRequest, caller: Caller, broker: Broker) -> Metada
     elif any(topic.topic_id != ZERO_UUID for topic in asked):
         topics = [_by_id(topic_id, caller, broker) for topic_id in dict.fromkeys(topic.topic_id for topic in asked)]
     else:
-        may_create = request.allow_auto_topic_creation and bool(broker.settings["auto.create.topics.enable"])
-        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
-        topics = [_by_name(name, caller, broker, may_create) for name in names]
+        names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
+        if request.allow_auto_topic_creation and broker.settings["auto.create.topics.enable"]:
+            missing = [name for name in names if name not in broker.topics.by_name and _may_describe(name, caller)]
+            if missing:
+                return _created_first(missing, names, request, caller, broker)
+        topics = [_by_name(name, caller, broker, {}) for name in names]
+    return _answer(topics, request, caller, broker)
+
+
+async def _created_first(
+    missing: Sequence[str], names: Sequence[str], request: MetadataRequest, caller: Caller, broker: Broker
+) -> MetadataResponse:
+    errors: dict[str, ErrorCode | None] = {}
+    for name in missing:
+        errors[name] = await _create(name, caller, broker)
+        await broker.slices.pause()
+    return _answer([_by_name(name, caller, broker, errors) for name in names], request, caller, broker)
+
+
+def _answer(
+    topics: list[MetadataResponseTopic], request: MetadataRequest, caller: Caller, broker: Broker
+) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -78,7 +99,11 @@ def _refusal(asked: Sequence[MetadataRequestTopic], version: int) -> ErrorCode |
 
 
 def _visible(topic: Topic, caller: Caller) -> bool:
-    return caller.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+    return _may_describe(topic.name, caller)
+
+
+def _may_describe(name: str, caller: Caller) -> bool:
+    return caller.may(Operation.DESCRIBE, Resource.TOPIC, name)
 
 
 def _by_id(topic_id: uuid.UUID, caller: Caller, broker: Broker) -> MetadataResponseTopic:
@@ -88,19 +113,20 @@ def _by_id(topic_id: uuid.UUID, caller: Caller, broker: Broker) -> MetadataRespo
     return _described(topic, broker)
 
 
-def _by_name(name: str, caller: Caller, broker: Broker, may_create: bool) -> MetadataResponseTopic:
-    if not caller.may(Operation.DESCRIBE, Resource.TOPIC, name):
+def _by_name(
+    name: str, caller: Caller, broker: Broker, errors: Mapping[str, ErrorCode | None]
+) -> MetadataResponseTopic:
+    """`errors`: of those that could not be made."""
+    if not _may_describe(name, caller):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = broker.topics.by_name.get(name)
     if topic is None:
-        error = _create(name, caller, broker) if may_create else topic_name_error(name)
-        topic = broker.topics.by_name.get(name)
-        if topic is None:
-            return _refused(name, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = errors.get(name) or topic_name_error(name)
+        return _refused(name, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return _described(topic, broker)
 
 
-def _create(name: str, caller: Caller, broker: Broker) -> ErrorCode | None:
+async def _create(name: str, caller: Caller, broker: Broker) -> ErrorCode | None:
     """Make a topic that somebody asked for."""
     if not (
         caller.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
@@ -111,9 +137,11 @@ def _create(name: str, caller: Caller, broker: Broker) -> ErrorCode | None:
         if name in INTERNAL:
             broker.ensure_coordinator(name)
         else:
-            broker.topics.create(name, broker.settings.number("num.partitions"))
+            await broker.topics.create(name, broker.settings.number("num.partitions"), {}, broker.slices)
     except TopicRefused as refused:
-        return refused.error
+        if refused.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return refused.error
+        await broker.topics.made(name)
     return None
 
 

@@ -7,8 +7,8 @@ what it means in memory are one step.  Answers name the lsn that they depend on.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from fencepost.coordinator import loading
 from fencepost.coordinator.group import journal
@@ -26,7 +26,10 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.types import TopicPartition
-from fencepost.runtime import Clock
+from fencepost.runtime import Clock, Work, at_once
+
+_EXPIRED_TOGETHER: Final = 20
+"""Groups that are looked at in one step."""
 
 
 class CommitFor(NamedTuple):
@@ -43,6 +46,14 @@ class Committed(NamedTuple):
 
     errors: Mapping[TopicPartition, ErrorCode]
     lsn: int
+
+
+class _Forgotten(NamedTuple):
+    """Positions of a group that are to be removed, and whether the group is."""
+
+    group_id: str
+    partitions: Sequence[TopicPartition]
+    with_group: bool = False
 
 
 class GroupCoordinator:
@@ -72,23 +83,25 @@ class GroupCoordinator:
         """Read a journal partition and answer for its groups.  Raises JournalUnreadable, and then answers 14."""
         loading.at_once(self.start_loading(index))
 
-    def start_loading(self, index: int) -> loading.Step | None:
+    def start_loading(self, index: int, deleted: Collection[str] = ()) -> loading.Step | None:
         """Take over a journal partition: its groups are answered 14 until what is returned says that it is done.
 
-        None if there is nothing to do.  After JournalUnreadable they go on being answered 14.
+        None if there is nothing to do.  After JournalUnreadable they go on being answered 14.  Positions in topics that
+        were `deleted` are forgotten.
         """
         log = self._storage.partition(journal.TOPIC, index)
         if log is None or index in self._homes or index in self._loading:
             return None
         begun = self._loading[index] = Loading(Home(index, log, self._storage))
+        begun.deleted |= dict.fromkeys(deleted)
 
         def step() -> bool:
             if not begun.step(loading.LOAD_STEP):
                 return False
             del self._loading[index]
             self._homes[index] = begun.home
-            for topic in begun.deleted:
-                self._forget_topic(begun.home, topic)
+            if begun.deleted:
+                at_once(self._forget_topics(begun.home, begun.deleted))
             self._membership.restored(begun.home)
             return True
 
@@ -273,7 +286,7 @@ class GroupCoordinator:
             for at in partitions
             if not errors[at] and (home.offsets.position(group_id, at) or home.offsets.is_unstable(group_id, at))
         ]
-        lsn = self._forget(home, group_id, known, with_group=False)
+        lsn = self._forget(home, _Forgotten(group_id, known))
         if isinstance(lsn, ErrorCode):
             return lsn, {}, 0
         return ErrorCode.NONE, errors, lsn
@@ -307,52 +320,60 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND, 0
         if group is not None and group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP, 0
-        lsn = self._forget(home, group_id, home.offsets.partitions(group_id, with_pending=True), with_group=True)
+        positions = home.offsets.partitions(group_id, with_pending=True)
+        lsn = self._forget(home, _Forgotten(group_id, positions, with_group=True))
         return (lsn, 0) if isinstance(lsn, ErrorCode) else (ErrorCode.NONE, lsn)
 
-    def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: one of the same name would begin at offset 0.  Pending positions go too."""
+    def forget_topics(self, topics: Collection[str]) -> Work[None]:
+        """Topics were deleted: others of their names would begin at offset 0.  Pending positions go too."""
         for begun in self._loading.values():
-            begun.deleted[topic] = None
-        for home in self._homes.values():
-            self._forget_topic(home, topic)
+            begun.deleted |= dict.fromkeys(topics)
+        for home in list(self._homes.values()):
+            yield from self._forget_topics(home, topics)
 
-    def _forget_topic(self, home: Home, topic: str) -> None:
+    def _forget_topics(self, home: Home, topics: Collection[str]) -> Work[None]:
         for group_id in list(home.offsets.groups()):
             known = home.offsets.partitions(group_id, with_pending=True)
-            self._forget(home, group_id, [at for at in known if at.topic == topic], with_group=False)
+            gone = [at for at in known if at.topic in topics]
+            if gone:
+                self._forget(home, _Forgotten(group_id, gone))
+            yield
 
-    def _forget(
-        self, home: Home, group_id: str, partitions: Sequence[TopicPartition], *, with_group: bool
-    ) -> int | ErrorCode:
-        """Write tombstones and apply them; the lsn."""
+    def _forget(self, home: Home, *forgotten: _Forgotten) -> int | ErrorCode:
+        """Write the tombstones, one batch for all, and apply them; the lsn."""
         now = self._clock.now()
-        entries = [journal.forget_position(group_id, at, now) for at in partitions]
-        if with_group and group_id in home.groups:
-            entries.append(journal.group_entry(group_id, None, now))
+        entries: list[journal.Entry] = []
+        for group_id, partitions, with_group in forgotten:
+            entries += [journal.forget_position(group_id, at, now) for at in partitions]
+            if with_group and group_id in home.groups:
+                entries.append(journal.group_entry(group_id, None, now))
         if not entries:
             return home.lsn
         outcome = home.append(entries)
         if not isinstance(outcome, Appended):
             return outcome
-        for at in partitions:
-            home.offsets.remove(group_id, at)
-        if with_group and group_id in home.groups:
-            self._membership.forget(home.groups.pop(group_id))
+        for group_id, partitions, with_group in forgotten:
+            for at in partitions:
+                home.offsets.remove(group_id, at)
+            if with_group and group_id in home.groups:
+                self._membership.forget(home.groups.pop(group_id))
         return outcome.lsn
 
     # What time brings
 
-    def tick(self, now: int) -> None:
+    def tick(self, now: int) -> Work[None]:
         """Forget positions that nobody used for the retention time; never one that a transaction may change."""
-        for home in self._homes.values():
-            for group_id in dict.fromkeys([*home.groups, *home.offsets.groups()]):
-                self._expire(home, group_id, now)
+        for home in list(self._homes.values()):
+            groups = list(dict.fromkeys([*home.groups, *home.offsets.groups()]))
+            for first in range(0, len(groups), _EXPIRED_TOGETHER):
+                found = [self._expired(home, group_id, now) for group_id in groups[first : first + _EXPIRED_TOGETHER]]
+                self._forget(home, *(each for each in found if each is not None))
+                yield
 
-    def _expire(self, home: Home, group_id: str, now: int) -> None:
+    def _expired(self, home: Home, group_id: str, now: int) -> _Forgotten | None:
         group = home.groups.get(group_id)
         if group is not None and group.state is not GroupState.EMPTY:
-            return
+            return None
         since = group.state_timestamp if group is not None and group.protocol_type else -1
         expired = []
         for at in home.offsets.partitions(group_id, with_pending=False):
@@ -370,5 +391,4 @@ class GroupCoordinator:
         had_members = group is not None and (group.protocol_type is not None or bool(group.promised))
         unused_ms = self.settings.offsets_retention_ms if had_members else 0
         old = group is not None and now - group.state_timestamp >= unused_ms
-        if expired or (left == 0 and old):
-            self._forget(home, group_id, expired, with_group=left == 0)
+        return _Forgotten(group_id, expired, with_group=left == 0) if expired or (left == 0 and old) else None

@@ -37,7 +37,7 @@ from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
-from fencepost.runtime import Clock
+from fencepost.runtime import Clock, Work
 
 logger = get_logger(__name__)
 
@@ -272,7 +272,7 @@ class TransactionCoordinator:
 
     # What time brings
 
-    def tick(self, now: Milliseconds) -> None:
+    def tick(self, now: Milliseconds) -> Work[None]:
         """Try markers again, abort transactions whose time is up, forget ids that nobody uses."""
         self._delivery.retry(now)
         for held in list(self._alarms.ring(now)):
@@ -285,9 +285,10 @@ class TransactionCoordinator:
                     "a transaction could not be timed out and is tried again transactional_id=%s",
                     held.transaction.transactional_id,
                 )
+            yield
         if now >= self._next_expiry or now < self._next_expiry - self.settings.expiry_interval_ms:
             self._next_expiry = Milliseconds(now + self.settings.expiry_interval_ms)
-            self._expire(now)
+            yield from self._expire(now)
 
     def retry_markers(self) -> None:
         """Try every missing marker now: a leader that was away is back."""
@@ -331,11 +332,16 @@ class TransactionCoordinator:
         )
         self._finish(held, now)
 
-    def _expire(self, now: Milliseconds) -> None:
+    def _expire(self, now: Milliseconds) -> Work[None]:
+        def expired(held: Held | None) -> bool:
+            return held is not None and is_expired(held.transaction, self.settings.id_expiration_ms, now)
+
         for home in list(self._homes):
-            kept_ms = self.settings.id_expiration_ms
-            expired = [key for key, held in home.held.items() if is_expired(held.transaction, kept_ms, now)]
-            for keys in journal.in_batches(expired):
+            for together in journal.in_batches([key for key, held in home.held.items() if expired(held)]):
+                yield
+                keys = [key for key in together if expired(home.held.get(key))]  # some may have been used meanwhile
+                if not keys or self._homes.lookup(home.index) is not home:
+                    continue
                 if isinstance(home.append(journal.tombstones(keys, now)), ErrorCode):
                     break
                 for key in keys:

@@ -1,0 +1,19 @@
+"""What is done to every partition now and then: retention, and forgetting producers that are silent for long."""
+
+from __future__ import annotations
+
+from fencepost.log.storage import Storage
+from fencepost.runtime import Work
+
+
+def upkeep(storage: Storage, now: int) -> Work[None]:
+    """One round over all partitions, which may be many: a step for each."""
+    to_drop = False
+    for partition in storage.partitions():
+        if storage.partition(partition.topic, partition.index) is partition:  # not deleted meanwhile
+            partition.retain(now)
+            partition.producers.expire(now, partition.settings.producer_id_expiration_ms)
+            to_drop |= partition.has_segments_to_drop
+        yield
+    if to_drop:
+        storage.checkpoint_soon()
