@@ -173,7 +173,7 @@ class World:
                 for name, metadata in (protocols or {"range": b"topics"}).items()
             ],
         )
-        return await self.coordinator.join_group(request, "client", "/host", version)
+        return (await self.coordinator.join_group(request, "client", "/host", version))[0]
 
     async def join_as_new(self, **how: object) -> JoinGroupResponse:
         """Get an id first (KIP-394), then join with it."""

@@ -100,7 +100,7 @@ async def test_kafka_19163_a_group_whose_positions_are_pending_is_not_forgotten(
     generation, (member,) = await world.stable()
     world.commit({A: 1}, who=(member, None, generation))
     assert world.commit_in_transaction((P, 0), {B: 2}, who=(member, None, generation)).errors == {B: ErrorCode.NONE}
-    assert world.coordinator.leave_group("g", [(member, None)]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [(member, None)])[0] == [ErrorCode.NONE]
     assert world.state() == "Empty"
     for _ in range(3):
         world.clock.at += 30 * DAY

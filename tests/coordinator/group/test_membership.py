@@ -252,14 +252,14 @@ async def test_a_commit_is_a_sign_of_life_too() -> None:
 async def test_whoever_leaves_is_gone_at_once_and_the_others_share() -> None:
     world = World()
     generation, (leader, follower) = await world.stable(2)
-    assert world.coordinator.leave_group("g", [(leader, None)]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [(leader, None)])[0] == [ErrorCode.NONE]
     assert world.heartbeat(follower, generation) == ErrorCode.REBALANCE_IN_PROGRESS
     again = await world.join(follower)
     assert (again.leader, len(again.members)) == (follower, 1)
-    assert world.coordinator.leave_group("g", [(follower, None)]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [(follower, None)])[0] == [ErrorCode.NONE]
     assert world.state() == "Empty"
-    assert world.coordinator.leave_group("g", [(follower, None)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert world.coordinator.leave_group("h", [(follower, None)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.coordinator.leave_group("g", [(follower, None)])[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.coordinator.leave_group("h", [(follower, None)])[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 @virtual
@@ -327,7 +327,7 @@ async def test_who_was_promised_an_id_may_leave_before_it_joins() -> None:
     waiting = asyncio.create_task(world.join(member, protocols={"range": b"other topics"}))
     await settled()
     assert not waiting.done()
-    assert world.coordinator.leave_group("g", [(promised.member_id, None)]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [(promised.member_id, None)])[0] == [ErrorCode.NONE]
     assert (await waiting).generation_id == 2
     assert (await world.join(promised.member_id)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -338,7 +338,7 @@ async def test_who_leaves_while_it_waits_is_told_so() -> None:
     member = (await world.join()).member_id
     waiting = asyncio.create_task(world.join(member))
     await settled()
-    assert world.coordinator.leave_group("g", [(member, None)]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [(member, None)])[0] == [ErrorCode.NONE]
     assert (await waiting).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     await asyncio.sleep(3.1)
     assert world.state() == "Empty"
@@ -349,7 +349,7 @@ async def test_who_leaves_before_it_joins_makes_the_others_join_again() -> None:
     world = World()
     _, (member,) = await world.stable()
     promised = await world.join()
-    assert world.coordinator.leave_group("g", [(promised.member_id, None)]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [(promised.member_id, None)])[0] == [ErrorCode.NONE]
     assert world.state() == "PreparingRebalance"
     assert (await world.join(member)).generation_id == 2
 
@@ -360,7 +360,7 @@ async def test_those_who_leave_together_leave_at_once() -> None:
     _, (first, second) = await world.stable(2)
     waiting = asyncio.create_task(world.join(first, protocols={"range": b"other topics"}))
     await settled()
-    errors = world.coordinator.leave_group("g", [(second, None), (first, None), ("stranger", None)])
+    errors, _ = world.coordinator.leave_group("g", [(second, None), (first, None), ("stranger", None)])
     assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert (await waiting).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.state() == "Empty"
@@ -386,7 +386,7 @@ async def test_positions_of_topics_that_nobody_reads_may_be_deleted() -> None:
     assert (world.position(A), world.position(other)) == (1, None)
     world.restart()
     assert world.coordinator.delete_offsets("g", [A])[1] == {A: SUBSCRIBED}
-    assert world.coordinator.leave_group("g", [(member, None)]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [(member, None)])[0] == [ErrorCode.NONE]
     assert world.coordinator.delete_offsets("g", [A])[1] == {A: ErrorCode.NONE}
 
 

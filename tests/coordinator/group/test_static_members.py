@@ -72,9 +72,9 @@ async def test_a_static_member_is_waited_for_through_a_rebalance() -> None:
 async def test_an_admin_removes_a_static_member_by_its_name() -> None:
     world = World()
     await world.join(instance="i")
-    assert world.coordinator.leave_group("g", [("", "j")]) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert world.coordinator.leave_group("g", [("x", "i")]) == [ErrorCode.FENCED_INSTANCE_ID]
-    assert world.coordinator.leave_group("g", [("", "i")]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [("", "j")])[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.coordinator.leave_group("g", [("x", "i")])[0] == [ErrorCode.FENCED_INSTANCE_ID]
+    assert world.coordinator.leave_group("g", [("", "i")])[0] == [ErrorCode.NONE]
     assert group_of(world).members == {}
 
 
@@ -153,8 +153,65 @@ async def test_static_members_that_are_all_away_are_waited_for_until_their_sessi
     await asyncio.gather(
         world.sync(leader, 2, {leader: b"1", other: b"2"}, instance="i"), world.sync(other, 2, instance="j")
     )
-    assert world.coordinator.leave_group("g", [("", "j")]) == [ErrorCode.NONE]
+    assert world.coordinator.leave_group("g", [("", "j")])[0] == [ErrorCode.NONE]
     await asyncio.sleep(30)
     assert list(group_of(world).members) == [leader], "the time for a rebalance is over, its session is not"
     await asyncio.sleep(31)
     assert world.state() == "Empty"
+
+
+# A journal that takes nothing
+
+
+@virtual
+async def test_a_static_member_that_cannot_be_written_down_is_not_given_an_id() -> None:
+    world = World()
+    first = await world.join(instance="i", protocols={"range": b"as before"})
+    await world.sync(first.member_id, 1, {first.member_id: b"mine"}, instance="i")
+    world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    back = await world.join(instance="i", protocols={"range": b"anew"}, session_ms=20_000)
+    assert (back.error_code, back.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+    assert world.heartbeat(first.member_id, 1, "i") == ErrorCode.NONE, "nothing has changed"
+    (member,) = group_of(world).members.values()
+    assert (member.protocols, member.session_timeout_ms) == ([("range", b"as before")], 10_000)
+    assert group_of(world).leader == first.member_id
+    world.journal.refuse = None
+    back = await world.join(instance="i")
+    assert back.error_code == ErrorCode.NONE
+    assert world.heartbeat(first.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
+
+
+@virtual
+async def test_a_group_that_cannot_be_written_down_is_not_there() -> None:
+    world = World()
+    world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    for instance in (None, "i"):
+        assert (await world.join(instance=instance)).error_code == ErrorCode.NOT_COORDINATOR
+    assert world.state() == "GROUP_ID_NOT_FOUND"
+    world.journal.refuse = None
+    assert (await world.join(instance="i")).error_code == ErrorCode.NONE
+
+
+@virtual
+async def test_who_leaves_last_is_told_if_that_could_not_be_written_down() -> None:
+    world = World()
+    first = await world.join(instance="i")
+    await world.sync(first.member_id, 1, {}, instance="i")
+    world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    who = [(first.member_id, "i"), ("stranger", None)]
+    errors, _ = world.coordinator.leave_group("g", who)
+    assert errors == [ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+@virtual
+async def test_every_answer_names_the_newest_record() -> None:
+    """So nothing leaves the node that a power loss could take back."""
+    world = World()
+    joined = await world.join(instance="i")
+    await world.sync(joined.member_id, 1, {}, instance="i")
+    before = world.lsn
+    await world.join(instance="i")
+    assert world.lsn > before, "the new id is in the journal"
+    (member_id,) = group_of(world).members
+    _, lsn = world.coordinator.leave_group("g", [(member_id, "i")])
+    assert lsn == world.lsn > before + 1

@@ -136,10 +136,10 @@ class GroupCoordinator:
 
     async def join_group(
         self, request: JoinGroupRequest, client_id: str, client_host: str, version: int
-    ) -> JoinGroupResponse:
+    ) -> tuple[JoinGroupResponse, int]:
         home = self._home(request.group_id)
         if isinstance(home, ErrorCode):
-            return refuse_join(home, request.member_id)
+            return refuse_join(home, request.member_id), 0
         return await self._membership.join(home, request, client_id, client_host, version)
 
     async def sync_group(self, request: SyncGroupRequest) -> tuple[SyncGroupResponse, int]:
@@ -152,11 +152,11 @@ class GroupCoordinator:
             return home
         return self._membership.heartbeat(home, group_id, member_id, group_instance_id, generation)
 
-    def leave_group(self, group_id: str, who: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """`who`: the ids of members and of instances."""
+    def leave_group(self, group_id: str, who: Sequence[tuple[str, str | None]]) -> tuple[list[ErrorCode], int]:
+        """`who`: the ids of members and of instances.  What happened to each, and the lsn that this depends on."""
         home = self._home(group_id)
         if isinstance(home, ErrorCode):
-            return [home] * len(who)
+            return [home] * len(who), 0
         return self._membership.leave(home, group_id, who)
 
     # Positions

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fencepost.coordinator.group import journal
@@ -16,6 +16,7 @@ from fencepost.coordinator.group.group import Group, GroupState, Member
 from fencepost.coordinator.group.home import Home, stored_form
 from fencepost.coordinator.group.member_ids import has_room, new_member_id
 from fencepost.coordinator.group.settings import GroupSettings
+from fencepost.coordinator.group.timers import Timers
 from fencepost.log.partition import Appended
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -39,14 +40,20 @@ class Membership:
         self._settings = settings
         self._clock = clock
         self._random = generator
-        self._timers: dict[asyncio.TimerHandle, None] = {}
+        self._timers = Timers()
 
     # Joining
 
     async def join(
         self, home: Home, request: JoinGroupRequest, client_id: str, client_host: str, version: int
-    ) -> JoinGroupResponse:
-        """Become a member; answered when the generation begins."""
+    ) -> tuple[JoinGroupResponse, int]:
+        """Become a member; answered when the generation begins: the answer and the lsn it depends on."""
+        found = self._join(home, request, client_id, client_host, version)
+        return found if isinstance(found, JoinGroupResponse) else await found, home.lsn
+
+    def _join(
+        self, home: Home, request: JoinGroupRequest, client_id: str, client_host: str, version: int
+    ) -> Joining | JoinGroupResponse:
         settings = self._settings
         if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
             return refuse_join(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
@@ -61,10 +68,16 @@ class Membership:
         if not group.accepts(request.protocol_type, protocols):
             return refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if request.group_id not in home.groups:
+            error = self._store(home, group)
+            if error:
+                return refuse_join(error, request.member_id)
             home.groups[request.group_id] = group
-            home.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
-        found = self._enter(home, group, request, client_id, client_host, version, protocols)
-        return found if isinstance(found, JoinGroupResponse) else await found
+        return self._enter(home, group, request, client_id, client_host, version, protocols)
+
+    def _store(self, home: Home, group: Group) -> ErrorCode:
+        """Write the group as it is; the error if the journal did not take it."""
+        outcome = home.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
+        return ErrorCode.NONE if isinstance(outcome, Appended) else outcome
 
     def _enter(
         self,
@@ -119,11 +132,15 @@ class Membership:
         member = group.members[group.static_members[request.group_instance_id]]
         _answer(member, "joining", refuse_join(ErrorCode.FENCED_INSTANCE_ID))
         _answer(member, "syncing", (refuse_sync(ErrorCode.FENCED_INSTANCE_ID), 0))
-        former_id = member.member_id
+        former_id, former_protocols, former_timeout_ms = member.member_id, member.protocols, member.session_timeout_ms
         group.rename(member, new_member_id(request.group_instance_id, self._random))
         member.protocols, member.session_timeout_ms = protocols, request.session_timeout_ms
         if group.state is GroupState.STABLE and group.elect_protocol() == group.protocol:
-            home.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
+            error = self._store(home, group)
+            if error:
+                group.rename(member, former_id)
+                member.protocols, member.session_timeout_ms = former_protocols, former_timeout_ms
+                return refuse_join(error, request.member_id)
             self._watch(home, group, member)
             return joined_without_rebalance(self._joined(group, member), former_id, version)
         return self._rebalance_with(home, group, member)
@@ -136,11 +153,11 @@ class Membership:
             group.promised.pop(member_id, None)
             self._check_joined(home, group)
 
-        group.promised[member_id] = self._later(session_timeout_ms, forget)
+        group.promised[member_id] = self._timers.later(session_timeout_ms, forget)
         return refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
     def _break_promise(self, group: Group, member_id: str) -> None:
-        self._cancel(group.promised.pop(member_id, None))
+        self._timers.cancel(group.promised.pop(member_id, None))
 
     # Rebalancing
 
@@ -163,12 +180,12 @@ class Membership:
                 member.assignment = b""
             _answer(member, "syncing", (refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS), 0))
         group.become(GroupState.PREPARING_REBALANCE, self._clock.now())
-        self._cancel(group.rebalance)
+        self._timers.cancel(group.rebalance)
         if first:
             delay = self._settings.initial_rebalance_delay_ms
             self._delay(home, group, max(group.rebalance_timeout_ms - delay, 0), delay)
         else:
-            group.rebalance = self._later(group.rebalance_timeout_ms, lambda: self._complete(home, group))
+            group.rebalance = self._timers.later(group.rebalance_timeout_ms, lambda: self._complete(home, group))
 
     def _delay(self, home: Home, group: Group, remaining: int, delay: int) -> None:
         """The first generation of a group waits for more members, for as long as they keep coming."""
@@ -183,16 +200,18 @@ class Membership:
                 group.gathers = False
                 self._complete(home, group)
 
-        group.rebalance = self._later(delay, rang)
+        group.rebalance = self._timers.later(delay, rang)
 
-    def _check_joined(self, home: Home, group: Group) -> None:
+    def _check_joined(self, home: Home, group: Group) -> ErrorCode:
         waits = group.state is GroupState.PREPARING_REBALANCE and not group.gathers
-        if waits and group.everybody_joined:
-            self._complete(home, group)
+        return self._complete(home, group) if waits and group.everybody_joined else ErrorCode.NONE
 
-    def _complete(self, home: Home, group: Group) -> None:
-        """Begin the generation with those who have joined; who has not is out."""
-        self._cancel(group.rebalance)
+    def _complete(self, home: Home, group: Group) -> ErrorCode:
+        """Begin the generation with those who have joined; who has not is out.
+
+        The error if nobody is left and the journal did not take that: it knows those who were members until then.
+        """
+        self._timers.cancel(group.rebalance)
         group.rebalance = None
         for member in list(group.members.values()):
             if member.joining is None and member.group_instance_id is None:
@@ -204,19 +223,19 @@ class Membership:
             group.protocol = group.leader = None
             group.find_subscriptions()
             group.become(GroupState.EMPTY, now)
-            home.append([journal.group_entry(group.group_id, stored_form(group), now)])
-            return
+            return self._store(home, group)
         if all(member.joining is None for member in group.members.values()):
             # Only static members, and none of them is back: they have until their sessions end.
-            group.rebalance = self._later(group.rebalance_timeout_ms, lambda: self._complete(home, group))
-            return
+            group.rebalance = self._timers.later(group.rebalance_timeout_ms, lambda: self._complete(home, group))
+            return ErrorCode.NONE
         if group.leader is None or group.members[group.leader].joining is None:
             group.leader = next(key for key, member in group.members.items() if member.joining is not None)
         group.begin_generation(now)
         for member in group.members.values():
             self._watch(home, group, member)
             _answer(member, "joining", self._joined(group, member))
-        group.rebalance = self._later(group.rebalance_timeout_ms, lambda: self._drop_silent(home, group))
+        group.rebalance = self._timers.later(group.rebalance_timeout_ms, lambda: self._drop_silent(home, group))
+        return ErrorCode.NONE
 
     def _drop_silent(self, home: Home, group: Group) -> None:
         """Whoever has joined and does not ask for its assignment holds up nobody any longer."""
@@ -282,7 +301,7 @@ class Membership:
         now = self._clock.now()
         outcome = home.append([journal.group_entry(group.group_id, stored_form(group), now)])
         if isinstance(outcome, Appended):
-            self._cancel(group.rebalance)
+            self._timers.cancel(group.rebalance)
             group.become(GroupState.STABLE, now)
             for member in group.members.values():
                 _answer(member, "syncing", (self._assigned(group, member), outcome.lsn))
@@ -321,15 +340,14 @@ class Membership:
         if group is not None and member_id in group.members:
             self._watch(home, group, group.members[member_id])
 
-    def leave(self, home: Home, group_id: str, who: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Members leave, by their ids, or by instance ids (an admin does so for static members); the others share."""
+    def leave(self, home: Home, group_id: str, who: Sequence[tuple[str, str | None]]) -> tuple[list[ErrorCode], int]:
+        """Members leave, by ids or (static ones, by an admin) instance ids; their errors, and the lsn of all this."""
         group = home.groups.get(group_id)
         if group is None:
-            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(who)
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(who), 0
         errors = [self._remove(group, member_id, instance) for member_id, instance in who]
-        if ErrorCode.NONE in errors:
-            self._go_on_without(home, group)
-        return errors
+        failed = self._go_on_without(home, group) if ErrorCode.NONE in errors else ErrorCode.NONE
+        return [error or failed for error in errors], home.lsn
 
     def _remove(self, group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
         if group_instance_id is not None and not member_id:
@@ -348,10 +366,10 @@ class Membership:
         _answer(member, "syncing", (refuse_sync(ErrorCode.UNKNOWN_MEMBER_ID), 0))
         group.remove(member)
 
-    def _go_on_without(self, home: Home, group: Group) -> None:
+    def _go_on_without(self, home: Home, group: Group) -> ErrorCode:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self._prepare(home, group)
-        self._check_joined(home, group)
+        return self._check_joined(home, group)
 
     def _lose(self, home: Home, group: Group, member: Member) -> None:
         """A member is gone: the others share what it had."""
@@ -368,41 +386,25 @@ class Membership:
 
     def _watch(self, home: Home, group: Group, member: Member) -> None:
         self._unwatch(member)
-        member.session = self._later(member.session_timeout_ms, lambda: self._expired(home, group, member))
+        member.session = self._timers.later(member.session_timeout_ms, lambda: self._expired(home, group, member))
 
     def _expired(self, home: Home, group: Group, member: Member) -> None:
         if member.joining is None and group.members.get(member.member_id) is member:
             self._lose(home, group, member)
 
     def _unwatch(self, member: Member) -> None:
-        self._cancel(member.session)
+        self._timers.cancel(member.session)
         member.session = None
-
-    def _later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        def ring() -> None:
-            self._timers.pop(handle, None)
-            callback()
-
-        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, ring)
-        self._timers[handle] = None
-        return handle
-
-    def _cancel(self, handle: asyncio.TimerHandle | None) -> None:
-        if handle is not None:
-            handle.cancel()
-            self._timers.pop(handle, None)
 
     def forget(self, group: Group) -> None:
         """The group is removed."""
         for promise in group.promised.values():
-            self._cancel(promise)
-        self._cancel(group.rebalance)
+            self._timers.cancel(promise)
+        self._timers.cancel(group.rebalance)
 
     def close(self) -> None:
         """No timer rings any more."""
-        for handle in self._timers:
-            handle.cancel()
-        self._timers.clear()
+        self._timers.close()
 
 
 def _answer(member: Member, what: str, answer: Any) -> None:
