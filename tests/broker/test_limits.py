@@ -29,8 +29,10 @@ from wire import (
 from fencepost.broker import BadSetting, Broker
 from fencepost.broker.limits import LEAST_ANSWER, MOST_HELD, NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.broker.settings import Settings
+from fencepost.protocol.decoding import MOST_ITEMS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsRequest, MetadataRequest, OffsetFetchRequest
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
 
 client = clients()
 HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
@@ -208,6 +210,34 @@ def test_a_pool_wakes_who_waits_in_turn() -> None:
     pool.forget(waiting[2])
     pool.give(120)
     assert woken == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", [0, 4, 9, 12])
+def test_a_request_of_more_things_than_anybody_has_ends_its_connection_only(client: Client, version: int) -> None:
+    other = Client(client.broker)
+    asked = [MetadataRequestTopic(name="" if version == 0 else "x")] * (MOST_ITEMS + 1)
+    other.send(MetadataRequest(topics=asked, allow_auto_topic_creation=False), version=version)
+    assert other.is_closed()
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+
+
+def test_metadata_of_many_topics_leaves_turns_for_others(client: Client) -> None:
+    """Other requests are answered between the first topic and the last; what is deleted meanwhile harms nothing."""
+    broker, names = client.broker, [f"none{number}" for number in range(30_000)]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    request.allow_auto_topic_creation = False
+    other = Client(broker)
+    other.send(request, version=9)
+    wait_until("it has begun", lambda: on_the_loop(broker, lambda: any(each._slots for each in broker.connections)))
+    asked = 0
+    while on_the_loop(broker, lambda: any(each._slots for each in broker.connections)):
+        assert client.ask(HELLO).error_code == ErrorCode.NONE
+        asked += 1
+    answer = other.receive()
+    assert [topic.name for topic in answer.topics] == names
+    assert all(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics)
+    assert asked > 1
+    other.close()
 
 
 # Connections

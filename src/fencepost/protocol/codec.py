@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar
 
-from fencepost.protocol.decoding import BAD_INPUT, Decoder, compile_decoder, cut_off, read_uvarint
+from fencepost.protocol.decoding import BAD_INPUT, MOST_ITEMS, Decoder, compile_decoder, cut_off, read_uvarint, too_many
 from fencepost.protocol.encoding import Encoder, compile_encoder
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer
@@ -154,6 +154,8 @@ def _skip_tags(buffer: Buffer, at: int) -> int:
         count, at = read_uvarint(buffer, at, count)
     if count > len(buffer) - at:
         raise cut_off()
+    if count > MOST_ITEMS:
+        raise too_many(count)
     for _ in range(count):
         for part in ("tag", "size"):
             n = buffer[at]

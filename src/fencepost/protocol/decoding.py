@@ -1,7 +1,8 @@
 """Makes the decoder of one message in one version: straight-line Python, compiled on first use.
 
 The generated function walks a buffer with one position.  Runs of fixed-size fields are read by one struct, lengths are
-checked against the end before anything is taken, and an array's count against the bytes that are left.
+checked against the end before anything is taken, and an array's count against the bytes that are left.  The items of
+all arrays of a request are counted, and bounded: they cost many times more than their bytes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 LONGEST_STRING = 0x7FFF
 """Flexible versions could say more, but nobody does, and what is stored has no room for it."""
 
+MOST_ITEMS = 100_000
+"""Items of all arrays of one request together, at any depth, and its unknown tagged fields."""
+
 BAD_INPUT = (StructError, IndexError, UnicodeDecodeError)
 """What a generated decoder lets through when the bytes end too early or are no text."""
 
@@ -43,6 +47,10 @@ def cut_off() -> ProtocolError:
     return ProtocolError("a length or count is larger than what is left of the message, or negative")
 
 
+def too_many(count: int) -> ProtocolError:
+    return ProtocolError(f"its lists have {count} items in all, and those of a request no more than {MOST_ITEMS}")
+
+
 def too_long(name: str, length: int) -> ProtocolError:
     return ProtocolError(f"{name} has {length} bytes: a string has at most {LONGEST_STRING}")
 
@@ -54,12 +62,14 @@ def unexpected_null(name: str) -> ProtocolError:
 class _Writer:
     """Lines of the function under construction, and the objects that they refer to."""
 
-    def __init__(self, flexible: bool, version: int) -> None:
+    def __init__(self, flexible: bool, version: int, bounded: bool) -> None:
+        self.bounded = bounded
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
             "uvarint": read_uvarint,
             "cut_off": cut_off,
             "too_long": too_long,
+            "too_many": too_many,
             "null": unexpected_null,
             "UUID": uuid.UUID,
         }
@@ -131,6 +141,7 @@ class _Writer:
         self.length(depth, "array")
         depth = self.null_check(depth, field, target)
         self.add(depth, "if n > e - p: raise cut_off()")
+        self.counted(depth, "n")
         element: Field = field.of
         if element.kind in FIXED:
             unpack = self.refer("s", Struct)
@@ -143,6 +154,11 @@ class _Writer:
         self.value(depth + 1, element, item)
         self.add(depth + 1, f"{items}.append({item})")
         self.add(depth, f"{target} = {items}")
+
+    def counted(self, depth: int, count: str) -> None:
+        """Count items in `c`."""
+        if self.bounded:
+            self.add(depth, f"c += {count}", f"if c > {MOST_ITEMS}: raise too_many(c)")
 
     def structure(self, depth: int, cls: type[Message], target: str) -> None:
         made = self.name("m")
@@ -180,7 +196,9 @@ class _Writer:
         """Tagged fields come as count, then tag, size and bytes of each; unknown ones are stepped over."""
         count, stop = self.name("count"), self.name("stop")
         self.uvarint(depth, count)
-        self.add(depth, f"if {count}:", f" if {count} > e - p: raise cut_off()", f" for _ in range({count}):")
+        self.add(depth, f"if {count}:", f" if {count} > e - p: raise cut_off()")
+        self.counted(depth + 1, count)
+        self.add(depth + 1, f"for _ in range({count}):")
         self.uvarint(depth + 2, "t")
         self.uvarint(depth + 2, "n")
         self.add(depth + 2, f"{stop} = p + n", f"if {stop} > e: raise cut_off()")
@@ -193,9 +211,9 @@ class _Writer:
 
 def compile_decoder(cls: type[Message], version: int, flexible: bool) -> Decoder:
     """The decoder of a declared class in one version."""
-    writer = _Writer(flexible, version)
+    writer = _Writer(flexible, version, bounded=cls.__schema__.is_request)
     writer.structure(1, cls, "made")
-    source = "\n".join(["def decode(b, p, e):", *writer.lines, " return made, p"])
+    source = "\n".join(["def decode(b, p, e):", " c = 0", *writer.lines, " return made, p"])
     exec(compile(source, f"<decoder of {cls.__name__} v{version}>", "exec"), writer.scope)
     decoder: Decoder = writer.scope["decode"]
     return decoder

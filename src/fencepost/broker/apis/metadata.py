@@ -14,7 +14,8 @@ v13   an error of the whole answer
 from __future__ import annotations
 
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
@@ -32,6 +33,9 @@ from fencepost.protocol.messages.metadata import (
 )
 from fencepost.protocol.types import ZERO_UUID
 
+_AT_ONCE: Final = 100
+"""Topics that are told of in one step."""
+
 
 @serves(MetadataRequest, in_turn=True)
 def metadata(
@@ -45,28 +49,68 @@ def metadata(
             topics=[_refused(topic.name or "", error, topic.topic_id) for topic in asked],
             error_code=error if caller.version >= 13 else ErrorCode.NONE,
         )
+    missing = _missing(request, caller, broker)
+    if missing:
+        return _created_first(missing, request, caller, broker)
+    found, count = _find(request, caller, broker, {})
+    if count > _AT_ONCE:
+        return _in_slices(found, request, caller, broker)
+    return _answer(list(found), request, caller, broker)
+
+
+Described = Iterator[MetadataResponseTopic]
+
+
+def _by_ids(request: MetadataRequest) -> bool:
+    return any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
+
+
+def _names(request: MetadataRequest) -> list[str]:
+    return list(dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None))
+
+
+def _missing(request: MetadataRequest, caller: Caller, broker: Broker) -> list[str]:
+    """The topics that are made because somebody asks for them."""
+    if not request.allow_auto_topic_creation or not broker.settings["auto.create.topics.enable"]:
+        return []
+    if _by_ids(request):
+        return []
+    return [name for name in _names(request) if name not in broker.topics.by_name and _may_describe(name, caller)]
+
+
+def _find(
+    request: MetadataRequest, caller: Caller, broker: Broker, errors: Mapping[str, ErrorCode | None]
+) -> tuple[Described, int]:
+    """What is told of each topic, one after the other, and how many these are.  `errors`: of those that were made."""
+    asked = request.topics
     if asked is None or (caller.version == 0 and not asked):
-        topics = [_described(topic, broker) for topic in broker.topics.by_name.values() if _visible(topic, caller)]
-    elif any(topic.topic_id != ZERO_UUID for topic in asked):
-        topics = [_by_id(topic_id, caller, broker) for topic_id in dict.fromkeys(topic.topic_id for topic in asked)]
-    else:
-        names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
-        if request.allow_auto_topic_creation and broker.settings["auto.create.topics.enable"]:
-            missing = [name for name in names if name not in broker.topics.by_name and _may_describe(name, caller)]
-            if missing:
-                return _created_first(missing, names, request, caller, broker)
-        topics = [_by_name(name, caller, broker, {}) for name in names]
-    return _answer(topics, request, caller, broker)
+        known = list(broker.topics.by_name.values())
+        return (_described(topic, broker) for topic in known if _visible(topic, caller)), len(known)
+    if _by_ids(request):
+        ids = dict.fromkeys(topic.topic_id for topic in asked)
+        return (_by_id(topic_id, caller, broker) for topic_id in ids), len(ids)
+    names = _names(request)
+    return (_by_name(name, caller, broker, errors) for name in names), len(names)
 
 
 async def _created_first(
-    missing: Sequence[str], names: Sequence[str], request: MetadataRequest, caller: Caller, broker: Broker
+    missing: Sequence[str], request: MetadataRequest, caller: Caller, broker: Broker
 ) -> MetadataResponse:
     errors: dict[str, ErrorCode | None] = {}
     for name in missing:
         errors[name] = await _create(name, caller, broker)
         await broker.slices.pause()
-    return _answer([_by_name(name, caller, broker, errors) for name in names], request, caller, broker)
+    found, _ = _find(request, caller, broker, errors)
+    return await _in_slices(found, request, caller, broker)
+
+
+async def _in_slices(found: Described, request: MetadataRequest, caller: Caller, broker: Broker) -> MetadataResponse:
+    """With turns for others, who may make and delete topics meanwhile."""
+    topics = []
+    for topic in found:
+        topics.append(topic)
+        await broker.slices.pause()
+    return _answer(topics, request, caller, broker)
 
 
 def _answer(
