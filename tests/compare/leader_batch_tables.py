@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.compare.leader_batches import Batch
+from tests.compare.leader_batches import INSIDE, PACKED, Batch
 from tests.compare.leader_scenario import ID, Scenario, before_writing
 from tests.compare.leader_steps import HERE, End, Produce, Register, Step, write
 
@@ -52,6 +52,39 @@ def epochless(level: int) -> Iterator[Scenario]:
                     write(version, Batch(0, e, s, True), of=ID) for e, s in ((epoch, 0), (epoch, 1), (0, 1), (0, 0))
                 ]
                 yield Scenario(f"transactional epoch {epoch} v{version} after {opened}", [*began, *rest])
+
+
+#: Of these Apache Kafka appends some, as they are or put right.
+_APART = (
+    "first number 1",
+    "first number -1",
+    "size too large",
+    "size too small",
+    "size 0",
+    "size -1",
+    "key of length -2",
+    "a header that is not UTF-8",
+    "a byte behind",
+    "twice",
+)
+
+
+def disagreeing() -> Iterator[Scenario]:
+    """Batches whose records are not what their header says, in every codec, between good ones."""
+    defects = ("count and last offset + 1", "count and last offset - 1", "max timestamp later", "max timestamp -1")
+    for codec in Compression:
+        wrong = [
+            *(Batch(compression=codec, inside=inside) for inside in INSIDE),
+            *(Batch(compression=codec, packed=packed) for packed in PACKED),
+            *(Batch(count=n, compression=codec, defect=defect) for defect in defects for n in (2, 5)),
+        ]
+        together = [batch for batch in wrong if not {batch.inside, batch.packed} & set(_APART)]
+        for settings in ((), (("cleanup_policy", "compact"),), (("message_timestamp_type", "LogAppendTime"),)):
+            steps = [write(8, batch) for batch in together]
+            yield Scenario(f"disagreeing in {codec.name}", steps, settings)
+        for batch in wrong:
+            if batch not in together:
+                yield Scenario(f"{batch.inside or batch.packed} in {codec.name}", [write(8, batch)])
 
 
 def converted() -> Iterator[Scenario]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from crc32c import crc32c
 from tests.compare.leader import NOW, Leader
 
-from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE
-from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import encode_batch
+from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, read_header
+from fencepost.protocol.compression import Compression, decompress
+from fencepost.protocol.records import encode_batch, seal
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One record batch.  `defect` is one of DEFECTS, or empty."""
+    """One record batch.  `defect` is one of DEFECTS, `inside` one of INSIDE, `packed` one of PACKED, or empty."""
 
     producer: int = -1
     epoch: int = -1
@@ -28,6 +29,8 @@ class Batch:
     key: bytes | None = b"k"
     time: int = 0
     defect: str = ""
+    inside: str = ""
+    packed: str = ""
 
     def encode(self, node: Leader) -> bytes:
         records = [(NOW + self.time + n, self.key, b"v" * self.size, ()) for n in range(self.count)]
@@ -39,7 +42,30 @@ class Batch:
             base_sequence=self.sequence,
             transactional=self.transactional,
         )
+        if self.inside or self.packed:
+            batch = self._anew(batch)
         return DEFECTS[self.defect](bytearray(batch)) if self.defect else batch
+
+    def _anew(self, batch: bytes) -> bytes:
+        header, body = read_header(batch), decompress(self.compression, batch[HEADER_SIZE:])
+        if self.inside:
+            body = INSIDE[self.inside](body)
+        anew = bytearray(
+            seal(
+                body,
+                header.record_count,
+                header.base_timestamp,
+                header.max_timestamp,
+                compression=self.compression,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence,
+                transactional=header.is_transactional,
+            )
+        )
+        if self.packed:
+            anew[HEADER_SIZE:] = PACKED[self.packed](bytes(anew[HEADER_SIZE:]))
+        return _sealed(anew)
 
 
 def _sealed(batch: bytearray) -> bytes:
@@ -87,6 +113,40 @@ def _more_count(by: int, delta: int) -> Any:
 
     return defect
 
+
+#: name -> what becomes of the records of a batch before they are compressed; each of them has a key of one byte
+INSIDE: dict[str, Callable[[bytes], bytes]] = {
+    "first number 1": lambda body: body[:3] + b"\x02" + body[4:],
+    "first number -1": lambda body: body[:3] + b"\x01" + body[4:],
+    "cut": lambda body: body[:-1],
+    "bytes behind": lambda body: body + b"\0\0",
+    "size too large": lambda body: b"\x7e" + body[1:],
+    "size too small": lambda body: bytes([body[0] - 2]) + body[1:],
+    "size 0": lambda body: b"\0" + body[1:],
+    "size -1": lambda body: b"\x01" + body[1:],
+    "key of length -2": lambda body: body[:4] + b"\x03" + body[5:],
+    "key too long": lambda body: body[:4] + b"\x7e" + body[5:],
+    "no key": lambda body: body[:4] + b"\x01" + body[5:],
+    "attributes": lambda body: body[:1] + b"\xff" + body[2:],
+    "earlier": lambda body: body[:2] + b"\x01" + body[3:],
+    "later": lambda body: body[:2] + b"\x7e" + body[3:],
+    "-1 headers": lambda body: body[:-1] + b"\x01",
+    "a header": lambda body: body[:-1] + b"\x02",
+    "a header that is not UTF-8": lambda body: bytes([body[0] + 6]) + body[1 : body[0] // 2] + b"\x02\x02\xff\x01",
+    "a header without a key": lambda body: bytes([body[0] + 4]) + body[1 : body[0] // 2] + b"\x02\x01\x01",
+    "empty": lambda body: body[:0],
+    "zeros": lambda body: bytes(len(body)),
+}
+
+#: name -> what becomes of the records of a batch when they are compressed
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "half": lambda body: body[: len(body) // 2],
+    "all but a byte": lambda body: body[:-1],
+    "a byte behind": lambda body: body + b"\0",
+    "twice": lambda body: body + body,
+    "garbage": lambda body: b"garbage" * len(body),
+    "empty": lambda body: body[:0],
+}
 
 #: name -> what becomes of a good batch
 DEFECTS: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.compare.leader import FOREIGN
-from tests.compare.leader_batch_tables import converted, epochless, unreadable
+from tests.compare.leader_batch_tables import converted, disagreeing, epochless, unreadable
 from tests.compare.leader_batches import DEFECTS, Batch
 from tests.compare.leader_scenario import ID, Scenario, before_writing
 from tests.compare.leader_steps import (
@@ -37,6 +37,7 @@ def scenarios(level: int) -> Iterator[Scenario]:
     yield from around()
     yield from unreadable(level)
     yield from epochless(level)
+    yield from disagreeing()
     yield from configured()
     yield from converted()
     yield from markers()

@@ -21,6 +21,7 @@ from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header, stamp
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
@@ -340,7 +341,7 @@ class World:
             if offset <= header.last_offset:
                 expected = offset
                 break
-        found = partition.reader.offset_for_timestamp(timestamp, Isolation.READ_UNCOMMITTED)
+        found = finish(partition.reader.offset_for_timestamp(timestamp, Isolation.READ_UNCOMMITTED, Pace()))
         if (None if found is None else found.offset) != expected:
             raise Violation(f"the first record from {timestamp} on is {expected}, not {found}")
 

@@ -1,9 +1,10 @@
-"""What a client's batch must be, told from its header and its size."""
+"""What a client's batch must be: told from its header, its size, and its records."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -14,12 +15,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from log_doubles import START
 
-from fencepost.log.batch_check import check_batch
+from fencepost.log.batch_check import LEAST_UNFOLDED, MOST_RECORD_ERRORS, Checked, check_batch, check_header
 from fencepost.log.settings import LogSettings
-from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, MAX_INT32, read_header
+from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, MAX_INT32, crc_matches, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.records import encode_batch
+from fencepost.protocol.records import decode_batch, encode_batch, seal
+from fencepost.protocol.steps import STEP, Pace, Steps, finish
 
 SETTINGS = LogSettings()
 
@@ -37,7 +39,7 @@ def claiming(count: int, compression: Compression, body: bytes) -> bytes:
 @given(st.sampled_from(Compression), st.integers(1, MAX_INT32), st.binary(max_size=200))
 def test_no_more_records_than_the_bytes_can_hold(compression: Compression, count: int, body: bytes) -> None:
     data = claiming(count, compression, body)
-    refused = check_batch(data, read_header(data), SETTINGS, START)
+    refused = check_header(data, read_header(data), SETTINGS)
     largest = {0: 1, 1: 1032, 2: 22, 3: 255, 4: 32768}[compression]
     if count * 7 > len(body) * largest:
         assert refused is not None and refused.error == ErrorCode.INVALID_RECORD
@@ -49,7 +51,7 @@ def test_no_more_records_than_the_bytes_can_hold(compression: Compression, count
 def test_a_header_alone_has_no_records(compression: Compression) -> None:
     data = claiming(MAX_INT32, compression, b"")
     assert len(data) == 61
-    refused = check_batch(data, read_header(data), SETTINGS, START)
+    refused = check_header(data, read_header(data), SETTINGS)
     assert refused is not None and refused.message == "0 bytes cannot hold the 2147483647 records of the header"
 
 
@@ -57,4 +59,151 @@ def test_a_header_alone_has_no_records(compression: Compression) -> None:
 @pytest.mark.parametrize("compression", Compression)
 def test_the_smallest_records_are_held_by_their_bytes(compression: Compression, count: int) -> None:
     data = encode_batch([(START, None, None, ())] * count, compression=compression)
-    assert check_batch(data, read_header(data), SETTINGS, START) is None
+    assert check_header(data, read_header(data), SETTINGS) is None
+
+
+# The records
+
+HOUR = 3_600_000
+
+
+def checked(data: bytes, **settings: Any) -> Checked:
+    return finish(check_batch(data, read_header(data), SETTINGS.with_(**settings), START, Pace()))
+
+
+def error_of(data: bytes, **settings: Any) -> ErrorCode | None:
+    refused = checked(data, **settings).refused
+    return None if refused is None else refused.error
+
+
+def interruptions(steps: Steps[Checked]) -> tuple[Checked, int]:
+    pauses = 0
+    try:
+        pause = next(steps)
+        while True:
+            pauses += 1
+            pause = steps.send(None if pause is None else pause())
+    except StopIteration as done:
+        return done.value, pauses
+
+
+def records_of(size: int) -> tuple[bytes, int]:
+    """At least `size` bytes of records with long values, and their number."""
+    one = encode_batch([(START, None, bytes(60_000), ())])[HEADER_SIZE:]
+    count = size // len(one) + 1
+    batch = encode_batch([(START, None, bytes(60_000), ())] * count)
+    return batch[HEADER_SIZE:], count
+
+
+@pytest.mark.parametrize("compression", [each for each in Compression if each])
+def test_a_batch_unfolds_to_a_small_multiple_of_the_largest_one(compression: Compression) -> None:
+    for size, taken in ((LEAST_UNFOLDED - 100_000, True), (LEAST_UNFOLDED + 100_000, False)):
+        body, count = records_of(size)
+        data = seal(body, count, START, START, compression=compression)
+        assert error_of(data, max_message_bytes=1_000_000) == (None if taken else ErrorCode.MESSAGE_TOO_LARGE)
+        assert error_of(data, max_message_bytes=2_000_000) is None
+
+
+@pytest.mark.parametrize("compression", [each for each in Compression if each])
+@given(data=st.data())
+def test_what_the_codec_cannot_unfold_is_refused(compression: Compression, data: st.DataObject) -> None:
+    """As Apache Kafka: -1 where the codec fails, 87 where what it unfolds to is no record."""
+    good = encode_batch([(START, b"k", b"value" * 9, ())] * 3, compression=compression)
+    body = bytearray(good[HEADER_SIZE:])
+    for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(body) - 1), st.integers(0, 255)), max_size=3)):
+        body[place] = value
+    size = data.draw(st.integers(1, len(body)))
+    batch = claiming(3, compression, bytes(body[:size]))
+    taken = error_of(batch) is None
+    assert error_of(batch) in (None, ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if taken:
+        assert [record.offset for record in decode_batch(batch)] == [0, 1, 2]
+    assert error_of(claiming(3, compression, b"plain")) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("compression", Compression)
+@pytest.mark.parametrize("more", [-1, 1])
+def test_the_header_counts_the_records(compression: Compression, more: int) -> None:
+    for count in (2, 40):
+        body = encode_batch([(START, None, bytes(1200), ())] * count)[HEADER_SIZE:]
+        data = seal(body, count + more, START, START, compression=compression)
+        for most in (MAX_INT32, 1) if not compression else (MAX_INT32,):
+            assert error_of(data, check_max_records=most) == ErrorCode.INVALID_RECORD
+    assert error_of(seal(body, 40, START, START, compression=compression)) is None
+
+
+def test_of_a_larger_batch_than_asked_for_the_first_records_and_all_sizes_are_checked() -> None:
+    for length in (1, 600):
+        good = bytearray(encode_batch([(START, None, bytes(length), ())] * 40))
+        size = (len(good) - HEADER_SIZE) // 40
+        number = 3 if length == 1 else 4
+        for place in range(40):
+            body = good[HEADER_SIZE:]
+            body[place * size + number] ^= 8
+            numbered, sized = seal(bytes(body), 40, START, START), bytearray(good[HEADER_SIZE:])
+            sized[place * size] += 2
+            noticed = ErrorCode.INVALID_RECORD if place < 10 else None
+            assert error_of(numbered, check_max_records=10) == noticed
+            assert error_of(numbered, check_max_records=10, cleanup_policy="compact") == ErrorCode.INVALID_RECORD
+            assert error_of(numbered, check_max_records=10, timestamp_before_max_ms=HOUR) == ErrorCode.INVALID_RECORD
+            assert error_of(numbered, check_max_records=10, compression=Compression.LZ4) == ErrorCode.INVALID_RECORD
+            assert error_of(numbered) == ErrorCode.INVALID_RECORD
+            added_up = ErrorCode.INVALID_RECORD if length == 600 else noticed
+            assert error_of(seal(bytes(sized), 40, START, START), check_max_records=10) == added_up
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=5), st.integers(-9, 9))
+def test_the_header_names_the_largest_time(times: list[int], claimed: int) -> None:
+    """As in Apache Kafka, which puts it right."""
+    body = encode_batch([(START + time, None, b"v", ()) for time in times])[HEADER_SIZE:]
+    data = seal(body, len(times), START + times[0], START + claimed)
+    found = checked(data)
+    assert (found.refused, found.max_timestamp, found.anew) == (None, START + max(times), None)
+    kept = checked(data, compression=Compression.GZIP).anew
+    assert kept is not None
+    header = read_header(kept)
+    assert header.max_timestamp == START + max(times)
+    assert crc_matches(kept, 0, header)
+    assert checked(data, message_timestamp_type="LogAppendTime").max_timestamp == START + claimed
+
+
+def test_of_wrong_records_the_first_ones_are_named() -> None:
+    wrong = [(START + 2 * HOUR, None, b"", ())] * (2 * MOST_RECORD_ERRORS)
+    for settings, error in (
+        ({}, ErrorCode.INVALID_TIMESTAMP),
+        ({"cleanup_policy": "compact"}, ErrorCode.INVALID_RECORD),
+    ):
+        refused = checked(encode_batch(wrong, compression=Compression.ZSTD), **settings).refused
+        assert refused is not None and refused.error == error
+        assert [number for number, _ in refused.record_errors] == list(range(MOST_RECORD_ERRORS))
+
+
+def test_a_check_takes_a_step_for_so_many_records_and_looks_at_the_batch_in_the_first_one_only() -> None:
+    for options in (
+        {},
+        {"cleanup_policy": "compact"},
+        {"compression": Compression.GZIP},
+        {"timestamp_before_max_ms": 1},
+    ):
+        for compression in (Compression.NONE, Compression.ZSTD):
+            records = [(START, b"" if n < 3 * STEP else None, None, ()) for n in range(4 * STEP)]
+            whole = encode_batch(records, compression=compression)
+            data = bytearray(whole)
+            settings = SETTINGS.with_(**options)
+            steps = check_batch(data, read_header(data), settings, START, Pace())
+            assert next(steps) is None
+            data[HEADER_SIZE:] = bytes(len(data) - HEADER_SIZE)
+            rest, pauses = interruptions(steps)
+            assert rest == checked(whole, **options)
+            assert 3 <= pauses <= 12
+
+
+def test_what_is_large_is_compressed_in_another_thread() -> None:
+    data = encode_batch([(START, None, bytes(100_000), ())] * 3)
+    steps = check_batch(data, read_header(data), SETTINGS.with_(compression=Compression.ZSTD), START, Pace())
+    work = next(steps)
+    assert work is not None
+    with pytest.raises(StopIteration) as done:
+        steps.send(work())
+    anew = done.value.value.anew
+    assert decode_batch(anew) == decode_batch(data)

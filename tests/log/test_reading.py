@@ -16,6 +16,7 @@ from log_doubles import START, Node, append, append_transactional, batch, end, r
 from fencepost.log.reading import Fetched
 from fencepost.protocol.batch import BatchHeader, headers, read_header
 from fencepost.protocol.control import read_control_record
+from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
@@ -209,14 +210,14 @@ def test_by_time(restarted: str) -> None:
         reader = node.partition.reader
         for timestamp in range(START - 5, START + 100):
             offset = next((n for n in range(20) if START + 10 * (n // 2) + n % 2 >= timestamp), None)
-            found = reader.offset_for_timestamp(timestamp, UNCOMMITTED)
+            found = finish(reader.offset_for_timestamp(timestamp, UNCOMMITTED, Pace()))
             assert (None if found is None else found.offset) == offset
-        newest = reader.max_timestamp_offset(UNCOMMITTED)
+        newest = finish(reader.max_timestamp_offset(UNCOMMITTED, Pace()))
         assert newest is not None and (newest.timestamp, newest.offset) == (START + 91, 19)
         append_transactional(node.partition, (7, 0, 0), timestamp=START + 500)
         await node.settled()
-        assert reader.offset_for_timestamp(START + 200, UNCOMMITTED) is not None
-        assert reader.offset_for_timestamp(START + 200, COMMITTED) is None
+        assert finish(reader.offset_for_timestamp(START + 200, UNCOMMITTED, Pace())) is not None
+        assert finish(reader.offset_for_timestamp(START + 200, COMMITTED, Pace())) is None
 
     run(main())
 
@@ -232,7 +233,7 @@ def test_the_largest_time_is_that_of_all_there_is() -> None:
         reader = node.partition.reader
 
         def newest(isolation: Isolation = UNCOMMITTED) -> int | None:
-            found = reader.max_timestamp_offset(isolation)
+            found = finish(reader.max_timestamp_offset(isolation, Pace()))
             return None if found is None else found.offset
 
         assert newest() == newest(COMMITTED) == 1, "the first one of that time"
@@ -259,7 +260,7 @@ def test_the_largest_time_before_what_is_not_durable_yet() -> None:
             await node.settled()
             for timestamp in (10, 8, 11):
                 append(node.partition, batch(timestamp=START + timestamp))
-            found = node.partition.reader.max_timestamp_offset(UNCOMMITTED)
+            found = finish(node.partition.reader.max_timestamp_offset(UNCOMMITTED, Pace()))
             assert found is not None and (found.offset, found.timestamp) == (1, START + 9)
 
     run(main())
@@ -274,9 +275,9 @@ def test_by_time_nothing_behind_the_last_stable_offset_within_a_batch() -> None:
         await node.settled()
         node.partition.delete_records(1)
         for timestamp in (START - 1, START + 1):
-            assert node.partition.reader.offset_for_timestamp(timestamp, COMMITTED) is None
-            found = node.partition.reader.offset_for_timestamp(timestamp, UNCOMMITTED)
+            assert finish(node.partition.reader.offset_for_timestamp(timestamp, COMMITTED, Pace())) is None
+            found = finish(node.partition.reader.offset_for_timestamp(timestamp, UNCOMMITTED, Pace()))
             assert found is not None and found.offset == 1
-        assert node.partition.reader.max_timestamp_offset(COMMITTED) is None
+        assert finish(node.partition.reader.max_timestamp_offset(COMMITTED, Pace())) is None
 
     run(main())

@@ -17,6 +17,7 @@ from fencepost.log.commit_log import StorageFailed
 from fencepost.log.reading import Fetched
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header
+from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
@@ -100,7 +101,9 @@ def test_what_a_power_loss_left_in_an_index_behind_a_checkpoint_misleads_no_read
             node.kill()
             partition = node.partition
             for number in range(5):
-                found = partition.reader.offset_for_timestamp(START + 10 * number, Isolation.READ_UNCOMMITTED)
+                found = finish(
+                    partition.reader.offset_for_timestamp(START + 10 * number, Isolation.READ_UNCOMMITTED, Pace())
+                )
                 assert found is not None and found.offset == number
             for offset in range(partition.log_end_offset):
                 fetched = partition.read(offset, 1, Isolation.READ_UNCOMMITTED)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.protocol.compression import Compression, compress, decompress
+from fencepost.protocol.compression import Compression, TooLarge, compress, decompress
 from fencepost.protocol.errors import ProtocolError
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
@@ -197,3 +197,62 @@ def test_a_snappy_block_that_lies_about_its_size_is_refused_unread() -> None:
         with pytest.raises(ProtocolError):
             decompress(Compression.SNAPPY, claim + b"\x00" * 20)
     assert _peak_megabytes() - before < 64
+
+
+def test_gzip_members_are_read_piece_by_piece_and_are_not_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is behind a member must not be copied once for each member."""
+    fed: list[int] = []
+    make = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, wbits: int) -> None:
+            self._inner = make(wbits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            fed.append(len(data))
+            return self._inner.decompress(data, most)
+
+        @property
+        def eof(self) -> bool:
+            return self._inner.eof
+
+        @property
+        def unused_data(self) -> bytes:
+            return self._inner.unused_data
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    noise = bytes(n * n % 251 for n in range(3 * MEGABYTE))
+    packed = gzip.compress(noise, 0)
+    assert decompress(Compression.GZIP, packed) == noise
+    assert sum(fed) <= len(packed) + 64 * 1024
+    assert decompress(Compression.GZIP, gzip.compress(b"ab", 9) * 60) == b"ab" * 60
+    fed.clear()
+    with pytest.raises(ProtocolError, match="more members than data"):
+        decompress(Compression.GZIP, gzip.compress(b"") * 100_000, MEGABYTE)
+    assert len(fed) < 100 and max(fed) <= 64 * 1024
+
+
+def test_snappy_blocks_are_not_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked: list[bytes] = []
+
+    def count(block: bytes) -> bytes:
+        unpacked.append(block)
+        return b""
+
+    frame = compress(Compression.SNAPPY, b"")
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw", count)
+    assert decompress(Compression.SNAPPY, frame + frame[16:] * 1000, MEGABYTE) == b""
+    unpacked.clear()
+    with pytest.raises(ProtocolError, match="more blocks than data"):
+        decompress(Compression.SNAPPY, frame + frame[16:] * 100_000, MEGABYTE)
+    assert len(unpacked) < 1100
+
+
+def test_too_large_is_told_from_damaged() -> None:
+    for compression in CODECS:
+        packed = compress(compression, bytes(100_000))
+        with pytest.raises(TooLarge):
+            decompress(compression, packed, 99_999)
+        with pytest.raises(ProtocolError) as damaged:
+            decompress(compression, packed[:-3], 100_000)
+        assert not isinstance(damaged.value, TooLarge)

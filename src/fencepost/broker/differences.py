@@ -9,18 +9,55 @@ from fencepost.coordinator.transaction.differences import Difference, Ground
 
 _COMPARED = "comparison with Apache Kafka 4.3.1"
 _UNREADABLE = "nobody can read the rest, and nothing may be dropped in silence"
+_POISON = "there are clients that cannot read on behind such a record"
 
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
-        Ground.HEADERS,
+        Ground.BOUNDED,
         "Produce",
-        "records that are not what the header of their batch says: another count, other times, broken, not compressed, "
-        "bytes behind what is compressed",
-        "87 or -1; a wrong largest time is put right, bytes behind are dropped",
-        "appended as they are, except in a compacted topic (87) and where they are compressed anew, but cannot be "
-        "unfolded (-1)",
-        "a leader reads the header and the checksum only; clients that make such batches are broken everywhere",
-        "design, rules of the house",
+        "a batch of more than log.record.check.max.records records (16) that are not what its header says",
+        "87 or -1; a wrong largest time is put right",
+        "that of its first records, and of the sizes of large ones; nothing of a compressed one. The rest is appended "
+        "as it is, except where the topic asks something of each record (a key, an earliest time, a codec)",
+        "to look at every record takes longer than everything else that a leader does; the setting makes it do so",
+        "design, rules of the house; benchmarks/README.md",
+    ),
+    Difference(
+        Ground.TRAPS,
+        "Produce",
+        "records of a batch that do not count from 0 on, one by one",
+        "appended as they are; -1 where they are compressed",
+        "87",
+        "readers take such a record for another one, skip some, or read some twice",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.TRAPS,
+        "Produce",
+        "a header whose key is not UTF-8; a key or value of a length below -1; of compressed records: a size that is "
+        "not the record's, bytes behind the compressed form",
+        "appended as they are",
+        "87, or -1 where the codec fails",
+        _POISON,
+        _COMPARED,
+    ),
+    Difference(
+        Ground.BOUNDED,
+        "Produce",
+        "a compressed batch that unfolds to more than 16 times max.message.bytes, and more than 16 MiB",
+        "appended",
+        "10 MESSAGE_TOO_LARGE",
+        "a few kilobytes must not cost seconds and gigabytes; Java producers split a batch that gets this answer",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.BOUNDED,
+        "Produce",
+        "more than 100 records of one batch that the topic does not take",
+        "all of them are named",
+        "the first 100 are",
+        "an answer must not be larger than its request",
+        _COMPARED,
     ),
     Difference(
         Ground.TRAPS,

@@ -111,6 +111,7 @@ BROKER: Final[dict[str, Setting]] = {
     "log.message.timestamp.after.max.ms": _int(3_600_000, 0, _LONG, "message.timestamp.after.max.ms"),
     "log.message.timestamp.before.max.ms": _int(_LONG, 0, _LONG, "message.timestamp.before.max.ms"),
     "log.message.timestamp.type": Setting(str, "CreateTime", choices=_TIMESTAMPS, topic="message.timestamp.type"),
+    "log.record.check.max.records": _int(16),
     "log.retention.bytes": _int(-1, -_LONG, _LONG, "retention.bytes"),
     "log.retention.check.interval.ms": _int(300_000, 1, _LONG),
     "log.retention.ms": _int(7 * _DAY, -1, _LONG, "retention.ms"),
@@ -244,6 +245,7 @@ class Settings(Mapping[str, Value]):
             delete_retention_ms=get("delete.retention.ms"),
             min_cleanable_dirty_ratio=get("min.cleanable.dirty.ratio"),
             producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
+            check_max_records=self.number("log.record.check.max.records"),
             verification_enabled=bool(self["transaction.partition.verification.enable"]),
         )
 

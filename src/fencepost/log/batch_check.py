@@ -1,24 +1,27 @@
 """What a client's batch must be, whoever sends it (facts §6.3 c, j).
 
-The header and the checksum are enough, but for what only the records say: in a compacted topic every record needs a
-key, and a record's time may be too far from the broker's, or not the producer's to say.  Records are decoded only where
-one of them is due.
+A batch that its readers cannot read would stop each of them for ever: what the header says must be what the records
+are.  For that no records are made; they are looked at one after the other, in steps, since few bytes may unfold to
+many of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from fencepost.log.outcome import Refused
+from fencepost.log.recompression import recompress
 from fencepost.log.settings import LONG, LogSettings
-from fencepost.protocol.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, crc_matches
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
+from fencepost.protocol.compression import LARGEST_BATCH, Compression, TooLarge, decompress
 from fencepost.protocol.errors import ErrorCode, ProtocolError
-from fencepost.protocol.records import decode_batch
+from fencepost.protocol.record_scan import Scanned, moments, scan, scan_at_once
+from fencepost.protocol.steps import UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
 from fencepost.protocol.types import Buffer
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 _CODECS = frozenset(Compression)
 
 _SMALLEST_RECORD: Final = 7
@@ -33,9 +36,85 @@ _LARGEST_RATIO: Final[Mapping[int, int]] = {
     Compression.ZSTD: 32 * 1024,  # a block of 128 KiB has at least its header of three bytes and one more
 }
 
+_MOST_UNFOLDED: Final = 16
+LEAST_UNFOLDED: Final = 16 * 1024 * 1024
+"""Bytes to which any batch may unfold: less than 50 ms of work for every codec."""
 
-def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: int) -> Refused | None:
-    """Why a client's batch is not taken, before anything is known of its producer."""
+MOST_RECORD_ERRORS: Final = 100
+"""How many records of a batch are named as wrong.  (Apache Kafka names all.)"""
+
+_SUMMED_IN_A_UNIT: Final = 4096
+_FOLDED_AT_ONCE: Final = 256 * 1024
+"""Bytes of records that are compressed without leaving it to another thread: hard levels do 5 MB in a second."""
+
+
+class Checked(NamedTuple):
+    """What is to become of a client's batch in a log with these settings."""
+
+    settings: LogSettings
+    refused: Refused | None
+    max_timestamp: int = NO_TIMESTAMP
+    """What the header must say: the largest one of the records, where these keep their own."""
+    anew: bytes | None = None
+    """The batch in the codec of its topic, where it came in another one."""
+
+
+def most_unfolded(settings: LogSettings) -> int:
+    """Bytes to which the records of one batch may unfold: a small multiple of max.message.bytes.
+
+    Apache Kafka has no such limit.  Honest records shrink to a tenth or so, hostile ones to a 30,000th.
+    """
+    return min(max(_MOST_UNFOLDED * settings.max_message_bytes, LEAST_UNFOLDED), LARGEST_BATCH)
+
+
+def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: int, pace: Pace) -> Steps[Checked]:
+    """Whether a client's batch is taken, before anything is known of its producer.
+
+    `batch` is not looked at after the first interruption: it may be a view of a buffer that is used again.
+    """
+    refused = check_header(batch, header, settings)
+    if refused is not None:
+        return Checked(settings, refused)
+    compression = header.attributes & 7
+    most = _looked_at_closely(header, settings, now)
+    if compression and most < header.record_count:
+        return Checked(settings, None, header.max_timestamp)
+    records: Buffer = memoryview(batch)[HEADER_SIZE:]
+    pace.left -= len(records) // _SUMMED_IN_A_UNIT
+    try:
+        if compression:
+            records = decompress(Compression(compression), records, most_unfolded(settings))
+            pace.left -= len(records) // UNFOLDED_IN_A_UNIT
+    except TooLarge as large:
+        return Checked(settings, Refused(ErrorCode.MESSAGE_TOO_LARGE, str(large)))
+    except ProtocolError as unreadable:
+        return Checked(settings, Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(unreadable)))
+    try:
+        scanned = scan_at_once(records, header, pace, most)
+        if scanned is None:
+            records = bytes(records)
+            yield from pace.spend(0)
+            scanned = yield from scan(records, header, pace, most)
+    except ProtocolError as wrong:
+        return Checked(settings, Refused(ErrorCode.INVALID_RECORD, str(wrong)))
+    refused = yield from _check_records(records, header, settings, now, scanned, pace)
+    if refused is not None:
+        return Checked(settings, refused)
+    max_timestamp = header.max_timestamp
+    if settings.message_timestamp_type == "CreateTime" and most >= header.record_count:
+        max_timestamp = max(scanned.latest, NO_TIMESTAMP)
+    wanted = settings.compression
+    if wanted is None or wanted == compression:
+        return Checked(settings, None, max_timestamp)
+    fold = partial(recompress, bytes(records), header._replace(max_timestamp=max_timestamp), wanted, settings)
+    anew = (yield from elsewhere(fold)) if len(records) > _FOLDED_AT_ONCE else fold()
+    if isinstance(anew, Refused):
+        return Checked(settings, anew)
+    return Checked(settings, None, max_timestamp, anew)
+
+
+def check_header(batch: Buffer, header: BatchHeader, settings: LogSettings) -> Refused | None:
+    """Why a client's batch is not taken, as far as its header, its size and its checksum tell."""
     if header.size != len(batch):
         return Refused(ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request")
     if header.base_offset != 0:
@@ -58,7 +137,20 @@ def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: 
         return Refused(ErrorCode.INVALID_RECORD, "a batch with a producer id needs a base sequence")
     if header.is_transactional and header.producer_id < 0:
         return Refused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
-    return _check_records(batch, header, settings, now)
+    return None
+
+
+def _looked_at_closely(header: BatchHeader, settings: LogSettings, now: int) -> int:
+    """How many records are looked at one by one: all of them where the settings ask something of each."""
+    if settings.compression is not None and settings.compression != header.attributes & 7:
+        return header.record_count
+    if header.record_count <= settings.check_max_records or "compact" in settings.cleanup_policy:
+        return header.record_count
+    if header.is_log_append_time or settings.timestamp_before_max_ms < LONG:
+        return header.record_count
+    if header.max_timestamp - now > settings.timestamp_after_max_ms:
+        return header.record_count
+    return settings.check_max_records
 
 
 def most_records(header: BatchHeader) -> int:
@@ -66,33 +158,35 @@ def most_records(header: BatchHeader) -> int:
     return (header.size - HEADER_SIZE) * _LARGEST_RATIO[header.attributes & 7] // _SMALLEST_RECORD
 
 
-def _check_records(batch: Buffer, header: BatchHeader, settings: LogSettings, now: int) -> Refused | None:
-    """What only the records tell, where there is reason to look."""
-    keyed = "compact" in settings.cleanup_policy
-    timed = settings.message_timestamp_type == "CreateTime" and (
-        header.max_timestamp - now > settings.timestamp_after_max_ms or settings.timestamp_before_max_ms < LONG
+def _check_records(
+    records: Buffer, header: BatchHeader, settings: LogSettings, now: int, scanned: Scanned, pace: Pace
+) -> Steps[Refused | None]:
+    """What the settings ask of each record."""
+    created = settings.message_timestamp_type == "CreateTime"
+    keyed = scanned.keyless and "compact" in settings.cleanup_policy
+    timed = created and (
+        scanned.latest - now > settings.timestamp_after_max_ms
+        or now - scanned.earliest > settings.timestamp_before_max_ms
     )
     # To say when records are appended is the broker's; where records have times of their own, it does not matter.
-    stamped = header.attributes & LOG_APPEND_TIME and (
-        settings.message_timestamp_type == "LogAppendTime" or header.max_timestamp == NO_TIMESTAMP
-    )
+    stamped = header.is_log_append_time and (not created or header.max_timestamp == NO_TIMESTAMP)
     if not keyed and not timed and not stamped:
         return None
-    try:
-        records = decode_batch(batch, 0, header)
-    except ProtocolError as unreadable:
-        return Refused(ErrorCode.INVALID_RECORD, str(unreadable))
     wrong: list[tuple[int, str]] = []
     error = ErrorCode.INVALID_RECORD
-    for number, record in enumerate(records):
-        if keyed and record.key is None:
+    for number, (timestamp, _, keyless) in enumerate(moments(bytes(records), header._replace(attributes=0))):
+        if keyed and keyless:
             wrong.append((number, "a record of a compacted topic needs a key"))
-        elif timed and not _timely(record.timestamp, settings, now):
-            wrong.append((number, f"its time, {record.timestamp}, is too far from the broker's, {now}"))
+        elif timed and not _timely(timestamp, settings, now):
+            wrong.append((number, f"its time, {timestamp}, is too far from the broker's, {now}"))
             error = ErrorCode.INVALID_TIMESTAMP
         elif stamped:
             wrong.append((number, "a producer may not say that its time is the one of its append"))
             error = ErrorCode.INVALID_TIMESTAMP
+        if len(wrong) == MOST_RECORD_ERRORS:
+            break
+        if number % 64 == 63:
+            yield from pace.spend(64)
     if not wrong:
         return None
     return Refused(error, f"record {wrong[0][0]} of the batch: {wrong[0][1]}", record_errors=tuple(wrong))

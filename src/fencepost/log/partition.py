@@ -1,4 +1,4 @@
-"""One partition: what is appended to it and read from it.
+"""One partition: what is appended to it and read from it.  Made by `Storage`.
 
 Everything here is synchronous and in memory plus page cache.  An append answers with the lsn it becomes durable with;
 the high watermark follows when it is, so a reader never sees what a power loss could take back.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fencepost.log import reading
-from fencepost.log.batch_check import check_batch
+from fencepost.log.batch_check import Checked, check_batch
 from fencepost.log.callbacks import call_each
 from fencepost.log.damage import DamageNotes, FileDamaged
 from fencepost.log.disk import Disk, NothingLeft
@@ -34,9 +34,12 @@ from fencepost.protocol.batch import (
     read_header,
     set_max_timestamp,
     stamp,
+    with_max_timestamp,
 )
+from fencepost.protocol.compression import decompress
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.steps import Pace, Steps, finish
 from fencepost.protocol.types import Buffer, Isolation
 
 __all__ = ["Appended", "Journal", "Partition", "Refused"]
@@ -66,8 +69,6 @@ class Journal(Protocol):
 
 
 class Partition:
-    """See the module.  Made by `Storage`."""
-
     def __init__(
         self,
         journal: Journal,
@@ -133,6 +134,10 @@ class Partition:
             return Refused(found, "a newer producer has written here with this producer id")
         return found
 
+    def check(self, batch: Buffer, header: BatchHeader, pace: Pace) -> Steps[Checked]:
+        """What is to become of a client's batch as far as the batch tells: for `append`, which else does it at once."""
+        return check_batch(batch, header, self.settings, self._journal.now(), pace)
+
     def append(
         self,
         batch: Buffer,
@@ -140,6 +145,7 @@ class Partition:
         *,
         guard: VerificationGuard | None = None,
         marker_transaction_version: int = 0,
+        checked: Checked | None = None,
     ) -> Appended | Refused:
         """Check one batch against the rules of facts §5.3 and §6.3-§6.5 and append it.
 
@@ -150,14 +156,20 @@ class Partition:
         except ProtocolError as unreadable:
             return Refused(ErrorCode.INVALID_RECORD, str(unreadable))
         if origin is Origin.CLIENT:
-            wrong = check_batch(batch, header, self.settings, self._journal.now())
-            if wrong is not None:
-                return self._refused(wrong)
+            if checked is None or checked.settings is not self.settings:
+                checked = finish(self.check(batch, header, Pace()))
+            if checked.refused is not None:
+                return self._refused(checked.refused)
+            if checked.anew is not None:
+                batch, header = checked.anew, read_header(checked.anew)
+            elif checked.max_timestamp != header.max_timestamp:
+                batch, header = with_max_timestamp(batch, header, checked.max_timestamp)
         elif header.is_control:
             return self._append_marker(batch, header, marker_transaction_version)
         wanted = self.settings.compression
         if wanted is not None and wanted != header.attributes & 7:
-            anew = recompress(batch, header, wanted, self.settings.compression_level, self.settings.max_message_bytes)
+            records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:])
+            anew = recompress(records, header, wanted, self.settings)
             if isinstance(anew, Refused):
                 return self._refused(anew)
             batch, header = anew, read_header(anew)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from fencepost.log.batch_check import most_unfolded
 from fencepost.log.damage import FileDamaged
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.records import decode_batch
+from fencepost.protocol.record_scan import first_moment
+from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Isolation
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from fencepost.log.segment import Segment
 
 _REMEMBERED = 64
+_HEADERS_AT_ONCE = 1000
+"""How many batches are passed by in one step, each with its checksum."""
+_SUMMED_IN_A_UNIT = 4096
 
 
 class Fetched(NamedTuple):
@@ -178,34 +183,62 @@ class Reader:
         self._remember(offset, *place)
         return place[0].base_offset, place[1]
 
-    # By time (facts §8.3)
+    # By time (facts §8.3), in steps: few bytes may be many records
 
-    def offset_for_timestamp(self, timestamp: int, isolation: Isolation) -> TimestampOffset | None:
-        """The first record that is not older than `timestamp`, if a reader of this isolation may see it."""
-        partition = self._partition
-        bound = partition.bound(isolation)
-        for segment in partition.segments:
+    def offset_for_timestamp(self, timestamp: int, isolation: Isolation, pace: Pace) -> Steps[TimestampOffset | None]:
+        """The first record that is not older than `timestamp`, if a reader of this isolation may see it.
+
+        Where the records of a batch cannot be read, its header is believed: they may be meant from the first one on.
+        """
+        partition, at = self._partition, 0
+        while True:
+            place = self._not_older(timestamp, at)
+            if place is None:
+                return None
+            header, data = place
+            if data is None:
+                yield from pace.spend(_HEADERS_AT_ONCE)
+                at = header.last_offset + 1
+                continue
+            start = partition.log_start_offset
+            if header.base_offset >= partition.bound(isolation):
+                return None
+            try:
+                found = yield from first_moment(data, header, timestamp, start, most_unfolded(partition.settings), pace)
+            except ProtocolError:
+                found = header.max_timestamp, max(header.base_offset, start)
+            if found is not None:
+                if found[1] >= partition.bound(isolation):
+                    return None  # of a transaction whose beginning DeleteRecords has passed
+                return TimestampOffset(*found, header.partition_leader_epoch)
+            at = header.last_offset + 1
+
+    def _not_older(self, timestamp: int, at: int) -> tuple[BatchHeader, bytes | None] | None:
+        """The first batch that ends at offset `at` or after it and has a record of that time or later, by its header.
+
+        After many others in vain: the header of the last one of those, and None.  Raises FileDamaged.
+        """
+        at, left = max(at, self._partition.log_start_offset), _HEADERS_AT_ONCE
+        for segment in self._partition.segments[self._partition.segment_of(at) :]:
             if segment.max_timestamp < timestamp:
                 continue
-            for position, header, data in segment.walk(segment.position_from(timestamp)):
+            position = segment.position_from(timestamp)
+            if at > segment.base_offset:
+                located = segment.locate(at)
+                if located is None:
+                    continue
+                position = max(position, located)
+            for found, header, data in segment.walk(position):
                 if not crc_matches(data, 0, header):
-                    raise segment.damaged(position, "the CRC of the batch does not match")
-                if header.max_timestamp < timestamp or header.last_offset < partition.log_start_offset:
-                    continue
-                if header.base_offset >= bound:
-                    return None
-                try:
-                    records = decode_batch(data)
-                except ProtocolError:
-                    continue
-                for record in records:
-                    if record.timestamp >= timestamp and record.offset >= partition.log_start_offset:
-                        if record.offset >= bound:
-                            return None  # of a transaction whose beginning DeleteRecords has passed
-                        return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+                    raise segment.damaged(found, "the CRC of the batch does not match")
+                if header.max_timestamp >= timestamp and header.last_offset >= at:
+                    return header, bytes(data)
+                left -= 1 + header.size // _SUMMED_IN_A_UNIT
+                if left <= 0:
+                    return header, None
         return None
 
-    def max_timestamp_offset(self, isolation: Isolation) -> TimestampOffset | None:
+    def max_timestamp_offset(self, isolation: Isolation, pace: Pace) -> Steps[TimestampOffset | None]:
         """The first record with the largest timestamp of all, if a reader of this isolation may see it.
 
         Control records count, and those that DeleteRecords has left in their segment, as in Apache Kafka.
@@ -214,14 +247,16 @@ class Reader:
         if best is None:
             return None
         header = read_header(best)
-        offset = header.last_offset
-        for record in decode_batch(best):
-            if record.timestamp == header.max_timestamp:
-                offset = record.offset
-                break
+        largest, offset = header.max_timestamp, header.last_offset
+        try:
+            found = yield from first_moment(best, header, largest, 0, most_unfolded(self._partition.settings), pace)
+        except ProtocolError:
+            found = None
+        if found is not None:
+            offset = found[1]
         if offset >= self._partition.bound(isolation):
             return None
-        return TimestampOffset(header.max_timestamp, offset, header.partition_leader_epoch)
+        return TimestampOffset(largest, offset, header.partition_leader_epoch)
 
     def _newest(self) -> bytes | None:
         """The first batch with the largest timestamp.  What is not durable yet is not there yet."""

@@ -1,6 +1,6 @@
 """A batch in the codec of its topic (compression.type), where that is not the producer's.
 
-Only the records section is unfolded and folded again; what is in it stays as it is.  Apache Kafka builds a new batch
+Only the records section is folded again; what is in it stays as it is.  Apache Kafka builds a new batch
 from the records, so of the attributes only those are left that it knows, and a few headers cannot be built.
 """
 
@@ -8,23 +8,15 @@ from __future__ import annotations
 
 from fencepost.log.outcome import Refused
 from fencepost.log.producer_state import NO_EPOCH
-from fencepost.protocol.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader
-from fencepost.protocol.compression import Compression, decompress
-from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.log.settings import LogSettings
+from fencepost.protocol.batch import NO_PRODUCER_ID, BatchHeader
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import seal
-from fencepost.protocol.types import Buffer
 
 
-def recompress(
-    batch: Buffer, header: BatchHeader, compression: Compression, level: int | None, max_bytes: int
-) -> bytes | Refused:
-    """The batch anew.  It must have been checked, and have another codec."""
-    try:
-        records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:])
-    except ProtocolError as unreadable:
-        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(unreadable))
-    if not records:
-        return Refused(ErrorCode.INVALID_RECORD, f"the batch claims {header.record_count} records, and has none")
+def recompress(records: bytes, header: BatchHeader, compression: Compression, settings: LogSettings) -> bytes | Refused:
+    """The batch anew, in a codec: `records` unfolded, and checked against `header`."""
     if header.producer_id != NO_PRODUCER_ID and (header.producer_epoch == NO_EPOCH or header.base_sequence < 0):
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "a batch with a producer id needs an epoch and a base sequence")
     anew = seal(
@@ -33,13 +25,14 @@ def recompress(
         header.base_timestamp,
         header.max_timestamp,
         compression=compression,
-        compression_level=level,
+        compression_level=settings.compression_level,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
         transactional=header.is_transactional,
     )
-    if len(anew) > max_bytes:
-        why = f"the batch has {len(anew)} bytes as {compression.name.lower()}, max.message.bytes is {max_bytes}"
+    if len(anew) > settings.max_message_bytes:
+        size, limit = len(anew), settings.max_message_bytes
+        why = f"the batch has {size} bytes as {compression.name.lower()}, max.message.bytes is {limit}"
         return Refused(ErrorCode.MESSAGE_TOO_LARGE, why)
     return anew

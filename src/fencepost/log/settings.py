@@ -38,6 +38,8 @@ class LogSettings:
     """Ours: the cleaner begins a new segment when a journal's active one has as many bytes; -1 for other logs."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
     verification_enabled: bool = True
+    check_max_records: int = 2**31 - 1
+    """Ours: how many records of a client's batch are looked at one by one."""
     checkpoint_bytes: int = 64 * 1024 * 1024
     """Ours: the commit log is checkpointed when it has grown by this much; it bounds the work of a restart."""
 

@@ -154,6 +154,12 @@ def set_max_timestamp(buffer: bytearray, at: int, header: BatchHeader, timestamp
     )
 
 
+def with_max_timestamp(batch: Buffer, header: BatchHeader, timestamp: int) -> tuple[bytearray, BatchHeader]:
+    """A copy of a batch whose header names another largest timestamp, with its CRC anew."""
+    data = bytearray(batch)
+    return data, _rewrite(data, 0, header._replace(max_timestamp=timestamp))
+
+
 def clear_log_append_time(buffer: bytearray, at: int, header: BatchHeader) -> BatchHeader:
     """Make a batch one whose records have the times that their producer gave them, with its CRC anew."""
     return _rewrite(buffer, at, header._replace(attributes=header.attributes & ~LOG_APPEND_TIME))

@@ -1,4 +1,4 @@
-"""The codecs of record batches.  A limit bounds what a few hostile bytes may unfold to."""
+"""The codecs of record batches.  A limit bounds what a few hostile bytes may unfold to, in bytes and in pieces."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ LARGEST_BATCH = 256 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
+
+#: For so many bytes of the limit one more gzip member, or block of a snappy frame, is taken: an empty one costs
+#: as much time as a full one.  (Java writes one member, and blocks of 32 KB.)
+_PER_MEMBER, _PER_BLOCK, _PARTS_IN_ANY_CASE = 64 * 1024, 1024, 64
+_GZIP_PIECE = 64 * 1024
+"""What is behind a member is copied, but no more of it than this."""
+
+
+class TooLarge(ProtocolError):
+    """The data is not known to be damaged, but unfolds to more than the limit."""
 
 
 class Compression(IntEnum):
@@ -60,13 +70,13 @@ def compress(compression: Compression, data: bytes, level: int | None = None) ->
 
 
 def decompress(compression: Compression, data: Buffer, limit: int = LARGEST_BATCH) -> bytes:
-    """The data again.  Raises ProtocolError if it is damaged or would unfold to more than `limit` bytes."""
+    """The data again.  Raises ProtocolError if it is damaged, TooLarge if it unfolds to more than `limit` bytes."""
     try:
         match compression:
             case Compression.NONE:
                 return bytes(data)
             case Compression.GZIP:
-                return _gunzip(data, limit)
+                return _gunzip(memoryview(data), limit)
             case Compression.SNAPPY:
                 return _unsnappy(bytes(data), limit)
             case Compression.LZ4:
@@ -77,23 +87,28 @@ def decompress(compression: Compression, data: Buffer, limit: int = LARGEST_BATC
         raise ProtocolError(f"{compression.name.lower()} data is damaged: {error}") from None
 
 
-def _too_large(limit: int) -> ProtocolError:
-    return ProtocolError(f"compressed data unfolds to more than {limit} bytes")
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"compressed data unfolds to more than {limit} bytes")
 
 
-def _gunzip(data: Buffer, limit: int) -> bytes:
+def _gunzip(data: memoryview, limit: int) -> bytes:
     """Gzip data has one member or several, one after the other (RFC 1952, section 2.2)."""
     unpacked: list[bytes] = []
-    room, rest = limit, data
-    while rest or not unpacked:
+    room, at, members = limit, 0, _PARTS_IN_ANY_CASE + limit // _PER_MEMBER
+    while at < len(data) or not unpacked:
+        members -= 1
+        if members < 0:
+            raise ProtocolError("gzip data is damaged: it has more members than data")
         unpacker = zlib.decompressobj(31)
-        unpacked.append(unpacker.decompress(rest, room + 1))
-        room -= len(unpacked[-1])
-        if room < 0:
-            raise _too_large(limit)
-        if not unpacker.eof:
-            raise ProtocolError("gzip data is damaged: it ends too early")
-        rest = unpacker.unused_data
+        while not unpacker.eof:
+            piece = data[at : at + _GZIP_PIECE]
+            if not piece:
+                raise ProtocolError("gzip data is damaged: it ends too early")
+            unpacked.append(unpacker.decompress(piece, room + 1))
+            room -= len(unpacked[-1])
+            if room < 0:
+                raise _too_large(limit)
+            at += len(piece) - len(unpacker.unused_data)
     return b"".join(unpacked)
 
 
@@ -112,8 +127,11 @@ def _unsnappy(data: bytes, limit: int) -> bytes:
         return _unsnappy_block(data, limit)
     if len(data) < len(_XERIAL_HEADER):
         raise ProtocolError("snappy data is damaged: its header ends too early")
-    parts, size, at = [], 0, len(_XERIAL_HEADER)
+    parts: list[bytes] = []
+    size, at = 0, len(_XERIAL_HEADER)
     while at < len(data):
+        if len(parts) >= _PARTS_IN_ANY_CASE + limit // _PER_BLOCK:
+            raise ProtocolError("snappy data is damaged: it has more blocks than data")
         (length,) = struct.unpack_from(">i", data, at)
         at += 4
         if length < 0 or length > len(data) - at:

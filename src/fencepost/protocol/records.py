@@ -246,24 +246,24 @@ def _decode_records(body: bytes, header: BatchHeader) -> list[Record]:
         n = body[at]
         at += 1
         if n > 127:
-            n, at = _continue_varint(body, at, n)
+            n, at = continue_varint(body, at, n)
         stop = at + ((n >> 1) ^ -(n & 1))
         if stop > end or stop <= at:
             raise ProtocolError("a record batch is damaged: a record is longer than the batch")
         n = body[at + 1]
         at += 2
         if n > 127:
-            n, at = _continue_varint(body, at, n)
+            n, at = continue_varint(body, at, n)
         timestamp = base_timestamp + ((n >> 1) ^ -(n & 1))
         n = body[at]
         at += 1
         if n > 127:
-            n, at = _continue_varint(body, at, n)
+            n, at = continue_varint(body, at, n)
         offset = base_offset + ((n >> 1) ^ -(n & 1))
         n = body[at]
         at += 1
         if n > 127:
-            n, at = _continue_varint(body, at, n)
+            n, at = continue_varint(body, at, n)
         if n & 1:
             key = None
         else:
@@ -273,7 +273,7 @@ def _decode_records(body: bytes, header: BatchHeader) -> list[Record]:
         n = body[at]
         at += 1
         if n > 127:
-            n, at = _continue_varint(body, at, n)
+            n, at = continue_varint(body, at, n)
         if n & 1:
             value = None
         else:
@@ -293,8 +293,11 @@ def _decode_records(body: bytes, header: BatchHeader) -> list[Record]:
     return records
 
 
-def _continue_varint(body: bytes, at: int, n: int) -> tuple[int, int]:
-    """The rest of a variable-length number whose first byte said that more follow."""
+def continue_varint(body: Buffer, at: int, n: int) -> tuple[int, int]:
+    """The rest of a variable-length number whose first byte, `n`, said that more follow: the number, and where it ends.
+
+    Not zig-zag decoded.  Raises IndexError at the end of `body`, ProtocolError if the number has more than 64 bits.
+    """
     n &= 127
     shift = 7
     while True:
@@ -309,7 +312,7 @@ def _continue_varint(body: bytes, at: int, n: int) -> tuple[int, int]:
 
 
 def _signed(body: bytes, at: int) -> tuple[int, int]:
-    n, at = _continue_varint(body, at + 1, body[at]) if body[at] > 127 else (body[at], at + 1)
+    n, at = continue_varint(body, at + 1, body[at]) if body[at] > 127 else (body[at], at + 1)
     return (n >> 1) ^ -(n & 1), at
 
 

@@ -14,7 +14,10 @@ v11   -6: the first offset not yet kept remotely
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable
+from typing import cast
 
+from fencepost.broker import pacing
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
@@ -28,6 +31,7 @@ from fencepost.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsTopicResponse,
 )
+from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Isolation
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -37,7 +41,16 @@ CONSUMER = -1
 
 
 @serves(ListOffsetsRequest)
-def list_offsets(request: ListOffsetsRequest, caller: Caller, broker: Broker) -> ListOffsetsResponse:
+def list_offsets(
+    request: ListOffsetsRequest, caller: Caller, broker: Broker
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    begun = pacing.begin(_answers(request, caller, caller.version, broker))
+    return begun.result if isinstance(begun, pacing.Done) else begun
+
+
+def _answers(request: ListOffsetsRequest, caller: Caller, version: int, broker: Broker) -> Steps[ListOffsetsResponse]:
+    """`version` is the one of the request: the caller may have sent others meanwhile."""
+    pace = Pace()
     # Whoever is not a consumer reads without isolation.
     committed = request.isolation_level == 1 and request.replica_id == CONSUMER
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
@@ -52,7 +65,7 @@ def list_offsets(request: ListOffsetsRequest, caller: Caller, broker: Broker) ->
                 answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             elif asked[wanted.partition_index] > 1:
                 answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
-            elif wanted.timestamp < 0 and caller.version < _SINCE.get(wanted.timestamp, _NEVER):
+            elif wanted.timestamp < 0 and version < _SINCE.get(wanted.timestamp, _NEVER):
                 answers.append(_refused(wanted, ErrorCode.UNSUPPORTED_VERSION))
             elif partition is None:
                 answers.append(_refused(wanted, broker.storage.refusal(topic.name, wanted.partition_index)))
@@ -65,14 +78,34 @@ def list_offsets(request: ListOffsetsRequest, caller: Caller, broker: Broker) ->
                 )
             else:
                 try:
-                    answers.append(_find(wanted, partition, isolation))
+                    found = yield from _while_it_is_there(
+                        _find(wanted, partition, isolation, pace), wanted, partition, broker
+                    )
                 except FileDamaged as damaged:
-                    answers.append(_refused(wanted, partition.refusal(damaged).error))
+                    found = _refused(wanted, partition.refusal(damaged).error)
+                answers.append(found)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
 
-def _find(wanted: ListOffsetsPartition, partition: Partition, isolation: Isolation) -> ListOffsetsPartitionResponse:
+def _while_it_is_there(
+    steps: Steps[ListOffsetsPartitionResponse], wanted: ListOffsetsPartition, partition: Partition, broker: Broker
+) -> Steps[ListOffsetsPartitionResponse]:
+    """Its files are closed when a partition is deleted, which may be between two steps."""
+    try:
+        pause = next(steps)
+        while True:
+            result = yield pause
+            if broker.storage.partition(partition.topic, partition.index) is not partition:
+                return _refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            pause = steps.send(result)
+    except StopIteration as done:
+        return cast(ListOffsetsPartitionResponse, done.value)
+
+
+def _find(
+    wanted: ListOffsetsPartition, partition: Partition, isolation: Isolation, pace: Pace
+) -> Steps[ListOffsetsPartitionResponse]:
     """The answer by kind of question (facts §8.3)."""
     match wanted.timestamp:
         case -1:
@@ -82,9 +115,9 @@ def _find(wanted: ListOffsetsPartition, partition: Partition, isolation: Isolati
         case -5 | -6:
             return _nothing(wanted)
         case -3:
-            found = partition.reader.max_timestamp_offset(isolation)
+            found = yield from partition.reader.max_timestamp_offset(isolation, pace)
         case timestamp:
-            found = partition.reader.offset_for_timestamp(timestamp, isolation)
+            found = yield from partition.reader.offset_for_timestamp(timestamp, isolation, pace)
     if found is None:
         return _nothing(wanted)
     return ListOffsetsPartitionResponse(

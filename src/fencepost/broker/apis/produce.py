@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from fencepost.broker import record_sets
+from fencepost.broker import pacing, record_sets
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
@@ -25,6 +25,7 @@ from fencepost.broker.record_sets import Flaw
 from fencepost.broker.registry import CLOSE, NO_ANSWER, Held, serves
 from fencepost.broker.verification import Mode, Verified, verify
 from fencepost.coordinator.transaction import TransactionCoordinator
+from fencepost.log.batch_check import Checked
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import BatchHeader
@@ -37,6 +38,7 @@ from fencepost.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import TopicPartition
 
 _IMPLICIT_ADD_SINCE = 12
@@ -46,7 +48,7 @@ _TOPIC_IDS_SINCE = 13
 class _Write:
     """One partition of the request on its way."""
 
-    __slots__ = ("at", "data", "flaw", "guard", "header", "outcome", "partition")
+    __slots__ = ("at", "checked", "data", "flaw", "guard", "header", "outcome", "partition")
 
     def __init__(self, at: TopicPartition, data: PartitionProduceData) -> None:
         self.at = at
@@ -55,6 +57,7 @@ class _Write:
         self.header: BatchHeader | None = None
         self.flaw: Flaw | None = None
         self.guard: VerificationGuard | None = None
+        self.checked: Checked | None = None
         self.outcome: Appended | Refused | None = None
 
     def refuse(self, error: ErrorCode, message: str | None = None) -> None:
@@ -63,6 +66,28 @@ class _Write:
 
 Topics = list[tuple[TopicProduceData, list[_Write]]]
 Waiting = dict[TopicPartition, _Write]
+
+
+class _Produce(NamedTuple):
+    """One request on its way."""
+
+    request: ProduceRequest
+    topics: Topics
+    writes: list[_Write]
+    coordinator: TransactionCoordinator | None
+    """What tells a client that its transaction was timed out, where that is another error than fencing."""
+    broker: Broker
+
+    def own(self) -> None:
+        """Before anything is awaited: what was read from the connection is its own again then (KAFKA-15653)."""
+        for write in self.writes:
+            write.data.records = bytes(write.data.records or b"")
+
+    def refuse_deleted(self) -> None:
+        """After something was awaited."""
+        for write in self.writes:
+            if write.outcome is None and self.broker.storage.partition(*write.at) is not write.partition:
+                write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")
 
 
 @serves(ProduceRequest, advertised_first=0, in_turn=True)
@@ -82,63 +107,74 @@ def produce(request: ProduceRequest, caller: Caller, broker: Broker) -> Any:
     if failed is not None:
         for write in writes:
             write.outcome = failed
-        return _append(request, topics, {}, None, None)
+        return _append(_Produce(request, topics, writes, None, broker), 0)
     waiting, verified = _verify(request, writes, caller, broker)
-    # What tells a client that its transaction was timed out, where that is another error than fencing.
     coordinator = None
     if caller.version < _IMPLICIT_ADD_SINCE and asks_for_new_epoch(caller, Call.PRODUCE):
         coordinator = broker.transactions
+    produce = _Produce(request, topics, writes, coordinator, broker)
     if verified is None or isinstance(verified, Verified):
-        return _append(request, topics, waiting, verified, coordinator)
-    for write in writes:
-        # What was read from the connection is its own again when this returns (KAFKA-15653).
-        write.data.records = bytes(write.data.records or b"")
-    return _append_later(request, topics, waiting, verified, coordinator, broker)
+        return _check(produce, waiting, verified)
+    produce.own()
+    return _check_later(produce, waiting, verified)
 
 
-async def _append_later(
-    request: ProduceRequest,
-    topics: Topics,
-    waiting: Waiting,
-    verified: Awaitable[Verified],
-    coordinator: TransactionCoordinator | None,
-    broker: Broker,
-) -> Any:
+async def _check_later(produce: _Produce, waiting: Waiting, verified: Awaitable[Verified]) -> Any:
     answer = await verified
-    for write in waiting.values():
-        if broker.storage.partition(*write.at) is not write.partition:
-            write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")
-    return _append(request, topics, waiting, answer, coordinator)
+    produce.refuse_deleted()
+    checked = _check(produce, waiting, answer)
+    return await checked if isinstance(checked, Awaitable) else checked
 
 
-def _append(
-    request: ProduceRequest,
-    topics: Topics,
-    waiting: Waiting,
-    verified: Verified | None,
-    coordinator: TransactionCoordinator | None,
-) -> Any:
-    """What was verified goes into the log if its guard still holds: much may have happened since it was asked."""
-    lsn, writes = 0, [write for _, of_topic in topics for write in of_topic]
+def _check(produce: _Produce, waiting: Waiting, verified: Verified | None) -> Any:
+    """What was verified goes into the log if its batches are what they should be: at once, unless they are large."""
+    lsn = 0
     if verified is not None:
         lsn = verified.lsn
         for at, error in verified.errors.items():
             if error and waiting[at].outcome is None:
                 waiting[at].refuse(*verified.produce_error(at))
-    for write in writes:
-        _check_topic(write, request)
+    for write in produce.writes:
+        _check_topic(write, produce.request)
         if write.outcome is None and write.flaw is not None:
             write.outcome = write.flaw.refused
+    begun = pacing.begin(_check_batches(produce.writes))
+    if isinstance(begun, pacing.Done):
+        return _append(produce, lsn)
+    produce.own()
+    return _append_later(produce, lsn, begun)
+
+
+def _check_batches(writes: list[_Write]) -> Steps[None]:
+    pace = Pace()
+    for write in writes:
         if write.outcome is None:
-            assert write.partition is not None
-            write.outcome = write.partition.append(write.data.records or b"", Origin.CLIENT, guard=write.guard)
-    if coordinator is not None:
-        _tell_timed_out(request, writes, coordinator)
+            assert write.partition is not None and write.header is not None and write.data.records is not None
+            write.checked = yield from write.partition.check(write.data.records, write.header, pace)
+
+
+async def _append_later(produce: _Produce, lsn: int, checked: Awaitable[None]) -> Any:
+    await checked
+    produce.refuse_deleted()
+    return _append(produce, lsn)
+
+
+def _append(produce: _Produce, lsn: int) -> Any:
+    """Into the log, if each guard still holds: much may have happened since it was asked."""
+    request, writes = produce.request, produce.writes
+    for write in writes:
+        if write.outcome is None:
+            assert write.partition is not None and write.data.records is not None
+            write.outcome = write.partition.append(
+                write.data.records, Origin.CLIENT, guard=write.guard, checked=write.checked
+            )
+    if produce.coordinator is not None:
+        _tell_timed_out(request, writes, produce.coordinator)
     appended = [write.outcome.lsn for write in writes if isinstance(write.outcome, Appended)]
     if request.acks == 0:
         # The client hears of an error by the connection's end, since it reads no answer.
         return NO_ANSWER if len(appended) == len(writes) else CLOSE
-    return Held(_response(topics), max(appended, default=0) if not lsn else max(lsn, *appended, 0))
+    return Held(_response(produce.topics), max(appended, default=0) if not lsn else max(lsn, *appended, 0))
 
 
 def _tell_timed_out(request: ProduceRequest, writes: list[_Write], coordinator: TransactionCoordinator) -> None:

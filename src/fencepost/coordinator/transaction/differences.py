@@ -16,7 +16,7 @@ class Ground(StrEnum):
     INSTANCE_EPOCH = "KIP-360: an instance keeps its identity until another one takes over"
     BEYOND = "KIP-939 and the admin's requests: what Apache Kafka does not have, or not whole"
     TRAPS = "Doing alike would lose or double a record, mute a connection, leave something hanging, or mislead"
-    HEADERS = "The leader reads the header and the checksum of a batch, not its records"
+    BOUNDED = "The work for one request is bounded: nobody waits for what another one asks"
 
 
 class Difference(NamedTuple):

@@ -1,0 +1,52 @@
+"""Work on bytes of others that may be long: done in steps, between which somebody else may be served.
+
+A function that works in steps is a generator that returns its result.  Whoever has nobody to keep waiting runs it with
+`finish`; a server awaits between its steps (`fencepost.broker.pacing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
+"""Yields None where it may be interrupted, or a function of a library that releases the interpreter's lock: its result
+is to be sent in, or its exception thrown in."""
+
+STEP: Final = 10_000
+"""Units of work between two interruptions: a record is one, or a header.  Some 5 ms."""
+UNFOLDED_IN_A_UNIT: Final = 1024
+"""Bytes unfolded that cost as much."""
+
+
+class Pace:
+    """How much of a step is left, shared by everything that is done one after the other for one request."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = STEP) -> None:
+        self.left = left
+
+    def spend(self, units: int) -> Steps[None]:
+        """Account for work that was done; a new step begins where this one is used up."""
+        self.left -= units
+        if self.left <= 0:
+            yield None
+            self.left = STEP
+
+
+def elsewhere(work: Callable[[], T]) -> Steps[T]:
+    """Have `work` done in another thread, where that is possible."""
+    return cast(T, (yield work))
+
+
+def finish(steps: Steps[T]) -> T:
+    """Do everything at once."""
+    try:
+        pause = next(steps)
+        while True:
+            pause = steps.send(None if pause is None else pause())
+    except StopIteration as done:
+        return cast(T, done.value)
