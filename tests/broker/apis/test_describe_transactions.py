@@ -121,7 +121,10 @@ def test_a_list_by_duration(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [(None, 3), ("", 3), ("orders-.*", 2), ("orders", 0), ("orders-1", 1), (".*-1", 2), ("(orders|bills)-1", 2)],
+    [
+        *((None, 3), ("", 3), ("orders-.*", 2), ("orders", 0), ("orders-1", 1), (".*-1", 2), ("(orders|bills)-1", 2)),
+        *((r"\p{L}+-[[:digit:]]", 3), (r"\Qorders-\E.", 2), ("(?P<kind>[a-z]+)-1", 2)),
+    ],
 )
 def test_a_list_by_pattern(client: Client, pattern: str | None, expected: int) -> None:
     for name in ("orders-1", "orders-2", "bills-1"):
@@ -129,7 +132,15 @@ def test_a_list_by_pattern(client: Client, pattern: str | None, expected: int) -
     assert len(names(listed(client, pattern=pattern))) == expected
 
 
-@pytest.mark.parametrize("pattern", ["(", "[a", "*", "x" * 1025])
+def test_a_pattern_that_stops_a_backtracking_engine(client: Client) -> None:
+    for name in ("a" * 60, "a" * 20_000):
+        init(client, name)
+    for pattern in ("(a+)+b", "(a|aa)*c", "(x*a*z*)*b" + "(x*y*z*)*" * 100):
+        assert names(listed(client, pattern=pattern)) == []
+    assert len(names(listed(client, pattern="(a+)+"))) == 2
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "*", "x" * 1025, r"(a)\1", "a(?=b)", r"\pL{1000}"])
 def test_a_bad_pattern(client: Client, pattern: str) -> None:
     find_coordinator(client, "t")
     assert listed(client, pattern=pattern).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -6,6 +6,9 @@ v2    by pattern
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
+from fencepost.broker import pacing
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
@@ -13,26 +16,36 @@ from fencepost.broker.registry import Held, serves
 from fencepost.coordinator.transaction.listing import Filters
 from fencepost.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from fencepost.protocol.messages.list_transactions import TransactionState
+from fencepost.protocol.steps import Pace, Steps
 
 
 @serves(ListTransactionsRequest)
-def list_transactions(request: ListTransactionsRequest, caller: Caller, broker: Broker) -> Held:
+def list_transactions(request: ListTransactionsRequest, caller: Caller, broker: Broker) -> Held | Awaitable[Held]:
+    begun = pacing.begin(_answer(request, caller, broker))
+    return begun.result if isinstance(begun, pacing.Done) else begun
+
+
+def _answer(request: ListTransactionsRequest, caller: Caller, broker: Broker) -> Steps[Held]:
+    pace = Pace()
     filters = Filters(
         request.state_filters,
         request.producer_id_filters,
         request.duration_filter,
         request.transactional_id_pattern or "",
     )
-    listing = broker.transactions.list(filters)
-    states = [
-        TransactionState(
-            transactional_id=found.transactional_id,
-            producer_id=found.producer_id,
-            transaction_state=found.state,
-        )
-        for found in listing.transactions
-        if caller.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, found.transactional_id)
-    ]
+    listing = yield from broker.transactions.list_in_steps(filters, pace)
+    states: list[TransactionState] = []
+    for number, found in enumerate(listing.transactions, 1):
+        if caller.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, found.transactional_id):
+            states.append(
+                TransactionState(
+                    transactional_id=found.transactional_id,
+                    producer_id=found.producer_id,
+                    transaction_state=found.state,
+                )
+            )
+        if number % 64 == 0:
+            yield from pace.spend(64)
     response = ListTransactionsResponse(
         error_code=listing.error, unknown_state_filters=list(listing.unknown_states), transaction_states=states
     )

@@ -36,6 +36,7 @@ from fencepost.coordinator.transaction.verify import verify
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
+from fencepost.protocol.steps import Pace, Steps, finish
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.runtime import Clock, Work
 
@@ -204,13 +205,16 @@ class TransactionCoordinator:
         return listing.Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else error)
 
     def list(self, filters: listing.Filters | None = None) -> listing.Listing:
+        """`list_in_steps`, at once."""
+        return finish(self.list_in_steps(filters or listing.Filters(), Pace()))
+
+    def list_in_steps(self, filters: listing.Filters, pace: Pace) -> Steps[listing.Listing]:
         """The transactional ids of this node that pass the filters; 14 while any journal partition is being loaded."""
         if self._homes.loading:
             return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        found = listing.select(
-            (held.transaction for held in self._held.values()), filters or listing.Filters(), self._clock.now()
-        )
-        return found._replace(lsn=max((held.lsn for held in self._held.values()), default=0))
+        held = [*self._held.values()]
+        found = ((each.transaction, each.lsn) for each in held)
+        return (yield from listing.select(found, filters, self._clock.now(), pace))
 
     def partition_for(self, transactional_id: str) -> int:
         """The journal partition, and so the coordinator, of a transactional id."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from fencepost.coordinator.transaction.patterns import BadPattern, Pattern
 from fencepost.coordinator.transaction.state import BY_WIRE_NAME, State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 
 
@@ -51,12 +52,8 @@ class Filters(NamedTuple):
     producer_ids: Sequence[int] = ()
     #: Only transactions that started longer ago than this.
     duration_ms: int = -1
-    #: A regular expression for the whole transactional id.
+    #: A regular expression (RE2's) for the whole transactional id.
     pattern: str = ""
-
-
-#: The longest pattern that is tried.  A transactional id's name needs less.
-LONGEST_PATTERN: Final = 1024
 
 
 def describe(
@@ -78,45 +75,31 @@ def describe(
     )
 
 
-def in_python(pattern: str) -> str:
-    """A pattern as Java clients write it: quoted stretches (\\Q...\\E) and named groups ((?<name>...))."""
-    told, rest = "", pattern
-    while rest:
-        if rest.startswith("\\Q"):
-            quoted, _, rest = rest[2:].partition("\\E")
-            told += re.escape(quoted)
-        elif rest.startswith("\\"):
-            told, rest = told + rest[:2], rest[2:]
-        elif rest.startswith("(?<") and rest[3:4] not in ("=", "!"):
-            told, rest = told + "(?P<", rest[3:]
-        else:
-            told, rest = told + rest[0], rest[1:]
-    return told
-
-
-def select(transactions: Iterable[TransactionMetadata], filters: Filters, now: Milliseconds) -> Listing:
-    """Those that pass every filter, in the order given."""
+def select(
+    transactions: Iterable[tuple[TransactionMetadata, int]], filters: Filters, now: Milliseconds, pace: Pace
+) -> Steps[Listing]:
+    """Those that pass every filter, in the order given: each transactional id with the lsn that an answer about it
+    depends on."""
     unknown = tuple(dict.fromkeys(name for name in filters.states if name not in BY_WIRE_NAME))
     states = [BY_WIRE_NAME[name] for name in filters.states if name in BY_WIRE_NAME]
+    producer_ids = frozenset(filters.producer_ids)
     try:
-        pattern = re.compile(in_python(filters.pattern)) if filters.pattern else None
-    except (re.error, RecursionError, OverflowError):
+        pattern = Pattern(filters.pattern) if filters.pattern else None
+    except BadPattern:
         return Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
-    if len(filters.pattern) > LONGEST_PATTERN:
-        return Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
-
-    def passes(transaction: TransactionMetadata) -> bool:
+    listed: list[Listed] = []
+    last = 0
+    for transaction, lsn in transactions:
+        last = max(last, lsn)
+        if pace.left <= 0:
+            yield from pace.spend(0)
+        pace.left -= 1
         if transaction.state is State.DEAD or (filters.states and transaction.state not in states):
-            return False
-        if filters.producer_ids and transaction.producer_id not in filters.producer_ids:
-            return False
+            continue
+        if producer_ids and transaction.producer_id not in producer_ids:
+            continue
         if filters.duration_ms >= 0 and now - transaction.start_timestamp <= filters.duration_ms:
-            return False
-        return pattern is None or pattern.fullmatch(transaction.transactional_id) is not None
-
-    listed = tuple(
-        Listed(transaction.transactional_id, transaction.producer_id, transaction.state.wire_name)
-        for transaction in transactions
-        if passes(transaction)
-    )
-    return Listing(ErrorCode.NONE, unknown, listed)
+            continue
+        if pattern is None or (yield from pattern.matches(transaction.transactional_id, pace)):
+            listed.append(Listed(transaction.transactional_id, transaction.producer_id, transaction.state.wire_name))
+    return Listing(ErrorCode.NONE, unknown, tuple(listed), last)
