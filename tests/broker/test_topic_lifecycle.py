@@ -73,7 +73,7 @@ class Node:
         self.start()
 
     def start(self) -> None:
-        given, life = Settings(), self.disk.life
+        given, life = Settings({"log.segment.delete.delay.ms": 0}), self.disk.life
 
         def failed(failure: StorageFailed) -> None:
             assert self.disk.off or life != self.disk.life, failure
