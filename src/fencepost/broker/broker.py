@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from fencepost.broker import metadata_rebuilding
 from fencepost.broker.authorizer import AllowEverything, Authorizer
 from fencepost.broker.connection import Connection
 from fencepost.broker.connection_quotas import ConnectionQuotas
@@ -22,7 +23,16 @@ from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore, 
 from fencepost.broker.metrics import Metrics
 from fencepost.broker.registrar import LocalRegistrar, Registrar
 from fencepost.broker.settings import Settings
-from fencepost.broker.topics import CONSUMER_OFFSETS, INTERNAL, TRANSACTION_STATE, TopicRefused, Topics
+from fencepost.broker.topics import (
+    CONSUMER_OFFSETS,
+    INTERNAL,
+    INTERNAL_SETTINGS,
+    LARGEST_COUNT,
+    TRANSACTION_STATE,
+    TopicRefused,
+    Topics,
+    topic_name_error,
+)
 from fencepost.coordinator import loading
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
 from fencepost.coordinator.loading import Step
@@ -90,6 +100,7 @@ class Broker:
         failed: Callable[[StorageFailed], None] | None = None,
         open_files: int | None = None,
         recover_from_segments: bool = False,
+        rebuild_metadata: bool = False,
     ) -> None:
         self.settings = Settings(settings)
         self.runtime = runtime or Runtime.real()
@@ -119,6 +130,7 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self._path = Path(data)
         self._open_metadata = metadata
+        self._rebuild_metadata = rebuild_metadata
         self.storage = Storage(
             disk or LocalDisk(),
             self._path,
@@ -188,13 +200,25 @@ class Broker:
         try:
             store = self._open_metadata(self._path / "metadata.sqlite")
         except Exception as error:
-            raise DirectoryUnusable(f"{self._path}/metadata.sqlite cannot be used: {error}") from error
+            raise DirectoryUnusable(
+                f"{self._path}/metadata.sqlite cannot be used: {error}; put back a copy of it, or move it away and "
+                f"start once with {metadata_rebuilding.OPTION} (docs/operating.md)"
+            ) from error
         self.metadata: MetadataStore = WatchedMetadataStore(store, self.storage.fail)
+        try:
+            rebuilt = self._rebuild()
+        except BaseException:
+            self.metadata.close()
+            raise
         self.cluster_id = self._cluster_id()
         self.features = Features.load(self.metadata)
         self.topics = Topics(self.metadata, self.storage, self.settings, self.runtime.random)
         self.topics.load()
         self.storage.start()
+        if rebuilt:
+            largest = metadata_rebuilding.largest_producer_id(self.storage.partitions())
+            first = str(metadata_rebuilding.FIRST_PRODUCER_ID + largest + 1).encode()
+            self.metadata.write({metadata_rebuilding.UNFINISHED: (None, 1), _PRODUCER_IDS: (first, 1)})
         number = self.settings.number
         self.transactions = TransactionCoordinator(
             self.storage,
@@ -230,6 +254,28 @@ class Broker:
             self.runtime.random,
         )
         return [step for name in INTERNAL if name in self.topics.by_name for step in self._start_loading(name)]
+
+    def _rebuild(self) -> bool:
+        """Make the metadata from the partitions, if it is lost and that was asked for; whether it was done."""
+        if self.metadata.get(metadata_rebuilding.UNFINISHED) is not None:
+            self.storage.adopt()
+            return True
+        empty = not self.metadata.list("")
+        if not self._rebuild_metadata:
+            if empty and self.storage.has_partitions:
+                raise metadata_rebuilding.lost(self._path)
+            return False
+        if not empty:
+            option = metadata_rebuilding.OPTION
+            raise DirectoryUnusable(f"{self._path}/metadata.sqlite knows its topics: start again without {option}")
+        found = [each for each in self.storage.adopt() if topic_name_error(each.topic) is None]
+        topics = metadata_rebuilding.topics_of(found, LARGEST_COUNT)
+        written = metadata_rebuilding.changes(topics, INTERNAL_SETTINGS)
+        self.metadata.write({key: (value, 0) for key, value in written.items()})
+        for name, topic in topics.items():
+            gap = f", {topic.missing} of them without a directory, which are made empty" if topic.missing else ""
+            logger.warning("made topic %s again with %d partitions%s", name, topic.partitions, gap)
+        return True
 
     def _start_loading(self, topic: str) -> list[Step]:
         """Take over the journal of a coordinator; what is left to do."""

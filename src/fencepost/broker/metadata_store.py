@@ -46,6 +46,10 @@ class SqliteMetadataStore:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        tables = [name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        if tables and tables != ["metadata"]:
+            self._connection.close()
+            raise ValueError(f"it is of another program, with tables {', '.join(tables)}")
         self._connection.execute("PRAGMA journal_mode=DELETE")
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.execute(

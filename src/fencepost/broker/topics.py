@@ -26,6 +26,16 @@ logger = get_logger(__name__)
 TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+_JOURNAL: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+#: compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.
+INTERNAL_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    CONSUMER_OFFSETS: {**_JOURNAL, "compression.type": "producer"},
+    TRANSACTION_STATE: {
+        **_JOURNAL,
+        "compression.type": "uncompressed",
+        "unclean.leader.election.enable": "false",
+    },
+}
 LARGEST_COUNT: Final = 10_000
 NO_LEADER: Final = -1
 """In place of the node that leads a partition, while that is offline."""
@@ -248,13 +258,7 @@ class Topics:
         known = self.by_name.get(name)
         if known is not None:
             return known
-        # compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.
-        settings = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
-        if name == TRANSACTION_STATE:
-            settings |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
-        else:
-            settings["compression.type"] = "producer"
-        return self.create_at_once(name, self.internal_count(name), settings)
+        return self.create_at_once(name, self.internal_count(name), INTERNAL_SETTINGS[name])
 
     def internal_count(self, name: str) -> int:
         """How many partitions the internal topic has, or will have: once it is there the setting has no say."""

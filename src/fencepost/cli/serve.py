@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start although the commit log is damaged, with what the segment files hold (docs/operating.md)",
     )
     parser.add_argument(
+        "--rebuild-metadata",
+        action="store_true",
+        help="make a lost metadata.sqlite again from the partitions, once (docs/operating.md)",
+    )
+    parser.add_argument(
         "--metrics", metavar="HOST:PORT", help="answer Prometheus there (GET /metrics); needs fencepost[metrics]"
     )
 
@@ -58,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
             settings=_settings(options.set),
             flush=options.flush,
             recover_from_segments=options.recover_from_segments,
+            rebuild_metadata=options.rebuild_metadata,
         )
     except BadSetting as bad:
         raise Refused(f"--set {bad}") from None

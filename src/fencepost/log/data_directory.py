@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -125,6 +126,34 @@ def remove_partition(disk: Disk, directory: Path) -> str:
     except OSError as error:
         return f"{directory} of a deleted topic cannot be removed: {error}"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPartition:
+    """A directory that is a partition's by its name."""
+
+    topic: str
+    index: int
+    topic_id: uuid.UUID | None
+    """What it says of itself, or else what the commit log says of it; None if neither can be told."""
+    logged: bool
+    """Whether the commit log knows it, with this id."""
+
+
+def partitions_in(disk: Disk, root: Path, logged: Mapping[str, uuid.UUID]) -> list[FoundPartition]:
+    """All directories that are partitions by their names; `logged`: those that the commit log knows."""
+    found = []
+    for name in disk.list(root):
+        topic, _, index = name.rpartition("-")
+        if not _PARTITION.fullmatch(name) or not disk.is_directory(root / name) or index != str(int(index)):
+            continue
+        try:
+            topic_id = read_topic_id(disk, root / name) or logged.get(name)
+        except ValueError:
+            topic_id = None
+        known = topic_id is not None and logged.get(name) == topic_id
+        found.append(FoundPartition(topic, int(index), topic_id, known))
+    return found
 
 
 class Survey(NamedTuple):

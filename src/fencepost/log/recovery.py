@@ -46,10 +46,10 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     """
     name, disk = partition.directory.name, partition.disk
     swapping.finish(disk, partition.directory)
-    by_scan = not replay.complete
     known = {
         int(path.rpartition("/")[2][:20]): file for path, file in replay.files.items() if path.startswith(name + "/")
     }
+    by_scan = not replay.complete or (replay.adopting and not known)
     for file in known.values():
         # An earlier topic of this name.
         file.removed |= file.topic_id not in (partition.topic_id.bytes, bytes(16))

@@ -69,6 +69,8 @@ class Replay:
 
     def __init__(self) -> None:
         self.files: dict[str, KnownFile] = {}
+        self.adopting = False
+        """Whether partitions that are not known at all may be there: they are then read as they are."""
         self.starts: dict[str, int] = {}
         """Partition directory -> first offset, where that has moved."""
         self.newest = 0
@@ -247,6 +249,11 @@ class Replay:
     def directories(self) -> set[str]:
         """The partitions that are known, by the names of their directories."""
         return {path.rpartition("/")[0] for path, known in self.files.items() if not known.removed}
+
+    def topic_ids(self) -> dict[str, UUID]:
+        """The partitions that are known, by the names of their directories, and their topics' ids."""
+        known = (file for file in self.files.values() if not file.removed and any(file.topic_id))
+        return {file.path.rpartition("/")[0]: UUID(bytes=file.topic_id) for file in known}
 
     @property
     def complete(self) -> bool:

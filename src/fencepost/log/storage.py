@@ -206,6 +206,16 @@ class Storage:
         self.show([partition] if shown else [])
         return partition
 
+    def adopt(self) -> list[data_directory.FoundPartition]:
+        """Before partitions are opened: all that are there, and from now on what the log does not know is read too."""
+        self._replay.adopting = True
+        return data_directory.partitions_in(self._disk, self.path, self._replay.topic_ids())
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether there are directories of partitions, opened or not."""
+        return bool(data_directory.partitions_in(self._disk, self.path, {}))
+
     def in_the_way(self, topic: str, index: int) -> Path | None:
         """What is there already, of whoever, in the place of a partition that is to be made."""
         path = self.path / f"{topic}-{index}"
