@@ -61,13 +61,13 @@ class Node:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        self._command = [sys.executable, "-m", "fencepost", "serve", "--listen", self.address, "--data", str(data)]
+        self.command = [sys.executable, "-m", "fencepost", "serve", "--listen", self.address, "--data", str(data)]
         self._process: subprocess.Popen[str] | None = None
         self.slowest_start = 0.0
 
     def start(self) -> None:
         begin = time.monotonic()
-        process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         line = process.stdout.readline()
         assert self.address in line, f"the broker did not start: {line!r}"
@@ -81,6 +81,10 @@ class Node:
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self.kill(signal.SIGTERM)
 
 
 async def produce(address: str, name: str, outcomes: Outcomes, chance: random.Random, stop: asyncio.Event) -> None:
@@ -108,8 +112,8 @@ async def produce(address: str, name: str, outcomes: Outcomes, chance: random.Ra
                     break  # the next producer of this name takes over; what became of the transaction is unknown
 
 
-async def run(node: Node, cycles: int, seed: int) -> Outcomes:
-    """Kill and restart the node `cycles` times while four producers work."""
+async def run(node: Node, cycles: int, seed: int, longest_life: float = 0.5) -> Outcomes:
+    """Kill and restart the node `cycles` times while four producers work; it lives up to `longest_life` seconds."""
     chance, outcomes, stop = random.Random(seed), Outcomes(), asyncio.Event()
     await asyncio.to_thread(node.start)
     async with Admin(node.address) as admin:
@@ -121,7 +125,7 @@ async def run(node: Node, cycles: int, seed: int) -> Outcomes:
         for name in names
     ]
     for _ in range(cycles):
-        await asyncio.sleep(chance.uniform(0.05, 0.5))
+        await asyncio.sleep(chance.uniform(0.05, longest_life))
         node.kill()
         await asyncio.to_thread(node.start)
     await asyncio.sleep(0.5)

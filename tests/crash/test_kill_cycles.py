@@ -7,11 +7,13 @@ import sys
 import uuid
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from kill_cycles import TOPICS, Node, Outcomes, run, verdict
+from tests.seeds import seeds
 
 
 def read_committed(address: str) -> list[str]:
@@ -41,15 +43,26 @@ def read_committed(address: str) -> list[str]:
     return records
 
 
-def test_fifty_kills_under_load_lose_nothing_and_show_nothing_uncommitted(tmp_path: Path) -> None:
-    node = Node(tmp_path / "data")
+def kill_again_and_again(data: Path, cycles: int, longest_life: float, seed: int) -> int:
+    """How many transactions were committed."""
+    node = Node(data)
     try:
-        outcomes = asyncio.run(run(node, cycles=50, seed=1))
+        outcomes = asyncio.run(run(node, cycles, seed, longest_life))
         visible = read_committed(node.address)
     finally:
         node.kill()
-    assert len(outcomes.committed) > 200
     assert verdict(outcomes, visible) == []
+    return len(outcomes.committed)
+
+
+def test_a_hundred_kills_under_load_lose_nothing_and_show_nothing_uncommitted(tmp_path: Path) -> None:
+    assert kill_again_and_again(tmp_path / "data", 100, 0.2, seed=1) > 200
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_thousand_kills_under_load(tmp_path: Path, seed: int) -> None:
+    assert kill_again_and_again(tmp_path / "data", 250, 0.8, seed + 2) > 1000
 
 
 def test_the_verdict_sees_each_kind_of_fault() -> None:

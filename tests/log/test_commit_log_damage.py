@@ -20,6 +20,7 @@ from fencepost.log.commit_log_reading import Ending, read_generation
 from fencepost.log.disk import File
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.faults import FaultyDisk
 
 LOG = ROOT / "commit-log"
 
@@ -45,7 +46,7 @@ async def used(node: Node) -> list[list[bytes]]:
 
 
 def two() -> Node:
-    return Node(partitions=[("t", 0), ("u", 0)])
+    return Node(FaultyDisk(Random(1)), [("t", 0), ("u", 0)])
 
 
 def raised(start: Callable[[], object]) -> str:
@@ -74,7 +75,7 @@ def test_one_flipped_bit_anywhere_in_the_commit_log_cuts_nothing() -> None:
         refused = 0
         for at in places:
             disk = node.disk
-            assert isinstance(disk, SimulatedDisk)
+            assert isinstance(disk, FaultyDisk)
             disk.crash()
             backup = disk.copy()
             generation_file(node).pwrite(bytes([used_bytes[at] ^ 1 << at % 8]), at)

@@ -85,7 +85,7 @@ def test_acknowledging_before_the_write_is_found_by_killing(monkeypatch: pytest.
 
 
 def test_leaving_out_the_sync_is_found_by_power_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost.simulation.disk._Content.settle", lambda _content, _upto: None)
+    monkeypatch.setattr("fencepost.simulation.disk.Content.settle", lambda _content, _upto: None)
     assert _first_faults(power_losses=1)
 
 

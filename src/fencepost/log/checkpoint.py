@@ -6,9 +6,13 @@ from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 from fencepost.log.commit_log import NamedFile
+from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import remove_snapshot, snapshot_offsets, write_snapshot
+from fencepost.node_log import get_logger
+
+logger = get_logger(__name__)
 
 
 def named_files(partitions: Iterable[Partition], pending: Container[int]) -> Iterator[NamedFile]:
@@ -51,14 +55,28 @@ class Checkpoint:
             raise
 
     def _write(self, partition: Partition) -> None:
-        opened: list[File] = [self._disk.open_directory(partition.directory)]
+        segments = partition.unsynced_segments()
+        self.files += [segment.file for segment in segments]
+        opened: list[File] = []
+        try:
+            opened.append(self._disk.open_directory(partition.directory))
+            for segment in segments:
+                opened += segment.write_indexes()
+            entries = list(partition.producers.entries.values())
+            opened += write_snapshot(self._disk, partition.directory, partition.log_end_offset, entries)
+        except NothingLeft:
+            self._opened += opened
+            raise
+        except (OSError, FileDamaged) as error:
+            # Its records are synced all the same; the next start makes the rest again from them.
+            self._opened += opened
+            logger.error(
+                "the indexes and producers of %s cannot be written, the next start makes them again: %s",
+                partition.directory,
+                error,
+            )
+            return
         self._opened += opened
-        for segment in partition.unsynced_segments():
-            opened += segment.write_indexes()
-            self.files.append(segment.file)
-        entries = list(partition.producers.entries.values())
-        opened += write_snapshot(self._disk, partition.directory, partition.log_end_offset, entries)
-        self._opened += opened[1:]
         self.files += opened
         self._offsets[partition] = partition.log_end_offset
 

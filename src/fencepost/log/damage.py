@@ -24,6 +24,13 @@ class FileDamaged(Exception):
         self.path = path
 
 
+def not_written(directory: Path, why: FileDamaged | OSError) -> FileDamaged:
+    """For a partition that does not take an append."""
+    if isinstance(why, FileDamaged):
+        return why
+    return FileDamaged(directory, f"does not take a write: {why.strerror or why}")
+
+
 class DamageNotes:
     """Says of each damaged file once that it is."""
 

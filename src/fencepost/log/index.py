@@ -11,8 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 from struct import Struct
 
+from crc32c import crc32c
+
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File
+from fencepost.log.segment_sums import FileSum
 
 _OFFSET = Struct(">ii")
 _TIME = Struct(">qi")
@@ -34,6 +37,8 @@ class _Index:
         self._in_file: int | None = None
         self._newest: tuple[int, int] | None = None
         """The last entry, once it was asked for."""
+        self._crc: int | None = None
+        """CRC-32C of what is in the file; None until it is asked for."""
 
     @property
     def _written(self) -> int:
@@ -120,7 +125,8 @@ class _Index:
                 file.close()
         size = count * self._entry.size
         del self._tail[max(size - self._written, 0) :]
-        self._in_file = min(self._written, size)
+        if size < self._written:
+            self._in_file, self._crc = size, None
         self._newest = None
 
     def _is_in_order(self, number: int, limit: int, file: File | None) -> bool:
@@ -133,18 +139,27 @@ class _Index:
     def clear(self) -> None:
         """Forget all entries; `write` then leaves in the file what is appended from now on."""
         self._tail.clear()
-        self._in_file, self._newest = 0, None
+        self._in_file, self._newest, self._crc = 0, None, 0
 
     def write(self) -> File:
         """Bring the file up to date; returns it open, to be synced and closed."""
         written, file = self._written, self._disk.open(self._path)
+        if self._crc is None:
+            self._crc = crc32c(file.pread(written, 0))
         if self._tail:
             file.pwrite(bytes(self._tail), written)
+            self._crc = crc32c(bytes(self._tail), self._crc)
             written += len(self._tail)
         file.truncate(written)
         self._in_file = written
         self._tail.clear()
         return file
+
+    @property
+    def sum(self) -> FileSum:
+        """Of the file, after `write`."""
+        assert self._crc is not None, "it was written"
+        return FileSum(self._written, self._crc)
 
 
 class OffsetIndex(_Index):

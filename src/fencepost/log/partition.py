@@ -16,7 +16,7 @@ from typing import Protocol
 from fencepost.log import reading
 from fencepost.log.batch_check import Checked, check_batch
 from fencepost.log.callbacks import call_each
-from fencepost.log.damage import DamageNotes, FileDamaged
+from fencepost.log.damage import DamageNotes, FileDamaged, not_written
 from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.outcome import Appended, Refused
 from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
@@ -235,8 +235,8 @@ class Partition:
             position = segment.append(data, header, base_offset)
         except NothingLeft as error:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} takes nothing now: {error}")
-        except OSError as error:
-            return self.refusal(FileDamaged(self.directory, f"does not take a write: {error.strerror or error}"))
+        except (FileDamaged, OSError) as error:
+            return self.refusal(not_written(self.directory, error))
         last_offset = base_offset + header.last_offset_delta
         try:
             lsn = journal.appended(self, segment, position, data)

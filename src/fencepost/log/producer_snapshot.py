@@ -12,7 +12,7 @@ from struct import error as StructError
 
 from crc32c import crc32c
 
-from fencepost.log.disk import Disk, File
+from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.log.producer_state import BatchMetadata, ProducerEntry
 
 _VERSION = 1
@@ -72,10 +72,10 @@ def encode_window(entries: list[ProducerEntry]) -> bytes:
     return crc32c(bytes(body)).to_bytes(4, "big") + bytes(body)
 
 
-def add_window(entries: list[ProducerEntry], data: bytes) -> None:
-    """Complete loaded producers with their windows; a damaged file changes nothing."""
+def add_window(entries: list[ProducerEntry], data: bytes) -> bool:
+    """Complete loaded producers with their windows; a damaged file changes nothing, and False is returned."""
     if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
-        return
+        return False
     by_id = {entry.producer_id: entry for entry in entries}
     at = 4
     while at < len(data):
@@ -88,6 +88,7 @@ def add_window(entries: list[ProducerEntry], data: bytes) -> None:
             entry.last_seen = last_seen
             entry.batches.clear()
             entry.batches.extend(batches)
+    return True
 
 
 def write_snapshot(disk: Disk, directory: Path, offset: int, entries: list[ProducerEntry]) -> list[File]:
@@ -101,14 +102,15 @@ def write_snapshot(disk: Disk, directory: Path, offset: int, entries: list[Produ
     return files
 
 
-def read_snapshot(disk: Disk, directory: Path, offset: int) -> list[ProducerEntry] | None:
-    """The producers as of `offset`; None if there is no usable snapshot."""
+def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) -> list[ProducerEntry] | None:
+    """The producers as of `offset`; None if there is no usable snapshot.
+
+    `whole`: without the windows it is none either; else it has one batch of each producer then.
+    """
     path = snapshot_path(directory, offset)
-    if not disk.exists(path):
-        return None
     entries = decode_snapshot(_read(disk, path))
-    if entries is not None and disk.exists(path.with_suffix(".window")):
-        add_window(entries, _read(disk, path.with_suffix(".window")))
+    if entries is not None and not add_window(entries, _read(disk, path.with_suffix(".window"))) and whole:
+        return None
     return entries
 
 
@@ -128,8 +130,16 @@ def remove_snapshot(disk: Disk, directory: Path, offset: int) -> None:
 
 
 def _read(disk: Disk, path: Path) -> bytes:
-    file = disk.open(path)
+    """The whole file; nothing if it is missing or cannot be read."""
+    if not disk.exists(path):
+        return b""
     try:
-        return file.pread(file.size(), 0)
-    finally:
-        file.close()
+        file = disk.open(path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+    except NothingLeft:
+        raise
+    except OSError:
+        return b""

@@ -91,6 +91,8 @@ class Reader:
         room = min(room, len(data))
         if at_least_one:
             size = segment.header(data, 0, position, least).size
+            if position + size > segment.size:
+                raise segment.damaged(position, "a batch does not end before the file does")
             if size > room:
                 room = size
                 data = memoryview(segment.read(min(size + HEADER_SIZE, segment.size - position), position, size))

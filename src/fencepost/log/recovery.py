@@ -11,9 +11,11 @@ from fencepost.log.disk import NothingLeft
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
+from fencepost.log.producers import Producers
 from fencepost.log.removal import remove_marked
 from fencepost.log.replay import KnownFile, Replay
-from fencepost.log.segment import Segment
+from fencepost.log.segment import SUFFIXES, Segment
+from fencepost.log.transaction_index import TransactionIndex
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
@@ -68,15 +70,23 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
         bases.remove(base)
     for entry in disk.list(partition.directory):
         # An index may survive a power loss that its segment did not; a new segment must not find it.
-        if entry.endswith("index") and int(entry[:20]) not in bases:
+        if entry.endswith(SUFFIXES) and int(entry[:20]) not in bases:
             disk.remove(partition.directory / entry)
     partition.segments = [_open(partition, base, number) for base in bases]
     partition.bases = bases
     partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
     partition.epoch_starts = checkpoint_files.read_leader_epochs(disk, partition.directory)
     if bases:
+        if replay.ready and not replay.damaged and bases[0] > replay.starts.get(name, 0):
+            first = replay.starts.get(name, 0)
+            raise PartitionDamaged(
+                f"{partition.directory} has nothing before offset {bases[0]} and begins at {first}: put back a copy of "
+                "the segments that are missing"
+            )
         synced = {base: file.size for base, file in known.items() if replay.damaged and not file.removed}
-        _catch_up(partition, _start(partition, known, by_scan), _synced_base(partition, known), by_scan, synced, now)
+        start = _start(partition, known, by_scan)
+        _check_older(partition, start[0])
+        _catch_up(partition, start, _synced_base(partition, known), by_scan, synced, now)
         if by_scan and replay.newest == 0 and partition.log_end_offset > bases[0]:
             replay.read_alone.append(name)
         if replay.damaged:
@@ -123,20 +133,87 @@ def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> 
     for offset in snapshot_offsets(disk, directory):
         if offset > first[2] and not (by_scan and offset in partition.bases):
             remove_snapshot(disk, directory, offset)
-    entries = read_snapshot(disk, directory, first[2])
-    if entries is not None:
-        partition.producers.load(entries)
-        partition.checkpoint_offset = first[2]
-        return first
-    if first[2] == partition.bases[0] and first[1] == 0:
-        return first
-    for base_number in range(len(partition.bases) - 1, 0, -1):
-        base = partition.bases[base_number]
-        older = read_snapshot(disk, directory, base) if base <= first[2] else None
-        if older is not None:
-            partition.producers.load(older)
-            return base_number, 0, base
-    return 0, 0, partition.bases[0]
+    wrong = "an index"
+    if first[1] == 0 or partition.segments[first[0]].is_as_of(first[1]):
+        entries, wrong = read_snapshot(disk, directory, first[2]), "the producer snapshot"
+        if entries is not None:
+            partition.producers.load(entries)
+            partition.checkpoint_offset = first[2]
+            return first
+        if first[2] == partition.bases[0] and first[1] == 0:
+            return first
+    number = _load_before(partition, partition.producers, first[2])
+    base = partition.bases[number or 0]
+    if places:
+        logger.warning(
+            "%s of the last checkpoint is damaged or missing; what it had is made again from what the log has from "
+            "offset %d on topic=%s partition=%d",
+            wrong,
+            base,
+            partition.topic,
+            partition.index,
+        )
+    if number is None and base > 0 and wrong != "an index":
+        entries = read_snapshot(disk, directory, first[2], whole=False)
+        if entries is not None:
+            # The log alone does not know the producers whose records were removed.
+            partition.producers.load(entries)
+            partition.checkpoint_offset = first[2]
+            return first
+    return number or 0, 0, base
+
+
+def _load_before(partition: Partition, producers: Producers, offset: int) -> int | None:
+    """Load the producers as of the last segment that begins at `offset` or before it and has a snapshot.
+
+    Returns its number; None, with nothing loaded, if there is no such segment.
+    """
+    for number in range(len(partition.bases) - 1, -1, -1):
+        base = partition.bases[number]
+        entries = read_snapshot(partition.disk, partition.directory, base) if base <= offset else None
+        if entries is not None:
+            producers.load(entries)
+            return number
+    return None
+
+
+def _check_older(partition: Partition, count: int) -> None:
+    """Look at the segments that are not read at a start, the first `count`.  Raises PartitionDamaged for a missing one.
+
+    Their transaction indexes are made again where they are not what they were: a reader must never be shown what was
+    aborted.
+    """
+    for number, (segment, base) in enumerate(zip(partition.segments[:count], partition.bases[1:], strict=False)):
+        holds = segment.trust_checksums()
+        # What is before the start of the log may have been removed in any order.
+        if 0 <= segment.next_offset < base and base > partition.log_start_offset:
+            raise PartitionDamaged(
+                f"{partition.directory} has nothing from offset {segment.next_offset} to {base}: put back a copy of "
+                "the segments that are missing"
+            )
+        if not holds:
+            _find_aborted_again(partition, number)
+
+
+def _find_aborted_again(partition: Partition, number: int) -> None:
+    """Make the transaction index of a segment again from the batches, and what was open when it began."""
+    segment, producers = partition.segments[number], Producers()
+    first = _load_before(partition, producers, segment.base_offset) or 0
+    segment.transactions = TransactionIndex()
+    for each in partition.segments[first : number + 1]:
+        for _, header, data in each.walk(0):
+            marker = _marker(partition, header, data)
+            if header.producer_id < 0 or (header.is_control and marker is None):
+                continue
+            if marker is None:
+                producers.data_appended(header, header.base_offset, 0)
+                continue
+            completed = producers.marker_appended(header, header.base_offset, *marker, 0)
+            if completed is not None and not marker[1] and each is segment:
+                segment.transactions.append(producers.aborted(completed))
+    for file in segment.write_indexes():
+        file.close()
+    logger.warning("the transaction index of %s was damaged or missing and was made again from the log", segment.path)
 
 
 def _catch_up(

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fencepost.log.disk import Disk
-from fencepost.log.segment import Segment
+from fencepost.log.segment import SUFFIXES, Segment
 
 MARK = ".deleted"
-_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".window")
+_SUFFIXES = (*SUFFIXES, ".snapshot", ".window")
 
 
 def mark(disk: Disk, directory: Path, base_offset: int) -> list[Path]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
 
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File
 from fencepost.log.index import OffsetIndex, TimeIndex
+from fencepost.log.segment_sums import SUFFIX, FileSum, SegmentSums, read_sums
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
@@ -17,6 +21,8 @@ from fencepost.protocol.types import Buffer
 logger = get_logger(__name__)
 
 _WALK_BYTES = 1024 * 1024
+SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", SUFFIX)
+"""Of the files of a segment."""
 
 
 class Segment:
@@ -49,6 +55,10 @@ class Segment:
         self.times = TimeIndex(disk, self._beside(".timeindex"))
         self.transactions = self._read_transactions()
         self._since_index = 0
+        self.next_offset = -1
+        """What follows the last batch; -1: not known."""
+        self._sums: SegmentSums | None = None
+        """What its indexes must be, as long as that was not looked at."""
         self._indexes_given_up = False
         """Whether they could not be made again, because the batches are damaged themselves."""
         self.max_timestamp = -1
@@ -87,21 +97,34 @@ class Segment:
 
     def note(self, header: BatchHeader, base_offset: int, position: int) -> None:
         """Keep the indexes up with a batch that stands at `position`."""
+        self.next_offset = base_offset + header.last_offset_delta + 1
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self._max_timestamp_offset = base_offset + header.last_offset_delta
         if self._since_index > self._interval:
             self.offsets.append(base_offset + header.last_offset_delta - self.base_offset, position)
-            self.times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
+            self._note_time()
             self._since_index = 0
         self._since_index += header.size
 
+    def _note_time(self) -> None:
+        timestamp, relative_offset = self.max_timestamp, self._max_timestamp_offset - self.base_offset
+        try:
+            self.times.append(timestamp, relative_offset)
+        except FileDamaged as damaged:
+            # It may have as few entries as one likes.
+            logger.warning("begun again: %s", damaged)
+            self.times.clear()
+            self.times.append(timestamp, relative_offset)
+
     def write_indexes(self) -> list[File]:
         """Bring the index files up to date; returns them open, to be synced and closed."""
+        self._check_indexes()
         if self.max_timestamp >= 0:
             # So that the largest timestamp is known again after a restart.
-            self.times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
+            self._note_time()
         files = [self.offsets.write(), self.times.write()]
+        transactions = FileSum(0, 0)
         # One without entries takes the place of one that has some.
         if len(self.transactions) or self._disk.exists(self._directory / f"{self.base_offset:020d}.txnindex"):
             file = self._disk.open(self._beside(".txnindex"))
@@ -109,16 +132,62 @@ class Segment:
             file.pwrite(data, 0)
             file.truncate(len(data))
             files.append(file)
+            transactions = FileSum(len(data), crc32c(data))
+        newest = self.max_timestamp, self._max_timestamp_offset
+        following = max(self.next_offset, self.base_offset)
+        sums = SegmentSums(self.size, following, *newest, self.offsets.sum, self.times.sum, transactions)
+        files.append(sums.write(self._disk, self._beside(SUFFIX)))
         return files
 
     def cut_indexes(self, position: int, next_offset: int) -> None:
         """Trust the indexes only for what stands before `position`, where the batch `next_offset` begins."""
+        self.next_offset, self._sums = next_offset, None
         self.offsets.cut_to(position)
         self.times.cut_to(next_offset - self.base_offset)
         self.transactions.cut(next_offset)
         while (last := self.transactions.last) is not None and not self._has_marker_of(last, position):
             self.transactions.cut(last.last_offset)
         self._newest_from_index()
+
+    def trust_checksums(self) -> bool:
+        """It is not written to any more: what `.checksums` says of it counts.
+
+        Returns False if its transaction index is not what it was.  The others are looked at when they are used.
+        """
+        sums = read_sums(self._disk, self._beside(SUFFIX))
+        if sums is None:
+            return True
+        self._sums = sums
+        if self.size != sums.log_size:
+            logger.error(
+                "%s has %d bytes and had %d: what is missing cannot be read, and what is too much is not; put back a "
+                "copy of it, with the node stopped",
+                self.path,
+                self.size,
+                sums.log_size,
+            )
+        self.size, self.next_offset = sums.log_size, sums.next_offset
+        self.max_timestamp, self._max_timestamp_offset = sums.max_timestamp, sums.max_timestamp_offset
+        return sums.transactions.is_of(self._disk, self._beside(".txnindex")) and (
+            len(self.transactions.encode()) == sums.transactions.size
+        )
+
+    def is_as_of(self, position: int) -> bool:
+        """Whether the indexes are what they were when the segment had `position` bytes, as far as that can be told."""
+        sums = read_sums(self._disk, self._beside(SUFFIX))
+        if sums is None or sums.log_size != position:
+            return True
+        found = ((sums.offsets, ".index"), (sums.times, ".timeindex"), (sums.transactions, ".txnindex"))
+        return all(each.is_of(self._disk, self._beside(suffix)) for each, suffix in found)
+
+    def _check_indexes(self) -> None:
+        """Before they are first used."""
+        sums, self._sums = self._sums, None
+        if sums is not None and not (
+            sums.offsets.is_of(self._disk, self._beside(".index"))
+            and sums.times.is_of(self._disk, self._beside(".timeindex"))
+        ):
+            self._make_indexes_again()
 
     def _has_marker_of(self, aborted: AbortedTransaction, end: int) -> bool:
         """Half an entry, which a power loss may leave, can look like a whole one."""
@@ -214,6 +283,7 @@ class Segment:
 
     def _position_before(self, offset: int) -> int:
         """Where a batch begins that stands at `offset` or before it, by the index."""
+        self._check_indexes()
         for _ in range(2):
             try:
                 found = self.offsets.floor(offset - self.base_offset)
@@ -239,6 +309,7 @@ class Segment:
     def _make_indexes_again(self) -> None:
         if self._indexes_given_up:
             raise self.damaged(0, "neither can its index be used nor all of its batches be read")
+        following = self.next_offset
         before = self.offsets, self.times, self.max_timestamp, self._max_timestamp_offset, self._since_index
         self.offsets = OffsetIndex(self._disk, self._beside(".index"))
         self.times = TimeIndex(self._disk, self._beside(".timeindex"))
@@ -253,6 +324,8 @@ class Segment:
             self.offsets, self.times, self.max_timestamp, self._max_timestamp_offset, self._since_index = before
             self._indexes_given_up = True
             raise
+        finally:
+            self.next_offset = following
         logger.warning("the index of %s led astray and was made again from its batches", self.path)
 
     def position_from(self, timestamp: int) -> int:
@@ -261,6 +334,7 @@ class Segment:
 
     def _position_of_entry(self, find: Callable[[], tuple[int, int] | None]) -> int:
         """Position of the batch that an entry of the time index names; 0 if it does not say the same of itself."""
+        self._check_indexes()
         try:
             entry = find()
         except FileDamaged:
@@ -291,5 +365,5 @@ class Segment:
     def remove(self) -> None:
         """Close and remove all files of the segment."""
         self.close()
-        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+        for suffix in SUFFIXES:
             self._disk.remove(self._beside(suffix))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from pathlib import Path
 from random import Random
 
@@ -27,7 +26,7 @@ class PowerCut(BaseException):
     """The machine is off: see `SimulatedDisk.cut_power_after`.  Nothing that runs on it may catch this."""
 
 
-class _Content:
+class Content:
     """The bytes of a file.  An operation is (position, bytes), or (size, None) for a truncation."""
 
     def __init__(self) -> None:
@@ -71,12 +70,12 @@ class _Directory:
     """The entries of a directory.  An operation sets names (a renaming sets two) to a node, or to None."""
 
     def __init__(self) -> None:
-        self.cached: dict[str, _Node] = {}
-        self._durable: dict[str, _Node] = {}
-        self._operations: list[dict[str, _Node | None]] = []
+        self.cached: dict[str, Node] = {}
+        self._durable: dict[str, Node] = {}
+        self._operations: list[dict[str, Node | None]] = []
         self._settled = 0
 
-    def do(self, change: dict[str, _Node | None]) -> None:
+    def do(self, change: dict[str, Node | None]) -> None:
         _enter(self.cached, change)
         self._operations.append(change)
 
@@ -92,7 +91,7 @@ class _Directory:
 
     def lose(self, random: Random) -> None:
         chance = random.choice((0.0, 0.5, 1.0))
-        kept: list[dict[str, _Node | None]] = []
+        kept: list[dict[str, Node | None]] = []
         named: set[str] = set()
         for change in reversed(self._operations):
             # What was done to a name later is not there without what was done to it before.
@@ -108,7 +107,7 @@ class _Directory:
             self.cached[name].lose(random)
 
 
-_Node = _Content | _Directory
+Node = Content | _Directory
 
 
 def _change(content: bytearray, at: int, data: bytes | None) -> None:
@@ -123,7 +122,7 @@ def _change(content: bytearray, at: int, data: bytes | None) -> None:
         content[at:end] = data
 
 
-def _enter(entries: dict[str, _Node], change: dict[str, _Node | None]) -> None:
+def _enter(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
     for name, node in change.items():
         if node is None:
             entries.pop(name, None)
@@ -140,8 +139,8 @@ def _sectors(at: int, count: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-class _SimulatedFile:
-    def __init__(self, disk: SimulatedDisk, node: _Node) -> None:
+class SimulatedFile:
+    def __init__(self, disk: SimulatedDisk, node: Node) -> None:
         disk.take_descriptor()
         self._disk = disk
         self._life = disk.life
@@ -154,21 +153,23 @@ class _SimulatedFile:
             return OSError(errno.EBADF, "the file is closed")
         return None
 
-    def _content(self) -> _Content:
+    def _content(self) -> Content:
         error = self.error()
         if error is not None:
             raise error
-        assert isinstance(self.node, _Content)
+        assert isinstance(self.node, Content)
         return self.node
 
     def pwrite(self, data: Buffer, at: int) -> None:
         content = self._content()
         self._disk.operate()
+        self._disk.meet("write", content)
         self._disk.take_space(at + len(data) - len(content.cached))
         content.do(at, bytes(data))
 
     def pread(self, count: int, at: int) -> bytes:
-        return bytes(self._content().cached[at : at + count])
+        self._disk.meet("read", content := self._content())
+        return bytes(content.cached[at : at + count])
 
     def size(self) -> int:
         return len(self._content().cached)
@@ -239,10 +240,8 @@ class SimulatedDisk:
         self.crash()
         self._root.lose(self._random)
 
-    def copy(self) -> SimulatedDisk:
-        """A disk with the same contents, and the same luck; handles belong to the one that they were opened on."""
-        assert not self._locks, "nobody holds it"
-        return deepcopy(self)
+    def meet(self, use: str, node: Node) -> None:
+        """Called before each "read" and "write" of a file: see `faults`."""
 
     def cut_power_after(self, operations: int) -> None:
         """Raise PowerCut at that operation that would change the disk, and from then on, until the next crash."""
@@ -291,17 +290,17 @@ class SimulatedDisk:
         node = parent.cached.get(path.name)
         if node is None:
             self.operate()
-            node = _Content()
+            node = Content()
             parent.do({path.name: node})
         if isinstance(node, _Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
-        return _SimulatedFile(self, node)
+        return SimulatedFile(self, node)
 
     def open_directory(self, path: Path) -> File:
-        return _SimulatedFile(self, self._directory(path))
+        return SimulatedFile(self, self._directory(path))
 
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
-        targets, error = self._targets(files)
+        targets, error = self.targets_of(files)
         error, life = error or self._sync_error(), self.life
 
         def complete() -> None:
@@ -321,19 +320,18 @@ class SimulatedDisk:
 
     def sync_now(self, files: Sequence[File]) -> None:
         self.operate()
-        targets, error = self._targets(files)
+        targets, error = self.targets_of(files)
         failure = error or self._sync_error()
         if failure is not None:
             raise failure
         for file, upto in targets:
             file.node.settle(upto)
 
-    @staticmethod
-    def _targets(files: Sequence[File]) -> tuple[list[tuple[_SimulatedFile, int]], OSError | None]:
+    def targets_of(self, files: Sequence[File]) -> tuple[list[tuple[SimulatedFile, int]], OSError | None]:
         """Each file with how much of it is to be synced: what is written later is not."""
         targets, error = [], None
         for file in files:
-            assert isinstance(file, _SimulatedFile)
+            assert isinstance(file, SimulatedFile)
             error = error or file.error()
             targets.append((file, file.node.done()))
         return targets, error
@@ -401,8 +399,8 @@ class SimulatedDisk:
 
         return release
 
-    def node_at(self, path: Path) -> _Node | None:
-        node: _Node = self._root
+    def node_at(self, path: Path) -> Node | None:
+        node: Node = self._root
         for name in path.relative_to(path.anchor).parts:
             if not isinstance(node, _Directory) or name not in node.cached:
                 return None
@@ -416,7 +414,7 @@ class SimulatedDisk:
         return node
 
 
-def _size(node: _Node) -> int:
-    if isinstance(node, _Content):
+def _size(node: Node) -> int:
+    if isinstance(node, Content):
         return len(node.cached)
     return sum(map(_size, node.cached.values()))

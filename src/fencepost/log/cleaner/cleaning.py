@@ -150,6 +150,7 @@ class Pass:
             while log.scans:
                 yield ()
             self._check(sources)
+            cleaned.next_offset = end  # whatever was compacted away before it
             indexes = cleaned.write_indexes()
             yield [cleaned.file, *indexes, directory := log.disk.open_directory(log.directory)]
             for file in (cleaned.file, *indexes):

@@ -2,7 +2,8 @@
 
 For the segments with the bases 0, 100 and 200, the next one being 300:
 
-    written and synced     0.log.cleaned, 0.index.cleaned, 0.timeindex.cleaned, 0.txnindex.cleaned
+    written and synced     0.log.cleaned, 0.index.cleaned, 0.timeindex.cleaned, 0.txnindex.cleaned,
+                           0.checksums.cleaned
     decided                0.log.cleaned renamed to 0.300.swap, the directory synced
     carried out            100.* and 200.* removed, the indexes renamed over 0.index and so on, the directory synced,
                            then 0.300.swap renamed over 0.log
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.log.disk import Disk
+from fencepost.log.segment_sums import SUFFIX
 
 CLEANED: Final = ".cleaned"
-INDEXES: Final = (".index", ".timeindex", ".txnindex")
+INDEXES: Final = (".index", ".timeindex", ".txnindex", SUFFIX)
 _SWAP: Final = re.compile(r"([0-9]{20})\.([0-9]{20})\.swap")
 
 

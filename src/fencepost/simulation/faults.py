@@ -1,0 +1,64 @@
+"""A simulated disk that fails: single files that give errors, and bytes that change behind everybody's back."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from fencepost.log.disk import File
+from fencepost.simulation.disk import Content, Node, SimulatedDisk, SimulatedFile
+
+
+class FaultyDisk(SimulatedDisk):
+    """See the module."""
+
+    def __init__(self, random: Random, capacity: int | None = None) -> None:
+        super().__init__(random, capacity)
+        self._faults: dict[tuple[Node, str], int] = {}
+
+    def copy(self) -> FaultyDisk:
+        """A disk with the same contents and the same luck.  Nobody may be using this one."""
+        assert not self._locks, "nobody uses it"
+        return deepcopy(self)
+
+    def fail(self, path: Path, use: Literal["read", "write", "sync"], error: int = errno.EIO) -> None:
+        """Let every such use of the file that is there now fail."""
+        self._faults[self._content_at(path), use] = error
+
+    def heal(self) -> None:
+        """Take back what `fail` did."""
+        self._faults.clear()
+
+    def meet(self, use: str, node: Node) -> None:
+        error = self._faults.get((node, use))
+        if error is not None:
+            raise OSError(error, errno.errorcode[error])
+
+    def targets_of(self, files: Sequence[File]) -> tuple[list[tuple[SimulatedFile, int]], OSError | None]:
+        targets, error = super().targets_of(files)
+        for file, _ in targets:
+            try:
+                self.meet("sync", file.node)
+            except OSError as fault:
+                error = error or fault
+        return targets, error
+
+    def bytes_at(self, path: Path) -> bytes:
+        """What a file holds, whatever faults there are."""
+        return bytes(self._content_at(path).cached)
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        """Put other bytes in a file: handles that are open see them, and a power loss keeps them."""
+        content = self._content_at(path)
+        content.do(len(data), None)
+        content.do(0, data)
+        content.settle(content.done())
+
+    def _content_at(self, path: Path) -> Content:
+        node = self.node_at(path)
+        assert isinstance(node, Content), f"{path} is no file"
+        return node

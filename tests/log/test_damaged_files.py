@@ -1,0 +1,274 @@
+"""Any one file of a partition damaged in any way, at rest or under the node: the right records or an error, never else.
+
+A history of plain, transactional, committed and aborted batches in several segments is written and closed.  Then one
+file is damaged.  Every read at every offset, of either isolation and by time, gives what the history says or
+KAFKA_STORAGE_ERROR; what is aborted is never missing from the list of aborted transactions; the other partition is
+served; the node neither ends nor loops; and what could be read once can be read after another start.
+
+Two things cannot be told from the files, and are the reader's to see: bytes within a batch, by its CRC, and the leader
+epoch in front of it, which nothing covers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, run
+from tests.seeds import seeds
+
+from fencepost.log import commit_log
+from fencepost.log.damage import FileDamaged
+from fencepost.log.partition import Appended, Partition, Refused
+from fencepost.log.producer_state import Origin
+from fencepost.protocol.batch import crc_matches, headers, read_header, stamp
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Isolation
+from fencepost.simulation.faults import FaultyDisk
+
+DIRECTORY = ROOT / "t-0"
+PARTITIONS = [("t", 0), ("u", 0)]
+SETTINGS: dict[str, Any] = {"segment_bytes": 1500, "checkpoint_bytes": 2000, "index_interval_bytes": 150}
+#: More than any test here takes: who passes it loops.
+MOST_READS = 20_000
+
+
+@pytest.fixture(autouse=True)
+def files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a size that is copied fast."""
+    monkeypatch.setattr(commit_log, "_ALLOCATION", 4096)
+
+
+class CountedDisk(FaultyDisk):
+    """Fails rather than let somebody read for ever."""
+
+    reads = 0
+
+    def meet(self, use: str, node: object) -> None:
+        self.reads += 1
+        assert self.reads < MOST_READS, "somebody reads for ever"
+        super().meet(use, node)  # type: ignore[arg-type]
+
+
+@lru_cache
+def written() -> tuple[CountedDisk, list[bytes], list[tuple[int, int, int]]]:
+    """A closed disk, and of a partition the batches, and of each aborted transaction producer, first offset, marker."""
+    aborted: list[tuple[int, int, int]] = []
+
+    async def main() -> tuple[CountedDisk, list[bytes]]:
+        disk = CountedDisk(Random(1))
+        node, random = Node(disk, PARTITIONS, **SETTINGS), Random(5)
+        opened: dict[int, int] = {}
+        sequences = dict.fromkeys((1, 2, 3), 0)
+        for number in range(70):
+            partition, time = node.partition, START + 10 * number
+            producer = random.choice((1, 2, 3))
+            if producer in opened and random.random() < 0.4:
+                commit = random.random() < 0.4
+                marker = end(partition, producer, 0, commit)
+                if not commit:
+                    aborted.append((producer, opened[producer], marker.base_offset))
+                del opened[producer]
+            elif random.random() < 0.3:
+                append(partition, batch(2, size=random.randrange(60), timestamp=time))
+            else:
+                done = append_transactional(
+                    partition, (producer, 0, sequences[producer]), size=random.randrange(80), timestamp=time
+                )
+                sequences[producer] += 1
+                opened.setdefault(producer, done.base_offset)
+            if number == 40:
+                await node.settled()
+                node.restart()
+        append(node.of("u"), batch(tag="well"))
+        for producer in opened:
+            end(node.partition, producer, 0, True)
+        await node.settled()
+        batches = bytes_of(node.partition)
+        node.storage.close()
+        return disk, batches
+
+    disk, batches = run(main())
+    return disk, batches, aborted
+
+
+def flip(data: bytes, random: Random) -> bytes:
+    at = random.randrange(len(data)) if data else 0
+    return data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :] if data else b"\x01"
+
+
+def cut(data: bytes, random: Random) -> bytes:
+    return data[: random.randrange(len(data) + 1)]
+
+
+def cut_at_a_boundary(data: bytes, random: Random) -> bytes:
+    """Of batches, or of entries of 8 bytes and of 12 and of 34."""
+    try:
+        ends = [at + header.size for at, header in headers(data)]
+    except Exception:
+        ends = []
+    ends = ends[:-1] or [random.randrange(len(data) // each + 1) * each for each in (8, 12, 34)]
+    return data[: random.choice([0, *ends])]
+
+
+def extend(data: bytes, random: Random) -> bytes:
+    return data + random.choice(
+        (random.randbytes(random.randrange(1, 200)), bytes(random.randrange(1, 200)), data[:90])
+    )
+
+
+def zero(data: bytes, random: Random) -> bytes:
+    start = random.randrange(len(data) + 1)
+    stop = min(start + random.choice((1, 20, 512)), len(data))
+    return data[:start] + bytes(stop - start) + data[stop:]
+
+
+def scramble(data: bytes, random: Random) -> bytes:
+    return random.randbytes(len(data))
+
+
+def shift(data: bytes, random: Random) -> bytes:
+    """The beginning is lost."""
+    return data[random.randrange(len(data) + 1) :]
+
+
+CHANGES: list[Callable[[bytes, Random], bytes]] = [flip, flip, cut, cut_at_a_boundary, extend, zero, scramble, shift]
+
+
+class Case:
+    """One file, damaged in one way at one moment."""
+
+    def __init__(self, seed: int) -> None:
+        random = self.random = Random(seed)
+        disk, self.batches, self.aborted = written()
+        self.disk: CountedDisk = disk.copy()  # type: ignore[assignment]
+        self.name = random.choice([name for name in disk.list(DIRECTORY) if name != "partition.metadata"])
+        self.running = random.random() < 0.4
+        self.how = random.choice([*CHANGES, "remove", "read error", "write error"])
+
+    def damage(self) -> None:
+        path = DIRECTORY / self.name
+        if self.how == "remove":
+            self.disk.remove(path)
+            self.disk.sync_directory(DIRECTORY)
+        elif self.how == "read error":
+            self.disk.fail(path, "read")
+        elif self.how == "write error":
+            self.disk.fail(path, "write")
+        elif callable(self.how):
+            self.disk.overwrite(path, self.how(self.disk.bytes_at(path), self.random))
+
+    def __str__(self) -> str:
+        how = self.how if isinstance(self.how, str) else getattr(self.how, "__name__", "")
+        return f"{self.name} {how} {'running' if self.running else 'at rest'}"
+
+
+def check(case: Case) -> None:
+    async def main() -> None:
+        disk = case.disk
+        if not case.running:
+            case.damage()
+        node = Node(disk, PARTITIONS, **SETTINGS)
+        if case.running:
+            case.damage()
+        for again in range(2):
+            assert len(bytes_of(node.of("u"))) == 1 + again
+            partition = node.storage.partition("t", 0)
+            if partition is None:
+                reason = node.storage.offline["t", 0].reason
+                assert (str(DIRECTORY) in reason and "put back a copy" in reason) or "cannot be read" in reason, reason
+            else:
+                check_reads(case, partition)
+                for _ in range(case.random.choice((1, 40))):  # as far as another segment and a checkpoint
+                    outcome = partition.append(batch(tag="next"), Origin.CLIENT)
+                    assert isinstance(outcome, Appended) or outcome.error is ErrorCode.KAFKA_STORAGE_ERROR
+                    case.batches = [*case.batches, *([] if isinstance(outcome, Refused) else [stamped(outcome)])]
+                    await asyncio.sleep(0)
+            append(node.of("u"), batch(tag="still"))
+            await node.settled()
+            if not again:
+                (node.restart, node.kill)[case.random.randrange(2)]()
+
+    run(main())
+
+
+def stamped(appended: Appended) -> bytes:
+    data = bytearray(batch(tag="next"))
+    stamp(data, 0, appended.base_offset, 0)
+    return bytes(data)
+
+
+def check_reads(case: Case, partition: Partition) -> None:
+    last = read_header(case.batches[-1]).last_offset
+    assert partition.log_end_offset == last + 1, "nothing is forgotten"
+    for isolation in Isolation:
+        for offset in case.random.sample(range(last + 1), 40):
+            check_read(case, partition, offset, isolation)
+    for time in range(START - 5, START + 800, 70):
+        check_time(case, partition, time)
+
+
+def check_read(case: Case, partition: Partition, offset: int, isolation: Isolation) -> None:
+    most = case.random.choice((1, 200, 1000, 100_000))
+    fetched = partition.read(offset, most, isolation)
+    if isinstance(fetched, Refused):
+        assert fetched.error is ErrorCode.KAFKA_STORAGE_ERROR
+        return
+    if offset >= partition.bound(isolation):
+        return
+    records, at = bytes(fetched.records), 0
+    expected = [each for each in case.batches if read_header(each).last_offset >= offset]
+    assert records, f"nothing at {offset}"
+    following = offset
+    for each in expected:
+        if at == len(records):
+            break
+        got = records[at : at + len(each)]
+        assert got[:12] == each[:12], f"at {offset}: batch {read_header(got)[:3]} where {read_header(each)[:3]} stands"
+        changed = got[:12] + each[12:16] + got[16:] != each
+        assert not changed or not crc_matches(got, 0, read_header(got)), "other bytes with the right CRC"
+        following = read_header(each).last_offset + 1
+        at += len(each)
+    assert at == len(records)
+    if isolation is Isolation.READ_COMMITTED:
+        told = set(fetched.aborted or [])
+        due = {(p, first) for p, first, marker in case.aborted if first < following and marker >= offset}
+        assert told == due, f"aborted at {offset} to {following}: {told} instead of {due}"
+
+
+def check_time(case: Case, partition: Partition, time: int) -> None:
+    try:
+        found = partition.reader.offset_for_timestamp(time, Isolation.READ_UNCOMMITTED)
+    except FileDamaged:
+        return
+    due = None
+    for each in map(read_header, case.batches):
+        if each.max_timestamp >= time:
+            due = each.base_offset + max(time - each.base_timestamp, 0)
+            break
+    assert (None if found is None else found.offset) == due, f"by time {time - START}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_one_file_damaged_in_any_way(seed: int) -> None:
+    for number in range(20):
+        case = Case(100 * seed + number)
+        try:
+            check(case)
+        except BaseException as failure:
+            raise AssertionError(f"{case} (seed {100 * seed + number}): {failure!r}") from failure
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [100 + seed for seed in seeds(200)])
+def test_any_one_file_damaged_in_any_way_at_length(seed: int) -> None:
+    test_any_one_file_damaged_in_any_way(seed)
