@@ -33,6 +33,7 @@ from fencepost.broker.topics import (
     Topics,
     topic_name_error,
 )
+from fencepost.broker.turns import Deadlines, Turns
 from fencepost.coordinator import loading
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
 from fencepost.coordinator.loading import Step
@@ -120,6 +121,8 @@ class Broker:
         queued = self.settings.number("queued.max.request.bytes")
         self.request_memory = MemoryPool(queued if queued > 0 else NODE_REQUESTS)
         self.answer_memory = MemoryPool(NODE_ANSWERS)
+        self.turns = Turns()
+        self.deadlines = Deadlines(self.turns)
         self.connection_quotas = ConnectionQuotas(
             self.settings.number("max.connections"),
             self.settings.number("max.connections.per.ip"),

@@ -16,6 +16,7 @@ is read is counted, and waits: an unknown topic neither ends the wait of the oth
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -53,14 +54,14 @@ def fetch(request: FetchRequest, caller: Caller, broker: Broker) -> Any:
     if request.max_wait_ms <= 0 or not plan.reads or found.astray or found.size >= plan.min_bytes:
         return plan.answer(found)
     plan.begin_to_wait()
-    return _wait(plan, asyncio.get_running_loop().time() + request.max_wait_ms / 1000)
+    return _wait(plan, broker, asyncio.get_running_loop().time() + request.max_wait_ms / 1000)
 
 
 def _now() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
 
 
-async def _wait(plan: _Plan, deadline: float) -> FetchResponse:
+async def _wait(plan: _Plan, broker: Broker, deadline: float) -> FetchResponse:
     """Until there are min_bytes to read, or the time is up."""
     loop = asyncio.get_running_loop()
     while True:
@@ -73,12 +74,12 @@ async def _wait(plan: _Plan, deadline: float) -> FetchResponse:
             if not changed.done():
                 changed.set_result(None)
 
-        cancels = [partition.when_readable(wake) for partition in plan.partitions()]
-        timer = loop.call_at(deadline, wake)
+        readable = partial(broker.turns.call, wake)
+        cancels = [partition.when_readable(readable) for partition in plan.partitions()]
+        cancels.append(broker.deadlines.at(deadline, wake))
         try:
             await changed
         finally:
-            timer.cancel()
             for cancel in cancels:
                 cancel()
 
