@@ -14,7 +14,7 @@ from typing import Final
 
 from fencepost.log.callbacks import call_each
 
-MOST_AT_ONCE: Final = 100
+MOST_AT_ONCE: Final = 32
 """Callbacks in one turn of the event loop."""
 
 
