@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from fencepost.broker import Broker, running_broker
 
 
 def serve(*arguments: str) -> subprocess.Popen[str]:
@@ -129,3 +133,31 @@ def test_an_unknown_option_is_named(tmp_path: Path) -> None:
     _, told = process.communicate(timeout=20)
     assert process.returncode == 2
     assert "--dta" in told or "--data" in told
+
+
+@pytest.mark.parametrize(
+    ("umask", "directory", "file"), [(0o000, 0o750, 0o640), (0o022, 0o750, 0o640), (0o077, 0o700, 0o600)]
+)
+def test_what_is_kept_is_nobody_elses_to_read(tmp_path: Path, umask: int, directory: int, file: int) -> None:
+    """Whatever laxer the umask is; a directory that is there already keeps the mode that somebody gave it."""
+    there = tmp_path / "there"
+    there.mkdir(0o755)
+    there.chmod(0o755)
+    before = os.umask(umask)
+    try:
+        for data in (tmp_path / "new" / "data", there):
+            with running_broker(data=data) as broker:
+                assert broker.failed is not None
+                made = asyncio.run_coroutine_threadsafe(_a_topic(broker), broker.failed.get_loop())
+                made.result(10)
+    finally:
+        os.umask(before)
+    paths = [tmp_path / "new", *(tmp_path / "new").rglob("*"), *there.rglob("*")]
+    assert len(paths) > 15 and any(path.name == "metadata.sqlite" for path in paths)
+    for path in paths:
+        assert stat.S_IMODE(path.stat().st_mode) == (directory if path.is_dir() else file), path
+    assert stat.S_IMODE(there.stat().st_mode) == 0o755
+
+
+async def _a_topic(broker: Broker) -> None:
+    broker.topics.create_at_once("t", 1)

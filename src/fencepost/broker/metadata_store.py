@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.disk import DiskFull
+from fencepost.log.disk import DiskFull, make_file
 
 
 class Versioned(NamedTuple):
@@ -45,6 +45,7 @@ class SqliteMetadataStore:
     """One SQLite file."""
 
     def __init__(self, path: Path) -> None:
+        make_file(path)  # its journal gets the same mode
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         tables = [name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         if tables and tables != ["metadata"]:

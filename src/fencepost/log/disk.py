@@ -12,11 +12,15 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from fencepost.protocol.types import Buffer
 
 SyncDone = Callable[[OSError | None], None]
+
+DIRECTORY_MODE: Final = 0o750
+"""Of the data directory and what is in it, where it is made: records are nobody else's.  A umask may be stricter."""
+FILE_MODE: Final = 0o640
 
 
 class NothingLeft(OSError):
@@ -173,7 +177,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 def _open(path: Path, flags: int) -> int:
     try:
-        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise _translated(error) from error
 
@@ -241,7 +245,7 @@ class LocalDisk:
 
     def make_directory(self, path: Path) -> None:
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            _make_directory(path)
         except OSError as error:
             raise _translated(error) from error
 
@@ -265,6 +269,17 @@ class LocalDisk:
             os.close(fd)
             raise DirectoryInUse(str(path)) from None
         return lambda: os.close(fd)
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file that others cannot read, if there is none, for a library that would make a laxer one."""
+    os.close(_open(path, os.O_RDWR | os.O_CREAT))
+
+
+def _make_directory(path: Path) -> None:
+    if not path.parent.exists():
+        _make_directory(path.parent)
+    path.mkdir(DIRECTORY_MODE, exist_ok=True)
 
 
 def _sync_all(files: Sequence[File]) -> OSError | None:
