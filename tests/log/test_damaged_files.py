@@ -32,6 +32,7 @@ from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import crc_matches, headers, read_header, stamp
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
 from fencepost.simulation.faults import FaultyDisk
 
@@ -247,7 +248,7 @@ def check_read(case: Case, partition: Partition, offset: int, isolation: Isolati
 
 def check_time(case: Case, partition: Partition, time: int) -> None:
     try:
-        found = partition.reader.offset_for_timestamp(time, Isolation.READ_UNCOMMITTED)
+        found = finish(partition.reader.offset_for_timestamp(time, Isolation.READ_UNCOMMITTED, Pace()))
     except FileDamaged:
         return
     due = None

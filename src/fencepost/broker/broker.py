@@ -12,6 +12,7 @@ from typing import Self
 
 from fencepost.broker import metadata_rebuilding
 from fencepost.broker.authorizer import AllowEverything, Authorizer
+from fencepost.broker.compaction import cleaner_settings
 from fencepost.broker.connection import Connection
 from fencepost.broker.connection_quotas import ConnectionQuotas
 from fencepost.broker.disconnections import Disconnections
@@ -39,6 +40,7 @@ from fencepost.coordinator.group import GroupCoordinator, GroupSettings
 from fencepost.coordinator.loading import Step
 from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoordinator, TransactionSettings
 from fencepost.coordinator.transaction.markers import Markers
+from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, DiskFull, LocalDisk
@@ -172,6 +174,7 @@ class Broker:
             await self.slices.run(loading.in_turn(loads))
             await self._forget_topics(deleted)
             await self.slices.run(self._reconcile())
+            self.cleaner.start()
         except BaseException:
             await self._give_up()
             raise
@@ -193,6 +196,7 @@ class Broker:
         self.slices.close()
         if self._listener is not None:
             await self._listener.close()
+            self.cleaner.close()
             self.groups.close()
             self.disconnections.close()
         for connection in list(self.connections):
@@ -222,6 +226,8 @@ class Broker:
             largest = metadata_rebuilding.largest_producer_id(self.storage.partitions())
             first = str(metadata_rebuilding.FIRST_PRODUCER_ID + largest + 1).encode()
             self.metadata.write({metadata_rebuilding.UNFINISHED: (None, 1), _PRODUCER_IDS: (first, 1)})
+        loop = asyncio.get_running_loop()
+        self.cleaner = LogCleaner(self.storage, cleaner_settings(self.settings), self.clock, loop)
         number = self.settings.number
         self.transactions = TransactionCoordinator(
             self.storage,
@@ -345,6 +351,7 @@ class Broker:
 
     async def _stop_serving(self) -> None:
         self._stop_timers()
+        self.cleaner.close()
         if self._listener is not None:
             await self._listener.close()
         for connection in list(self.connections):
@@ -357,6 +364,7 @@ class Broker:
         """What kill -9 does, for tests: nothing more is written, connections break off."""
         self._stop_timers()
         self.slices.close()
+        self.cleaner.abandon()
         for connection in list(self.connections):
             connection.abort()
         self.groups.close()

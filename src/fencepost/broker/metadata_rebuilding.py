@@ -105,9 +105,10 @@ def _producer_ids(partition: Partition) -> Iterator[int]:
     if partition.topic != journal.TOPIC:
         return
     try:
-        for entries in journal.read(partition.index, partition.scan(0)):
-            for entry in entries:
-                if entry.transaction is not None:
+        for records in journal.read(partition.index, partition.scan(0)):
+            for record in records:
+                entry = journal.decode(partition.index, record)
+                if entry is not None and entry.transaction is not None:
                     yield entry.transaction.producer_id
                     yield entry.transaction.next_producer_id
     except JournalUnreadable:

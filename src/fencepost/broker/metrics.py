@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from fencepost.broker.compaction import measured
 from fencepost.protocol.messages import REQUESTS
 from fencepost.protocol.types import Milliseconds
 
@@ -62,6 +63,7 @@ def measure(broker: Broker, now: Milliseconds) -> dict[str, float]:
         ),
         "fencepost:type=Connections:Value": len(broker.connections),
     }
+    found |= measured(broker.cleaner, now)
     for api, count in sorted(counted.requests.items()):
         request = REQUESTS[api].__name__.removesuffix("Request")
         found[f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={request}:Count"] = count

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +19,7 @@ Value = int | bool | str | float
 
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
+_LARGEST = sys.float_info.max
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -104,8 +106,15 @@ BROKER: Final[dict[str, Setting]] = {
     "group.max.session.timeout.ms": _int(1_800_000),
     "group.max.size": _int(_INT, 1),
     "group.min.session.timeout.ms": _int(6000),
+    "log.cleaner.backoff.ms": _int(15_000, 0, _LONG),
+    "log.cleaner.dedupe.buffer.size": _int(128 * 1024 * 1024, 1, _LONG),
     "log.cleaner.delete.retention.ms": _int(_DAY, 0, _LONG, "delete.retention.ms"),
+    "log.cleaner.enable": _bool(True),
+    "log.cleaner.io.buffer.load.factor": Setting(float, 0.9, 0, 1),
+    "log.cleaner.io.max.bytes.per.second": Setting(float, _LARGEST, 1, _LARGEST),
+    "log.cleaner.max.compaction.lag.ms": _int(_LONG, 1, _LONG, "max.compaction.lag.ms"),
     "log.cleaner.min.cleanable.ratio": Setting(float, 0.5, 0, 1, topic="min.cleanable.dirty.ratio"),
+    "log.cleaner.min.compaction.lag.ms": _int(0, 0, _LONG, "min.compaction.lag.ms"),
     "log.cleanup.policy": Setting(list, "delete", choices=_CLEANUP, topic="cleanup.policy"),
     "log.index.interval.bytes": _int(4096, 0, topic="index.interval.bytes"),
     "log.message.timestamp.after.max.ms": _int(3_600_000, 0, _LONG, "message.timestamp.after.max.ms"),
@@ -163,8 +172,6 @@ INERT_TOPIC: Final[dict[str, tuple[Setting, str | None]]] = {
     "flush.ms": (_int(_LONG, 0, _LONG), None),
     "follower.replication.throttled.replicas": (Setting(list, "", pattern=_REPLICA), None),
     "leader.replication.throttled.replicas": (Setting(list, "", pattern=_REPLICA), None),
-    "max.compaction.lag.ms": (_int(_LONG, 1, _LONG), "log.cleaner.max.compaction.lag.ms"),
-    "min.compaction.lag.ms": (_int(0, 0, _LONG), "log.cleaner.min.compaction.lag.ms"),
     "preallocate": (_bool(False), "log.preallocate"),
     "segment.index.bytes": (_int(10 * 1024 * 1024, 4), "log.index.size.max.bytes"),
     "segment.jitter.ms": (_int(0, 0, _LONG), None),
@@ -244,6 +251,8 @@ class Settings(Mapping[str, Value]):
             file_delete_delay_ms=get("file.delete.delay.ms"),
             delete_retention_ms=get("delete.retention.ms"),
             min_cleanable_dirty_ratio=get("min.cleanable.dirty.ratio"),
+            min_compaction_lag_ms=get("min.compaction.lag.ms"),
+            max_compaction_lag_ms=get("max.compaction.lag.ms"),
             producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
             check_max_records=self.number("log.record.check.max.records"),
             verification_enabled=bool(self["transaction.partition.verification.enable"]),

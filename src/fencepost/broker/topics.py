@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from fencepost.broker.compaction import journal_settings
 from fencepost.broker.metadata_store import MetadataStore
 from fencepost.broker.settings import BadSetting, Settings, check_topic_settings
 from fencepost.log.disk import DiskFull, NothingLeft
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
+from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
@@ -156,18 +158,22 @@ class Topics:
 
     def _make(self, topic: Topic) -> Work[None]:
         """Make, or open, the partitions that a topic has not got yet, and show them.  Raises NothingLeft."""
-        log_settings = self._settings.log_settings(topic.settings)
+        log_settings = self._log_settings(topic.name, topic.settings)
         topic.coming = []
         for index in range(len(topic.partitions), topic.count):
             topic.coming.append(
                 self._storage.create_partition(topic.name, topic.topic_id, index, log_settings, shown=False)
             )
             yield
-        self._set(topic.coming, topic.settings)  # they may have changed meanwhile
+        self._set(topic, topic.coming)  # they may have changed meanwhile
         self._storage.show(topic.coming)
         topic.partitions += topic.coming
         topic.coming = []
         self.by_name[topic.name] = self.by_id[topic.topic_id] = topic
+
+    def _log_settings(self, name: str, given: Mapping[str, str]) -> LogSettings:
+        found = self._settings.log_settings(given)
+        return journal_settings(found, given) if name in INTERNAL else found
 
     def partition(self, name: str, index: int) -> Partition | None:
         return self._storage.partition(name, index)
@@ -308,10 +314,10 @@ class Topics:
         checked(settings)
         self._replace(topic, topic.count, settings)
         topic.settings = dict(settings)
-        self._set(topic.partitions, settings)
+        self._set(topic, topic.partitions)
 
-    def _set(self, partitions: Iterable[Partition | OfflinePartition], settings: Mapping[str, str]) -> None:
-        log_settings = self._settings.log_settings(settings)
+    def _set(self, topic: Topic, partitions: Iterable[Partition | OfflinePartition]) -> None:
+        log_settings = self._log_settings(topic.name, topic.settings)
         for partition in partitions:
             partition.settings = log_settings
 

@@ -271,7 +271,7 @@ class Partition:
 
     def _active_segment(self, count: int, header: BatchHeader, now: int) -> Segment:
         segment = self.segments[-1]
-        too_old = segment.created >= 0 and now - segment.created >= self.settings.segment_ms
+        too_old = segment.created >= 0 and now - segment.created >= self.settings.longest_segment_ms
         far = self.log_end_offset + header.last_offset_delta - segment.base_offset > 0x7FFFFFFF
         if segment.size and (segment.size + count > self.settings.segment_bytes or too_old or far):
             return self.roll()

@@ -47,6 +47,11 @@ class LogSettings:
     def is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 
+    @property
+    def longest_segment_ms(self) -> int:
+        """After how long a segment is closed by the next append; compaction may not wait longer."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
     def with_(self, **changes: Any) -> LogSettings:
         """A copy with some settings changed."""
         return replace(self, **changes)

@@ -44,7 +44,8 @@ class Progress(NamedTuple):
 async def ensure_topic(bootstrap_servers: str) -> None:
     """Make the topic if it is not there."""
     async with Admin(bootstrap_servers) as admin:
-        config = {"cleanup.policy": "compact"}
+        # Only what is not in the newest segment is compacted, and every reader reads the whole log: the least there is.
+        config = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
         await admin.create_topic(TOPIC, partitions=1, config=config, exist_ok=True)
 
 

@@ -33,8 +33,13 @@ def stored(metadata: TransactionMetadata, level: int) -> Record:
     return record
 
 
+def entries_of(batch: bytes, partition: int = 0) -> list[journal.Entry]:
+    [found] = journal.read(partition, iter([(read_header(batch), batch)]))
+    return [entry for record in found if (entry := journal.decode(partition, record)) is not None]
+
+
 def loaded(batch: bytes) -> TransactionMetadata | None:
-    [[entry]] = journal.read(0, iter([(read_header(batch), batch)]))
+    [entry] = entries_of(batch)
     assert entry.transactional_id == "t"
     return entry.transaction
 
@@ -112,7 +117,7 @@ def test_what_another_coordinator_wrote_is_read_with_care() -> None:
 
 def test_a_key_of_an_unknown_version_is_nobodys() -> None:
     batch = encode_batch([(START, b"\x00\x01\x00\x01t", b"\x00\x09", ())])
-    assert list(journal.read(0, iter([(read_header(batch), batch)]))) == [[]]
+    assert entries_of(batch) == []
 
 
 @pytest.mark.parametrize(
@@ -131,12 +136,12 @@ def test_a_key_of_an_unknown_version_is_nobodys() -> None:
 def test_what_cannot_be_read_is_not_left_out(key: bytes | None, value: bytes) -> None:
     batch = encode_batch([(START, key, value, ())], base_offset=17)
     with pytest.raises(JournalUnreadable, match="__transaction_state-5 cannot be read at offset 17"):
-        list(journal.read(5, iter([(read_header(batch), batch)])))
+        entries_of(batch, 5)
 
 
 def test_tombstones() -> None:
     batch = journal.tombstones(["t", "u"], START)
-    [entries] = journal.read(0, iter([(read_header(batch), batch)]))
+    entries = entries_of(batch)
     assert [(entry.transactional_id, entry.transaction) for entry in entries] == [("t", None), ("u", None)]
     assert list(journal.in_batches([])) == []
     huge = "x" * 20_000

@@ -13,7 +13,7 @@ from fencepost.coordinator.transaction import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from fencepost.coordinator.transaction.journal import TOPIC, encode, read
+from fencepost.coordinator.transaction.journal import TOPIC, decode, encode, read
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.partition import Appended, Refused
@@ -88,7 +88,8 @@ class FakeJournal:
     @property
     def last(self) -> TransactionMetadata | None:
         """What the newest record says."""
-        return next(read(0, self.scan(len(self.batches) - 1)))[-1].transaction
+        entry = decode(0, next(read(0, self.scan(len(self.batches) - 1)))[-1])
+        return None if entry is None else entry.transaction
 
 
 class FakeStorage:

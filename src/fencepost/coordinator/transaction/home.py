@@ -12,6 +12,7 @@ from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.records import Record
 from fencepost.protocol.types import Buffer, Milliseconds
 
 
@@ -72,27 +73,41 @@ class Loading:
     """Reads a journal partition, a few batches at a time; requests are answered 14 until it is done.
 
     Nothing is published before the last batch is read.  A newer election starts another one, and this one is dropped.
+    Of each key only the last record is decoded: of a long journal that is a small part.
     """
 
     def __init__(self, index: int, log: JournalPartition) -> None:
         self.index = index
         self.home = Home(index, log)
-        self._found: dict[str, TransactionMetadata] = {}
-        self._batches = journal.read(index, log.scan(0))
+        self._newest: dict[bytes, Record] = {}
+        """Key -> its last record, in the order of these records; no tombstones."""
+        self._batches: Iterator[list[Record]] | None = journal.read(index, log.scan(0))
+        self._left: Iterator[Record] = iter(())
+        """What is still to be decoded when all is read."""
 
     def step(self, batches: int) -> bool:
         """Read up to so many batches; true when all are read.  Raises JournalUnreadable: then it stays unloaded."""
         for _ in range(batches):
-            entries = next(self._batches, None)
-            if entries is None:
-                self.home.held = {key: Held(found, self.home) for key, found in self._found.items()}
+            found = None if self._batches is None else next(self._batches, None)
+            if found is not None:
+                self._note(found)
+                continue
+            if self._batches is not None:
+                self._batches, self._left = None, iter(self._newest.values())
+            record = next(self._left, None)
+            if record is None:
                 return True
-            for entry in entries:
-                # The last record wins, and the order of ids is that of their last records.
-                self._found.pop(entry.transactional_id, None)
-                if entry.transaction is not None:
-                    self._found[entry.transactional_id] = entry.transaction
+            entry = journal.decode(self.index, record)
+            if entry is not None and entry.transaction is not None:
+                self.home.held[entry.transactional_id] = Held(entry.transaction, self.home)
         return False
+
+    def _note(self, found: list[Record]) -> None:
+        for record in found:
+            assert record.key is not None, "the journal has refused one without"
+            self._newest.pop(record.key, None)
+            if record.value is not None:
+                self._newest[record.key] = record
 
 
 class Homes:

@@ -90,19 +90,20 @@ def encode_key(transactional_id: str) -> bytes:
     return codec.encode_stored(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
-def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Iterator[list[Entry]]:
+def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Iterator[list[records.Record]]:
     """The records of a journal partition, a batch at a time.  Raises JournalUnreadable rather than leave one out.
 
-    Only a key of an unknown version is skipped: it is no transactional id's.
+    Only of the last one with a key counts what it says: see `decode`.
     """
     following = 0
     while True:
         try:
-            header, batch = next(batches)
-        except StopIteration:
-            return
+            found = next(batches, None)
         except FileDamaged as damaged:
             raise JournalUnreadable(TOPIC, partition, following, str(damaged)) from damaged
+        if found is None:
+            return
+        header, batch = found
         following = header.last_offset + 1
         try:
             if header.is_control:
@@ -110,17 +111,22 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
             if not crc_matches(batch, 0, header):
                 raise ProtocolError("its CRC does not match")
             decoded = records.decode_batch(batch, 0, header)
+            if any(record.key is None for record in decoded):
+                raise ProtocolError("a record without a key")
         except ProtocolError as error:
             raise JournalUnreadable(TOPIC, partition, header.base_offset, str(error)) from error
-        entries = []
-        for record in decoded:
-            try:
-                entry = _decode(record)
-            except ProtocolError as error:
-                raise JournalUnreadable(TOPIC, partition, record.offset, str(error)) from error
-            if entry is not None:
-                entries.append(entry)
-        yield entries
+        yield decoded
+
+
+def decode(partition: int, record: records.Record) -> Entry | None:
+    """What a record says; None if its key is of an unknown version, and so no transactional id's.
+
+    Raises JournalUnreadable.
+    """
+    try:
+        return _decode(record)
+    except ProtocolError as error:
+        raise JournalUnreadable(TOPIC, partition, record.offset, str(error)) from error
 
 
 def _value(transaction: TransactionMetadata) -> TransactionLogValue:

@@ -1,8 +1,8 @@
 """One pass over one partition: what is superseded or aborted goes, in steps of a few milliseconds.
 
 A pass is a generator.  It stops after every step: with None to let others work, with files to have them synced, with an
-empty sequence when it must wait for somebody.  It may be closed at any such moment; then nothing has changed, or the
-segments that are swapped already stay so.
+empty sequence when it must wait for somebody.  `Abandoned` may be thrown in at any such moment: then nothing has
+changed, and the segments that are swapped already stay so.
 """
 
 from __future__ import annotations
@@ -153,13 +153,14 @@ class Pass:
             cleaned.next_offset = end  # whatever was compacted away before it
             indexes = cleaned.write_indexes()
             yield [cleaned.file, *indexes, directory := log.disk.open_directory(log.directory)]
-            for file in (cleaned.file, *indexes):
+            for file in indexes:
                 file.close()
             self._check(sources)
-        except BaseException:
-            cleaned.close()
+        except Exception:
             swapping.discard(log.disk, log.directory)
             raise
+        finally:
+            cleaned.close()
         log.is_held = True
         try:
             swapping.decide(log.disk, log.directory, base, end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -98,6 +99,11 @@ class _Work:
         self.moved = 0
         """Bytes read and written as of the last step."""
 
+    def stop(self) -> None:
+        """Leave nothing behind that was not decided."""
+        with suppress(Abandoned):
+            self.steps.throw(Abandoned())
+
     def moves(self) -> int:
         """Bytes read and written since this was last asked."""
         done = self.cleaning.statistics
@@ -123,24 +129,31 @@ class LogCleaner:
         self._unsettled_since: int | None = None
         self._work: _Work | None = None
         self._timer: Timer | None = None
+        self._is_closed = False
         self.uncleanable: dict[Key, str] = {}
         """Partitions that cannot be cleaned until the node is started again, and why."""
         self.metrics = CleanerMetrics()
 
     def start(self) -> None:
         if self._settings.enable:
-            self._wait(self._settings.journal_interval_ms / 1000)
+            self._wait(min(self._settings.backoff_ms, self._settings.journal_interval_ms) / 1000)
 
-    def close(self) -> None:
-        """Stop in the middle, which is no harm."""
+    def abandon(self) -> None:
+        """What a crash does: nothing more happens."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def close(self) -> None:
+        """Stop in the middle, which is no harm."""
+        self.abandon()
         if self._work is not None:
-            self._work.steps.close()
+            self._work.stop()
             self._work = None
 
     def _wait(self, seconds: float) -> None:
+        assert self._timer is None, "one thing at a time"
         self._timer = self._timers.call_later(seconds, self._ring)
 
     def _ring(self) -> None:
@@ -273,7 +286,7 @@ class LogCleaner:
 
     def _sync(self, work: _Work, files: Sequence[File]) -> None:
         def synced(error: OSError | None) -> None:
-            if self._work is not work:
+            if self._work is not work or self._is_closed:
                 return
             if error is not None:
                 self._fail(error, f"a cleaned segment of {work.partition.directory}")
@@ -324,7 +337,7 @@ class LogCleaner:
         self._storage.fail(StorageFailed(f"the disk did not take {what}: {error}"))
 
     def _end(self, work: _Work) -> None:
-        work.steps.close()
+        work.stop()
         self._work = None
         self._wait(0)
 

@@ -1,0 +1,104 @@
+"""What the compaction of the coordinators' journals costs and brings.
+
+Transactions over many ids, each with a group's position, are driven in the process of the broker: no network, no
+clients, so the CPU is the broker's alone.  Then the node is stopped or killed, and the start is timed until every
+journal is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.measure import report
+from fencepost.broker import Broker
+from fencepost.coordinator.group.coordinator import CommitFor
+from fencepost.coordinator.group.offsets import Position
+from fencepost.protocol.types import TopicPartition
+
+JOURNALS = ("__transaction_state", "__consumer_offsets")
+AT_ONCE = 50
+
+
+def journal_bytes(data: Path) -> int:
+    return sum(file.stat().st_size for name in JOURNALS for file in data.glob(f"{name}-*/*.log"))
+
+
+async def work(broker: Broker, transactions: int, ids: int) -> float:
+    """Run so many transactions; the CPU seconds that they took."""
+    for name in JOURNALS:
+        assert broker.ensure_coordinator(name)
+    broker.topics.create_at_once("orders", 1, {})
+    pairs = {}
+    for number in range(ids):
+        made = broker.transactions.init_producer_id(f"id-{number}", 60_000)
+        pairs[number] = made.producer_id, made.producer_epoch
+    await broker.storage.wait_durable(broker.storage.last_appended)
+    begin = time.process_time()
+    for first in range(0, transactions, AT_ONCE):
+        for number in range(first, first + AT_ONCE):
+            which = number % ids
+            producer_id, epoch = pairs[which]
+            name, at = f"id-{which}", TopicPartition("orders", 0)
+            added = broker.transactions.add_partitions(name, producer_id, epoch, [at], 2)
+            assert not added.error, added
+            position = Position(number, -1, "", broker.clock.now())
+            broker.groups.commit_offsets(CommitFor(f"group-{which}", "", None, -1), {at: position})
+            ended = broker.transactions.end(name, producer_id, epoch, commit=True, version=5)
+            assert not ended.error, ended
+            pairs[which] = ended.producer_id, ended.producer_epoch
+        await broker.storage.wait_durable(broker.storage.last_appended)
+    return time.process_time() - begin
+
+
+async def started(data: Path, settings: dict[str, str]) -> float:
+    """Seconds that a start takes, until every journal is read."""
+    begin = time.perf_counter()
+    broker = Broker(data=data, settings=settings)
+    await broker.start()
+    seconds = time.perf_counter() - begin
+    await broker.stop()
+    return seconds
+
+
+async def run(transactions: int, ids: int, data: Path, enable: bool) -> None:
+    settings = {"log.cleaner.enable": str(enable).lower()}
+    broker = Broker(data=data, settings=settings)
+    await broker.start()
+    cpu = await work(broker, transactions, ids)
+    largest = journal_bytes(data)
+    await asyncio.sleep(2)
+    done = broker.cleaner.metrics
+    killed = data.with_name(data.name + "-killed")
+    shutil.copytree(data, killed, ignore=shutil.ignore_patterns(".lock"))
+    await broker.stop()
+    report(
+        cleaner=enable,
+        cpu_us_per_transaction=cpu / transactions * 1e6,
+        journals_mb=largest / 1e6,
+        passes=done.passes,
+        read_mb=done.bytes_read / 1e6,
+        written_mb=done.bytes_written / 1e6,
+        start_after_kill_s=await started(killed, settings),
+        start_after_stop_s=await started(data, settings),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--transactions", type=int, default=1_000_000)
+    parser.add_argument("--ids", type=int, default=1_000)
+    parser.add_argument("--without", action="store_true", help="with log.cleaner.enable=false")
+    options = parser.parse_args()
+    root = Path(__file__).resolve().parent.parent / ".bench"
+    root.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        asyncio.run(run(options.transactions, options.ids, Path(folder) / "data", not options.without))
+
+
+if __name__ == "__main__":
+    main()

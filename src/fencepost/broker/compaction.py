@@ -1,0 +1,58 @@
+"""Compaction as a person sets it and sees it: settings and metrics of the cleaner, and the coordinators' journals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from fencepost.broker.settings import Settings
+from fencepost.log.cleaner.log_cleaner import LogCleaner
+from fencepost.log.cleaner.settings import CleanerSettings
+from fencepost.log.settings import LogSettings
+from fencepost.protocol.types import Milliseconds
+
+#: A journal's newest segment is closed, and so can be cleaned, when it has as many bytes (50 partitions: 3 MB).
+JOURNAL_ROLL_BYTES: Final = 64 * 1024
+#: How long tombstones and needless markers stay in a journal, unless its topic has a delete.retention.ms of its own.
+#: Only the coordinator reads it, and nothing is swapped while it does; of markers there is one for every transaction.
+JOURNAL_DELETE_RETENTION_MS: Final = 10_000
+
+_CLEANER: Final = "kafka.log:type=LogCleaner,name="
+_CHOICE: Final = "kafka.log:type=LogCleanerManager,name="
+
+
+def cleaner_settings(settings: Settings) -> CleanerSettings:
+    """What the cleaner is told."""
+    load_factor, rate = settings["log.cleaner.io.buffer.load.factor"], settings["log.cleaner.io.max.bytes.per.second"]
+    return CleanerSettings(
+        enable=bool(settings["log.cleaner.enable"]),
+        backoff_ms=settings.number("log.cleaner.backoff.ms"),
+        dedupe_buffer_size=settings.number("log.cleaner.dedupe.buffer.size"),
+        io_buffer_load_factor=float(load_factor),
+        io_max_bytes_per_second=float(rate),
+    )
+
+
+def journal_settings(settings: LogSettings, given: Mapping[str, str]) -> LogSettings:
+    """What a partition of a coordinator's journal is told, whatever size its topic says its segments have."""
+    retention = settings.delete_retention_ms
+    if "delete.retention.ms" not in given:
+        retention = min(retention, JOURNAL_DELETE_RETENTION_MS)
+    return settings.with_(journal_roll_bytes=JOURNAL_ROLL_BYTES, delete_retention_ms=retention)
+
+
+def measured(cleaner: LogCleaner, now: Milliseconds) -> dict[str, float]:
+    """Metrics of the cleaner."""
+    found = cleaner.metrics
+    return {
+        f"{_CHOICE}uncleanable-partitions-count:Value": len(cleaner.uncleanable),
+        f"{_CHOICE}max-dirty-percent:Value": found.max_dirty_percent,
+        f"{_CHOICE}time-since-last-run-ms:Value": now - found.last_run if found.last_run >= 0 else 0,
+        f"{_CLEANER}cleaner-recopy-percent:Value": found.cleaner_recopy_percent,
+        f"{_CLEANER}max-clean-time-secs:Value": found.max_clean_time_secs,
+        f"{_CLEANER}max-buffer-utilization-percent:Value": found.max_buffer_utilization_percent,
+        f"{_CLEANER}max-compaction-delay-secs:Value": found.max_compaction_delay_secs,
+        "fencepost:type=LogCleaner,name=Passes:Count": found.passes,
+        "fencepost:type=LogCleaner,name=BytesRead:Count": found.bytes_read,
+        "fencepost:type=LogCleaner,name=BytesWritten:Count": found.bytes_written,
+    }
