@@ -16,14 +16,19 @@ from fencepost.broker import running_broker
 from fencepost.broker.topics import CONSUMER_OFFSETS, INTERNAL, TRANSACTION_STATE
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
+    AlterConfigsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    IncrementalAlterConfigsRequest,
     MetadataRequest,
 )
+from fencepost.protocol.messages.alter_configs import AlterableConfig, AlterConfigsResource
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig as IncrementalConfig
+from fencepost.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from fencepost.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
 
 client = clients()
@@ -101,3 +106,61 @@ def test_a_restart_with_other_settings_finds_every_group_and_transactional_id(tm
             assert position(client, topic, group=f"g{number}") == (number, ErrorCode.NONE)
         assert values(fetch(client, topic)) == [f"{number}" for number in range(10)]
         client.close()
+
+
+ALTERED = [
+    {"cleanup.policy": "delete", "retention.ms": "1"},
+    {"cleanup.policy": "compact,delete", "retention.ms": "1"},
+    {"cleanup.policy": "delete"},
+    {"retention.ms": "1"},
+    {},
+]
+
+
+@pytest.mark.parametrize(("name", "key_type"), [(CONSUMER_OFFSETS, 0), (TRANSACTION_STATE, 1)])
+def test_nothing_that_is_needed_can_be_made_to_go_by_settings(client: Client, name: str, key_type: int) -> None:
+    """AlterConfigs replaces all of them, so whoever does not name the policy would set the broker's default."""
+    find_coordinator(client, "anybody", key_type)
+    before = dict(client.broker.topics.by_name[name].settings)
+    for settings in ALTERED:
+        assert altered(client, name, settings) == ErrorCode.POLICY_VIOLATION
+    for operation in (SET, DELETE, APPEND):
+        value = None if operation == DELETE else "delete"
+        assert incrementally(client, name, "cleanup.policy", value, operation) == ErrorCode.POLICY_VIOLATION
+    assert client.broker.topics.by_name[name].settings == before
+    assert incrementally(client, name, "retention.ms", "1", SET) == ErrorCode.NONE, "it deletes nothing here"
+    assert altered(client, name, {"cleanup.policy": "compact", "segment.ms": "5000"}) == ErrorCode.NONE
+    other = new_topic(client)
+    assert altered(client, other, {"cleanup.policy": "delete"}) == ErrorCode.NONE
+
+
+def test_settings_that_an_older_version_took_are_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        find_coordinator(client, "id")
+        topic = broker.topics.by_name[TRANSACTION_STATE]
+        broker.topics.change_settings(topic, {"cleanup.policy": "delete", "retention.ms": "1"})
+        client.close()
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        topic = broker.topics.by_name[TRANSACTION_STATE]
+        assert {each.settings.cleanup_policy for each in topic.partitions} == {"compact"}
+    (said,) = [line for line in caplog.messages if "cleanup.policy" in line]
+    assert "__transaction_state is compact and stays so" in said
+
+
+SET, DELETE, APPEND = 0, 1, 2
+TOPIC = 2
+
+
+def altered(client: Client, name: str, settings: dict[str, str]) -> int:
+    configs = [AlterableConfig(name=key, value=value) for key, value in settings.items()]
+    wanted = AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=configs)
+    request = AlterConfigsRequest(resources=[wanted], validate_only=False)
+    return int(client.ask(request).responses[0].error_code)
+
+
+def incrementally(client: Client, name: str, key: str, value: str | None, operation: int) -> int:
+    change = IncrementalConfig(name=key, config_operation=operation, value=value)
+    wanted = IncrementalResource(resource_type=TOPIC, resource_name=name, configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False)
+    return int(client.ask(request).responses[0].error_code)

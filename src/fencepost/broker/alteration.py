@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.caller import Caller
 from fencepost.broker.configuration import TOPIC_RESOURCE
-from fencepost.broker.topics import TopicRefused, checked, topic_name_error
+from fencepost.broker.topics import TopicRefused, check_internal, checked, topic_name_error
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def _alter(
         return illegal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
     try:
         settings = checked(change(topic.settings))
+        check_internal(name, settings)
         if not validate_only:
             broker.topics.change_settings(topic, settings)
     except TopicRefused as refused:

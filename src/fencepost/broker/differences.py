@@ -160,6 +160,15 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         Ground.TRAPS,
+        "AlterConfigs, IncrementalAlterConfigs",
+        "cleanup.policy of __transaction_state or __consumer_offsets: another than compact, or none",
+        "set; with retention.ms transactional ids and positions are deleted that are still needed",
+        "44",
+        "a forgotten transaction is neither committed nor aborted, and a forgotten position reads all again or nothing",
+        "design, storage",
+    ),
+    Difference(
+        Ground.TRAPS,
         "DeleteTopics",
         "an internal topic",
         "deleted",

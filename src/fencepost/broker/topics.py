@@ -79,7 +79,19 @@ def _usable(topic: str, stored: Mapping[str, str]) -> dict[str, str]:
             usable |= checked({name: value})
         except TopicRefused as refused:
             logger.warning("topic %s: %s; its default counts until it is set anew", topic, refused)
+    try:
+        check_internal(topic, usable)
+    except TopicRefused as refused:
+        logger.warning("%s: it is compacted from now on", refused)
+        usable["cleanup.policy"] = _JOURNAL["cleanup.policy"]
     return usable
+
+
+def check_internal(topic: str, settings: Mapping[str, str]) -> None:
+    """Raises TopicRefused for settings by which the broker's own topics would lose what is not superseded."""
+    if topic in INTERNAL and settings.get("cleanup.policy") != _JOURNAL["cleanup.policy"]:
+        why = "positions and transactions that are still needed would be deleted by age or size"
+        raise TopicRefused(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} is compact and stays so: {why}")
 
 
 @dataclass(slots=True)
