@@ -157,7 +157,7 @@ def test_a_search_looks_at_so_many_records_in_a_step_and_goes_on_where_it_was() 
     """Also where segments go meanwhile."""
 
     async def main() -> None:
-        node = Node(segment_bytes=30_000, checkpoint_bytes=1)
+        node = Node(segment_bytes=10_000, checkpoint_bytes=1)
         lying = [(START, None, None, ())] * (2 * STEP)
         for _ in range(4):
             body = encode_batch(lying)[HEADER_SIZE:]

@@ -167,4 +167,4 @@ def _into(decompress_into: Callable[[bytes, bytearray], int], data: bytes, limit
                 raise
             if size == limit:
                 raise _too_large(limit) from None
-        size = min(limit, 4 * size)
+        size = min(limit, 8 * size)
