@@ -6,12 +6,12 @@ import asyncio
 import base64
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Self
 
 from fencepost.broker import metadata_rebuilding
 from fencepost.broker.authorizer import AllowEverything, Authorizer
+from fencepost.broker.clock_jumps import ClockJumps
 from fencepost.broker.compaction import cleaner_settings
 from fencepost.broker.connection import Connection
 from fencepost.broker.connection_quotas import ConnectionQuotas
@@ -229,6 +229,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         self.cleaner = LogCleaner(self.storage, cleaner_settings(self.settings), self.clock, loop)
         number = self.settings.number
+        self._jumps = ClockJumps(self.clock, asyncio.get_running_loop().time)
         self.transactions = TransactionCoordinator(
             self.storage,
             BlockProducerIds(StoredProducerIds(self.metadata)),
@@ -242,6 +243,7 @@ class Broker:
                 two_phase_commit=bool(self.settings["transaction.two.phase.commit.enable"]),
                 transaction_version=self.features.transaction_version,
             ),
+            self._jumps.since,
         )
         self.disconnections = Disconnections(
             self.transactions,
@@ -389,11 +391,13 @@ class Broker:
         number = self.settings.number
         looking = number("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._every("transactions", looking, self.transactions.tick)
-        self._every("offsets", number("offsets.retention.check.interval.ms"), self.groups.tick)
+        steady = self._jumps.steady
+        checking = number("offsets.retention.check.interval.ms")
+        self._every("offsets", checking, lambda now: self.groups.tick(steady(now)))
         cleaning = min(number("log.retention.check.interval.ms"), number("producer.id.expiration.check.interval.ms"))
         idle_ms = number("connections.max.idle.ms")
         self._every("connections", min(_TIDY_MS, max(idle_ms // 2, 1)) if idle_ms >= 0 else _TIDY_MS, self._tidy)
-        self._every("storage", cleaning, partial(upkeep, self.storage))
+        self._every("storage", cleaning, lambda now: upkeep(self.storage, steady(now)))
         self._every("log", 60_000, self._report)
 
     def _report(self, _: Milliseconds) -> Work[None]:
@@ -416,6 +420,7 @@ class Broker:
         loop = asyncio.get_running_loop()
 
         def ring() -> None:
+            self._jumps.notice()
             if self.storage.failure is None and name not in self._ticking:
                 self._ticking[name] = loop.create_task(self.slices.run(tick(self.clock.now())))
                 self._ticking[name].add_done_callback(over)

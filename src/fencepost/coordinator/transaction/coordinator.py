@@ -11,7 +11,7 @@ with COMPLETE_x pending, and the marker is tried again by `tick`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fencepost.coordinator import loading
 from fencepost.coordinator.transaction import journal, listing, reconcile
@@ -56,15 +56,13 @@ class TransactionCoordinator:
         markers: Markers,
         clock: Clock,
         settings: TransactionSettings | None = None,
+        jumped: Callable[[int], int] = lambda _: 0,
     ) -> None:
-        self._producer_ids = producer_ids
-        self._clock = clock
-        self.settings = settings or TransactionSettings()
-        self.metrics = TransactionMetrics()
+        self._producer_ids, self._clock, self._jumped = producer_ids, clock, jumped
+        self.settings, self.metrics = settings or TransactionSettings(), TransactionMetrics()
         self._homes = Homes(storage)
         self._held = self._homes.held
-        self._alarms = Alarms()
-        self._delivery = Delivery(markers, clock, self._marked)
+        self._alarms, self._delivery = Alarms(), Delivery(markers, clock, self._marked)
         self._next_expiry = Milliseconds(clock.now() + self.settings.expiry_interval_ms)
 
     # Requests
@@ -302,8 +300,9 @@ class TransactionCoordinator:
         transaction = held.transaction
         if self._held.get(transaction.transactional_id) is not held:
             return
-        if not is_due(transaction, now):
-            self._alarms.set(held, transaction.deadline)
+        jumped = self._jumped(transaction.start_timestamp)
+        if not is_due(transaction, Milliseconds(now - jumped)):
+            self._alarms.set(held, transaction.deadline and Milliseconds(transaction.deadline + jumped))
             return
         self._abort_open(held, now, "its time is up")
 
@@ -338,15 +337,16 @@ class TransactionCoordinator:
 
     def _expire(self, now: Milliseconds) -> Work[None]:
         def expired(held: Held | None) -> bool:
-            return held is not None and is_expired(held.transaction, self.settings.id_expiration_ms, now)
+            jumped = 0 if held is None else self._jumped(held.transaction.last_update_timestamp)
+            kept_ms = self.settings.id_expiration_ms + jumped
+            return held is not None and is_expired(held.transaction, kept_ms, now)
 
         for home in list(self._homes):
             for together in journal.in_batches([key for key, held in home.held.items() if expired(held)]):
                 yield
-                keys = [key for key in together if expired(home.held.get(key))]  # some may have been used meanwhile
-                if not keys or self._homes.lookup(home.index) is not home:
-                    continue
-                if isinstance(home.append(journal.tombstones(keys, now)), ErrorCode):
+                gone = self._homes.lookup(home.index) is not home  # or some may have been used, meanwhile
+                keys = [key for key in together if not gone and expired(home.held.get(key))]
+                if keys and isinstance(home.append(journal.tombstones(keys, now)), ErrorCode):
                     break
                 for key in keys:
                     self._homes.forget(key)
