@@ -395,3 +395,4 @@ def small_files(monkeypatch: Any) -> None:
     """Extents and allocations of a size that a short history meets."""
     monkeypatch.setattr(storage, "EXTENT_THRESHOLD", EXTENT)
     monkeypatch.setattr(commit_log, "_ALLOCATION", 4096)
+    monkeypatch.setattr(commit_log, "_LITTLE", 300)

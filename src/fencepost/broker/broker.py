@@ -20,7 +20,7 @@ from fencepost.broker.features import Features
 from fencepost.broker.fetch_sessions import FetchSessions
 from fencepost.broker.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.broker.markers import LocalMarkers
-from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore, WatchedMetadataStore
+from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore, guarded
 from fencepost.broker.metrics import Metrics
 from fencepost.broker.registrar import LocalRegistrar, Registrar
 from fencepost.broker.settings import Settings
@@ -45,7 +45,7 @@ from fencepost.log.commit_log import StorageFailed
 from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, DiskFull, LocalDisk
 from fencepost.log.storage import DirectoryUnusable, Storage
-from fencepost.log.upkeep import upkeep
+from fencepost.log.upkeep import upkeep, watch_space
 from fencepost.node_log import LIMIT, get_logger
 from fencepost.protocol.types import Milliseconds, TopicPartition
 from fencepost.runtime import Listener, Runtime, Slices, Work
@@ -211,7 +211,7 @@ class Broker:
                 f"{self._path}/metadata.sqlite cannot be used: {error}; put back a copy of it, or move it away and "
                 f"start once with {metadata_rebuilding.OPTION} (docs/operating.md)"
             ) from error
-        self.metadata: MetadataStore = WatchedMetadataStore(store, self.storage.fail)
+        self.metadata: MetadataStore = guarded(store, self.storage.attempt, self.storage.fail)
         try:
             rebuilt = self._rebuild()
         except BaseException:
@@ -398,6 +398,7 @@ class Broker:
         idle_ms = number("connections.max.idle.ms")
         self._every("connections", min(_TIDY_MS, max(idle_ms // 2, 1)) if idle_ms >= 0 else _TIDY_MS, self._tidy)
         self._every("storage", cleaning, lambda now: upkeep(self.storage, steady(now)))
+        self._every("space", 10_000, lambda now: watch_space(self.storage, steady(now)))
         self._every("log", 60_000, self._report)
 
     def _report(self, _: Milliseconds) -> Work[None]:

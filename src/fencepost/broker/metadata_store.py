@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.disk import DiskFull, make_file
+from fencepost.log.disk import DiskFull, NoDescriptors, make_file
 
 
 class Versioned(NamedTuple):
@@ -87,6 +87,8 @@ class SqliteMetadataStore:
                 connection.execute("ROLLBACK")
             if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
                 raise DiskFull("no space is left for the metadata") from error
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN:  # its journal
+                raise NoDescriptors("no descriptor is left for the journal of the metadata") from error
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
                 raise StorageFailed(f"the disk did not take a change of the metadata: {error}") from error
             raise
@@ -94,6 +96,18 @@ class SqliteMetadataStore:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class ReservedMetadataStore:
+    """A store that can be written to on a full disk: `attempt` does it a second time with what was kept for that."""
+
+    def __init__(self, store: MetadataStore, attempt: Callable[[Callable[[], bool]], bool]) -> None:
+        self._store = store
+        self._attempt = attempt
+        self.get, self.list, self.close = store.get, store.list, store.close
+
+    def write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
+        return self._attempt(lambda: self._store.write(changes))
 
 
 class WatchedMetadataStore:
@@ -110,3 +124,10 @@ class WatchedMetadataStore:
         except StorageFailed as failure:
             self._failed(failure)
             raise
+
+
+def guarded(
+    store: MetadataStore, attempt: Callable[[Callable[[], bool]], bool], failed: Callable[[StorageFailed], None]
+) -> MetadataStore:
+    """The store as a node uses it."""
+    return WatchedMetadataStore(ReservedMetadataStore(store, attempt), failed)

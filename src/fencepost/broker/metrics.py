@@ -64,6 +64,11 @@ def measure(broker: Broker, now: Milliseconds) -> dict[str, float]:
         "fencepost:type=Connections:Value": len(broker.connections),
     }
     found |= measured(broker.cleaner, now)
+    room = broker.storage.space.room()
+    if room is not None:
+        found["fencepost:type=Space,name=FreeBytes:Value"] = room.free
+        found["fencepost:type=Space,name=TotalBytes:Value"] = room.total
+        found["fencepost:type=Space,name=ReserveIsWhole:Value"] = broker.storage.space.is_whole
     for api, count in sorted(counted.requests.items()):
         request = REQUESTS[api].__name__.removesuffix("Request")
         found[f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={request}:Count"] = count

@@ -252,8 +252,14 @@ class Topics:
                 raise TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
             yield
 
+    def _check_room(self, name: str, count: int) -> None:
+        """Raises TopicRefused, before anything is written, if there is no space for so many partitions."""
+        if not self._storage.space.has_room_for(count):
+            raise _nothing_left(name, DiskFull())
+
     def _creation(self, name: str, count: int, settings: Mapping[str, str]) -> Work[Topic]:
         yield from self._check_places(name, range(count))
+        self._check_room(name, count)
         topic = Topic(name, self.new_id(), [], count, dict(settings), 1)
         if not self._save(name, topic.topic_id, count, settings, 0):
             raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -306,6 +312,7 @@ class Topics:
     def _growth(self, topic: Topic, count: int) -> Work[None]:
         have = topic.count
         yield from self._check_places(topic.name, range(have, count))
+        self._check_room(topic.name, count - have)
         self._check_there(topic)
         self._replace(topic, count, topic.settings)
         try:

@@ -9,7 +9,7 @@ from fencepost.log.commit_log import NamedFile
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.log.partition import Partition
-from fencepost.log.producer_snapshot import remove_snapshot, snapshot_offsets, write_snapshot
+from fencepost.log.producer_snapshot import remove_snapshot, snapshot_exists, snapshot_offsets, write_snapshot
 from fencepost.node_log import get_logger
 
 logger = get_logger(__name__)
@@ -33,6 +33,17 @@ def starts(partitions: Iterable[Partition], replayed: Container[str]) -> Iterato
     for partition in partitions:
         if partition.log_start_offset or partition.directory.name in replayed:
             yield partition.directory.name, partition.log_start_offset
+
+
+def write_down(disk: Disk, partition: Partition) -> None:
+    """Before a segment is begun at the log end: the indexes of the one before, and the producers as of here."""
+    files = partition.segments[-1].write_indexes()
+    if not snapshot_exists(disk, partition.directory, partition.log_end_offset):
+        # Else it is a checkpoint's, and being rewritten it might be lost.
+        entries = list(partition.producers.entries.values())
+        files += write_snapshot(disk, partition.directory, partition.log_end_offset, entries)
+    for file in files:
+        file.close()
 
 
 class Checkpoint:

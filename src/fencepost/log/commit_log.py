@@ -31,6 +31,7 @@ already, without a sync of its own.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
@@ -40,8 +41,9 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from fencepost.log.callbacks import call_each
-from fencepost.log.disk import Disk, File, NothingLeft
+from fencepost.log.disk import Disk, DiskFull, File, NothingLeft
 from fencepost.log.outcome import StorageFailed
+from fencepost.log.space import Space
 from fencepost.protocol.types import Buffer
 
 __all__ = ["CommitLog", "NamedFile", "StorageFailed"]
@@ -63,6 +65,8 @@ MAGIC = b"fencepost commit log 1\n"
 EXTENT_THRESHOLD = 64 * 1024
 """Appends of at least this many bytes are synced in their own file instead of being written twice."""
 _ALLOCATION = 4 * 1024 * 1024
+_LITTLE = 64 * 1024
+"""Bytes that it takes at once where the reserve may be all that is left."""
 
 GENERATION = Struct(">q")
 FRAME = Struct(">iI")
@@ -108,8 +112,11 @@ def start_entry(offset: int, directory: str) -> bytes:
 class CommitLog:
     """Writes one generation.  `appended` and `durable` are positions (lsn) in the order of all appends."""
 
-    def __init__(self, disk: Disk, directory: Path, failed: Callable[[StorageFailed], None]) -> None:
+    def __init__(
+        self, disk: Disk, directory: Path, failed: Callable[[StorageFailed], None], space: Space | None = None
+    ) -> None:
         self._disk = disk
+        self._space = space
         self._directory = directory
         self._failed = failed
         self._file: File | None = None
@@ -150,7 +157,7 @@ class CommitLog:
         file = self._disk.open(self.path(generation))
         try:
             file.truncate(0)
-            file.allocate(_ALLOCATION)
+            allocated = self._allocate(file, len(front))
             file.pwrite(front, 0)
             self._disk.sync_now([file])
             self._disk.sync_directory(self._directory)
@@ -162,7 +169,7 @@ class CommitLog:
             self._file.close()
         self.generation = generation
         self._file = file
-        self._allocated = self._durable_size = _ALLOCATION
+        self._allocated = self._durable_size = allocated
         self._tail = self.size = len(front)
         self._seed = crc32c(GENERATION.pack(generation))
 
@@ -222,9 +229,34 @@ class CommitLog:
         needed = self._tail + self._pending_bytes + count + 256
         if needed > self._allocated:
             assert self._file is not None
-            allocated = needed + _ALLOCATION
-            self._file.allocate(allocated)
-            self._allocated = allocated
+            try:
+                self._file.allocate(needed + _ALLOCATION)
+                self._allocated = needed + _ALLOCATION
+            except DiskFull:
+                self._file.allocate(needed + _LITTLE)
+                self._allocated = needed + _LITTLE
+
+    def _allocate(self, file: File, needed: int) -> int:
+        """Have `needed` bytes of space and a little more, be it from the reserve; how many there are then.
+
+        Little, because who starts on a full disk would else take for it what is to be the reserve again.
+        """
+        size = needed + _LITTLE
+
+        def allocate() -> None:
+            file.allocate(size)
+
+        if self._space is None:
+            allocate()
+        else:
+            self._space.attempt(allocate)
+        return size
+
+    def _make_room(self, count: int) -> None:
+        """For `count` bytes behind the tail.  Deletions have reserved nothing before."""
+        assert self._file is not None
+        if self._tail + count > self._allocated:
+            self._allocated = self._allocate(self._file, self._tail + count)
 
     def _add(self, payload: bytes) -> int:
         self._pending.append(payload)
@@ -273,6 +305,18 @@ class CommitLog:
         else:
             self._durable_callbacks.append((lsn, callback))
 
+    async def wait_durable(self, lsn: int) -> None:
+        """Wait until everything up to `lsn` is durable."""
+        if lsn > self.durable:
+            waiter = asyncio.get_running_loop().create_future()
+
+            def wake() -> None:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+            self.when_durable(lsn, wake)
+            await waiter
+
     def flush(self, taken: Callable[[], None], done: Callable[[], None]) -> bool:
         """Write and sync everything pending.
 
@@ -286,6 +330,11 @@ class CommitLog:
         data, extents = self._take()
         taken()
         file, position, allocated = self._file, self._tail, self._allocated
+        full: OSError | None = None
+        try:
+            self._make_room(len(data))
+        except OSError as error:
+            full = error
         self._tail += len(data)
 
         def write(error: OSError | None) -> None:
@@ -322,10 +371,10 @@ class CommitLog:
             except OSError as failure:
                 self._failed(StorageFailed(f"the disk did not take a write: {failure}"))
 
-        if extents:
+        if extents and full is None:
             self._disk.sync(extents, write)
         else:
-            write(None)
+            write(full)
         return True
 
     def _call_back(self) -> None:
@@ -345,6 +394,7 @@ class CommitLog:
         assert not self._syncing and self._file is not None
         data, extents = self._take()
         self._disk.sync_now(extents)
+        self._make_room(len(data))
         self._file.pwrite(data, self._tail)
         self._tail += len(data)
         self._disk.sync_now([self._file])

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from fencepost.protocol.types import Buffer
 
@@ -37,6 +37,17 @@ class NoDescriptors(NothingLeft):
 
 class DirectoryInUse(Exception):
     """A live process holds the directory."""
+
+
+class Room(NamedTuple):
+    """What a disk has left."""
+
+    free: int
+    """Bytes that the process may still use."""
+    total: int
+    """Bytes of the whole disk."""
+    free_files: int | None
+    """How many more files it can have; None if that has no limit."""
 
 
 class File(Protocol):
@@ -120,6 +131,10 @@ class Disk(Protocol):
 
     def rename(self, old: Path, new: Path) -> None:
         """Atomically, over a file that may be there."""
+        ...
+
+    def room(self, path: Path) -> Room | None:
+        """What is left on the disk that holds a directory; None if it does not say."""
         ...
 
     def lock(self, path: Path) -> Callable[[], None]:
@@ -260,6 +275,11 @@ class LocalDisk:
 
     def rename(self, old: Path, new: Path) -> None:
         os.replace(old, new)
+
+    def room(self, path: Path) -> Room | None:
+        found = os.statvfs(path)
+        files = found.f_favail if found.f_files else None
+        return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, files)
 
     def lock(self, path: Path) -> Callable[[], None]:
         fd = _open(path, os.O_RDWR | os.O_CREAT)

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
-from fencepost.log.disk import Disk, File, NoDescriptors, SyncDone
+from fencepost.log.disk import Disk, File, NoDescriptors, Room, SyncDone
 from fencepost.protocol.types import Buffer
 
 T = TypeVar("T")
@@ -324,6 +324,9 @@ class OpenFiles:
 
     def remove_directory(self, path: Path) -> None:
         self._disk.remove_directory(path)
+
+    def room(self, path: Path) -> Room | None:
+        return self._disk.room(path)
 
     def lock(self, path: Path) -> Callable[[], None]:
         return self._with_room(lambda: self._disk.lock(path))

@@ -60,6 +60,10 @@ class Journal(Protocol):
 
     def reserve(self, count: int) -> None: ...
 
+    def refused(self, why: NothingLeft) -> None: ...
+
+    def attempt(self, action: Callable[[], Segment]) -> Segment: ...
+
     def segment_removed(self, partition: Partition, segment: Segment) -> None: ...
 
     def start_moved(self, partition: Partition) -> int: ...
@@ -234,6 +238,7 @@ class Partition:
             segment = self._active_segment(len(data), header, now)
             position = segment.append(data, header, base_offset)
         except NothingLeft as error:
+            journal.refused(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} takes nothing now: {error}")
         except (FileDamaged, OSError) as error:
             return self.refusal(not_written(self.directory, error))
@@ -423,7 +428,7 @@ class Partition:
         start = new_start(self.segments, self.log_start_offset, self.log_end_offset, limit, self.settings, now)
         if start > newest.base_offset:
             try:
-                self.roll()
+                self._journal.attempt(self.roll)
             except NothingLeft:
                 start = newest.base_offset
         if start > self.log_start_offset:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fencepost.log.disk import Disk
 from fencepost.log.segment import SUFFIXES, Segment
+from fencepost.log.space import Space
 
 MARK = ".deleted"
 _SUFFIXES = (*SUFFIXES, ".snapshot", ".window")
@@ -34,8 +35,9 @@ def remove_marked(disk: Disk, directory: Path) -> None:
 class Removals:
     """What is to be removed, some of it after some time, and nothing while a checkpoint is syncing files."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, space: Space) -> None:
         self._disk = disk
+        self._space = space
         self._waiting: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._next = 0
         self._is_held = False
@@ -59,8 +61,8 @@ class Removals:
             remove()
 
     def after(self, delay_ms: int, remove: Callable[[], None]) -> None:
-        """The same after some time."""
-        if not delay_ms:
+        """The same after some time; now if the space is needed."""
+        if not delay_ms or self._space.is_short:
             self.now(remove)
             return
         number = self._next = self._next + 1
@@ -76,7 +78,7 @@ class Removals:
 
         def take() -> None:
             segment.close()
-            marked = mark(self._disk, directory, segment.base_offset)
+            marked = self._space.attempt(lambda: mark(self._disk, directory, segment.base_offset))
             self.after(delay_ms, lambda: self._remove(marked))
 
         self.now(take)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from fencepost.log import data_directory, deletion, opening
-from fencepost.log.checkpoint import Checkpoint, named_files, starts
+from fencepost.log.checkpoint import Checkpoint, named_files, starts, write_down
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, NamedFile, StorageFailed
 from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
@@ -21,14 +21,17 @@ from fencepost.log.offline import OfflinePartition
 from fencepost.log.open_files import USUAL, OpenFiles
 from fencepost.log.opening import Aside
 from fencepost.log.partition import Partition
-from fencepost.log.producer_snapshot import snapshot_exists, write_snapshot
 from fencepost.log.removal import Removals
 from fencepost.log.replay import CommitLogDamaged, Replay
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
+from fencepost.log.space import Space
+from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Buffer
 from fencepost.runtime import Clock
+
+logger = get_logger(__name__)
 
 __all__ = ["DirectoryUnusable", "Storage"]
 
@@ -66,7 +69,9 @@ class Storage:
         """Partitions that are known but could not be opened."""
         self.deleted: Mapping[uuid.UUID, str] = {}
         """Ids and names of topics that are known to be deleted: what is there of them is removed at the start."""
-        self._log = CommitLog(disk, path / "commit-log", self.fail)
+        self.space = Space(disk, path, clock)
+        self.attempt, self.refused = self.space.attempt, self.space.refused
+        self._log = CommitLog(disk, path / "commit-log", self.fail, self.space)
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, int] = {}
         self._new_files: dict[Partition, None] = {}
@@ -77,7 +82,7 @@ class Storage:
         self._replay = Replay()
         self._aside = Aside(self._replay, (), (), self._number)
         self._checkpointing = self._checkpoint_wanted = False
-        self._removals = Removals(disk)
+        self.removals = Removals(disk, self.space)
         self.failure: StorageFailed | None = None
 
     @staticmethod
@@ -99,6 +104,7 @@ class Storage:
         Raises DirectoryUnusable: locked by a live process, unreadable, of a newer format, or with a damaged commit log.
         """
         self._release = data_directory.take(self._disk, self.path, self._log.path(0).parent)
+        self.space.open()
         self._replay = Replay()
         try:
             self._replay.read(self._disk, self._log, self._recover_from_segments)
@@ -112,15 +118,16 @@ class Storage:
         offline = {offline.directory.name for offline in self.offline.values()}
         found = data_directory.survey(self._disk, self.path, in_use | offline, self.deleted)
         self._aside = Aside(self._replay, offline, found.strays, self._number)
-        older = self._log.generations()
-        self._log.begin(self._replay.newest + 1)
-        self._checkpoint_now(older)
+        self._checkpoint_now(self._replay.newest + 1)
         self._replay.tell(self._log.path(0).parent)
         self._replay = Replay()
         deletion.finish(self._disk, self.path, found)
         opening.say(self.offline.values())
+        self.space.hold(len(in_use))
 
-    def _checkpoint_now(self, older: list[int]) -> None:
+    def _checkpoint_now(self, generation: int) -> None:
+        older = self._log.generations()
+        self._log.begin(generation)
         checkpoint = self._write_checkpoint()
         self._disk.sync_now(checkpoint.files)
         self._name_everything()
@@ -133,9 +140,10 @@ class Storage:
             self._log.flush_now()
             for partition in self._partitions.values():
                 partition.advance(partition.log_end_offset)
-            older = self._log.generations()
-            self._log.begin(self._log.generation + 1)
-            self._checkpoint_now(older)
+            try:
+                self.attempt(lambda: self._checkpoint_now(self._log.generation + 1))
+            except NothingLeft as error:
+                logger.warning("%s is left without a last checkpoint: the next start makes it (%s)", self.path, error)
             if not self._log.idle:
                 self._log.flush_now()
             self._log.seal()
@@ -143,7 +151,8 @@ class Storage:
 
     def abandon(self) -> None:
         """Let go of every file without writing anything, as a crash does."""
-        self._removals.give_up()
+        self.removals.give_up()
+        self.space.close()
         self._log.close()
         for partition in self._partitions.values():
             for segment in partition.segments:
@@ -244,7 +253,7 @@ class Storage:
             self._new_files.pop(partition, None)
         begun = deletion.begin(self._disk, self._log, partition)
         self._schedule_flush()
-        remove = partial(self._removals.after, partition.settings.file_delete_delay_ms, begun.finish)
+        remove = partial(self.removals.after, partition.settings.file_delete_delay_ms, begun.finish)
         self.when_durable(begun.lsn, remove)
         if isinstance(partition, Partition):
             partition.wake()
@@ -268,18 +277,13 @@ class Storage:
         return 0 if self.flush_to_os else self._log.appended
 
     def reserve(self, count: int) -> None:
+        self.space.must_be_left()
         if not self.flush_to_os:
             self._log.reserve(count if count < EXTENT_THRESHOLD else 0)
 
     def new_segment(self, partition: Partition, base_offset: int) -> Segment:
         if partition.segments:
-            entries = list(partition.producers.entries.values())
-            files = partition.segments[-1].write_indexes()
-            if not snapshot_exists(self._disk, partition.directory, base_offset):
-                # Else it is a checkpoint's, and being rewritten it might be lost.
-                files += write_snapshot(self._disk, partition.directory, base_offset, entries)
-            for file in files:
-                file.close()
+            write_down(self._disk, partition)
         number, interval = self._number(), partition.settings.index_interval_bytes
         segment = Segment(self._disk, partition.directory, base_offset, number, interval)
         path = f"{partition.directory.name}/{segment.path.name}"
@@ -325,7 +329,7 @@ class Storage:
         self._schedule_flush()
 
         delay = partition.settings.file_delete_delay_ms
-        self.when_durable(lsn, partial(self._removals.take_segment, partition.directory, segment, delay))
+        self.when_durable(lsn, partial(self.removals.take_segment, partition.directory, segment, delay))
 
     def start_moved(self, partition: Partition) -> int:
         lsn = self._log.add_start(partition.log_start_offset, partition.directory.name)
@@ -406,7 +410,7 @@ class Storage:
         """Start a new generation, sync everything of the older ones elsewhere, then remove them."""
         older = self._log.generations()
         try:
-            checkpoint = self._write_checkpoint()
+            checkpoint = self.attempt(self._write_checkpoint)
             self._log.begin(self._log.generation + 1)
         except NothingLeft:
             return  # The next sync tries again.
@@ -414,7 +418,7 @@ class Storage:
             self.fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
             return
         self._checkpointing, self._checkpoint_wanted = True, False
-        self._removals.hold()
+        self.removals.hold()
         lsn = self._name_everything()
         self._schedule_flush()
 
@@ -431,7 +435,7 @@ class Storage:
             except OSError as error:
                 self.fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
                 return
-            self._removals.let_go()
+            self.removals.let_go()
 
         self._disk.sync(checkpoint.files, synced)
 

@@ -17,3 +17,13 @@ def upkeep(storage: Storage, now: int) -> Work[None]:
         yield
     if to_drop:
         storage.checkpoint_soon()
+
+
+def watch_space(storage: Storage, now: int) -> Work[None]:
+    """Every few seconds: warn of a disk that gets full, and free what can be freed on a full one."""
+    storage.space.hold(sum(1 for _ in storage.partitions()))
+    storage.space.watch()
+    yield
+    if storage.space.is_short:
+        storage.removals.hurry()
+        yield from upkeep(storage, now)

@@ -16,7 +16,7 @@ Steps: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
 is to be sent in, or its exception thrown in."""
 
 STEP: Final = 4_000
-"""Units of work between two interruptions: a record is one, or a header.  Some milliseconds: 1 to 5 on the machines tried."""
+"""Units of work between two interruptions: a record is one, or a header.  Some milliseconds: 1 to 5 where tried."""
 UNFOLDED_IN_A_UNIT: Final = 1024
 """Bytes unfolded that cost as much."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from fencepost.log.disk import DirectoryInUse, DiskFull, File, NoDescriptors, SyncDone
+from fencepost.log.disk import DirectoryInUse, DiskFull, File, NoDescriptors, Room, SyncDone
 from fencepost.protocol.types import Buffer
 
 SECTOR = 512
@@ -386,6 +386,11 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(old))
         self.operate()
         parent.do({old.name: None, new.name: node})
+
+    def room(self, path: Path) -> Room | None:  # noqa: ARG002 - there is one disk
+        if self.capacity is None:
+            return None
+        return Room(max(self.capacity - self.used(), 0), self.capacity, None)
 
     def lock(self, path: Path) -> Callable[[], None]:
         if path in self._locks:

@@ -1,0 +1,154 @@
+"""The space on the disk: a reserve for what must be possible on a full one, and a warning before it is full.
+
+Deleting a topic, lowering its retention, a checkpoint, a stop and a start write a little before they can free anything.
+For them a file with nothing in it holds some space, which it lets go while they need it.  As long as it does not have
+all of it back, nobody else gets any.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from fencepost.log.disk import Disk, DiskFull, File, NothingLeft, Room
+from fencepost.node_log import get_logger
+from fencepost.runtime import Clock
+
+logger = get_logger(__name__)
+T = TypeVar("T")
+
+NAME: Final = ".reserve"
+_MEBIBYTE: Final = 1024 * 1024
+_USUAL: Final = 4 * _MEBIBYTE
+_CHECKPOINT_PER_PARTITION: Final = 20 * 1024
+"""Three indexes and two files about its producers, each in a block of its own."""
+_LITTLE: Final = 1024 * _MEBIBYTE
+"""Less than this is worth a warning, on a disk of which it is less than a tenth."""
+_BETWEEN_WARNINGS_MS: Final = 600_000
+_PER_PARTITION: Final = 16 * 1024
+"""A directory and three small files, each in a block of its own."""
+_FILES_PER_PARTITION: Final = 4
+
+
+def reserved(total: int, partitions: int) -> int:
+    """How much of a disk of `total` bytes is held in reserve: for a checkpoint of so many partitions, and more."""
+    return min(max(total // 8, _MEBIBYTE), _USUAL + partitions * _CHECKPOINT_PER_PARTITION)
+
+
+class Space:
+    """See the module.  Where the disk does not say how large it is (a simulated one may not) nothing is reserved."""
+
+    def __init__(self, disk: Disk, root: Path, clock: Clock) -> None:
+        self._disk = disk
+        self._root = root
+        self._clock = clock
+        self._file: File | None = None
+        self._size = 0
+        self.is_whole = True
+        """Whether the reserve has all of its space."""
+        self._warned: int | None = None
+
+    @property
+    def _path(self) -> Path:
+        return self._root / NAME
+
+    def room(self) -> Room | None:
+        return self._disk.room(self._root)
+
+    # The reserve
+
+    def open(self) -> None:
+        """At the start, when nobody else has the directory: everything is free for it."""
+        self._disk.remove(self._path)
+
+    def hold(self, partitions: int) -> None:
+        """When the node has started, and later: take the reserve, as far as there is one to take."""
+        room = self.room()
+        size = 0 if room is None else reserved(room.total, partitions)
+        if size > self._size:
+            self._size, self.is_whole = size, False
+            self.refill()
+
+    def close(self) -> None:
+        """The reserve stays on the disk for the next start."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def refill(self) -> bool:
+        """Try to have all of the reserve again; whether it is there."""
+        if not self.is_whole:
+            try:
+                if self._file is None:
+                    self._file = self._disk.open(self._path)
+                self._file.allocate(self._size)
+                self.is_whole = True
+            except OSError:
+                pass
+        return self.is_whole
+
+    def attempt(self, action: Callable[[], T]) -> T:
+        """Do what must be possible on a full disk: if need be a second time, with the reserve.
+
+        Raises DiskFull if that is not enough.
+        """
+        try:
+            return action()
+        except DiskFull:
+            if self._file is None or not self._size:
+                raise
+            self.is_whole = False
+            self._file.truncate(0)
+            try:
+                return action()
+            finally:
+                self.refill()
+
+    def must_be_left(self) -> None:
+        """Raises DiskFull for who may not use the reserve, as long as that is not whole."""
+        if not self.is_whole and not self.refill():
+            raise DiskFull(errno.ENOSPC, "what is left on the disk is kept for deletions")
+
+    # Who is told
+
+    @property
+    def is_short(self) -> bool:
+        """Whether nothing that could be freed should wait."""
+        room = self.room()
+        return not self.is_whole or (room is not None and room.free < self._size)
+
+    def has_room_for(self, partitions: int) -> bool:
+        """Whether so many new partitions would fit, empty."""
+        room = self.room()
+        if room is None:
+            return True
+        files = room.free_files is None or room.free_files >= partitions * _FILES_PER_PARTITION
+        return self.refill() and files and room.free >= partitions * _PER_PARTITION
+
+    def refused(self, why: NothingLeft) -> None:
+        """A write was not taken."""
+        if isinstance(why, DiskFull):
+            self.watch(refused=True)
+
+    def watch(self, refused: bool = False) -> None:
+        """Warn while there is little left, or somebody was refused for it, every ten minutes at most."""
+        now = self._clock.now()
+        if self._warned is not None and now - self._warned < _BETWEEN_WARNINGS_MS:
+            return
+        room = self.room()
+        if room is not None and (refused or not self.refill() or room.free < min(room.total // 10, _LITTLE)):
+            self._warned = now
+            self._warn(room, refused or not self.is_whole)
+
+    def _warn(self, room: Room, refused: bool) -> None:
+        full = "; producers are refused with KAFKA_STORAGE_ERROR" if refused else ""
+        logger.warning(
+            "the disk of %s has %d of %d MiB left%s: delete topics or records, lower retention.ms or retention.bytes, "
+            "or make it larger",
+            self._root,
+            room.free // _MEBIBYTE,
+            room.total // _MEBIBYTE,
+            full,
+        )

@@ -1,0 +1,177 @@
+"""A disk that is full, at every write: nothing is lost, and what frees space is possible."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_doubles import ROOT, Node, append, batch, error_of, run, values_of
+
+from fencepost.log import commit_log, space
+from fencepost.log.partition import Appended
+from fencepost.log.producer_state import Origin
+from fencepost.log.upkeep import watch_space
+from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import at_once
+from fencepost.simulation.disk import SimulatedDisk
+
+CAPACITY = 60_000
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world in which 60 KB are a disk."""
+    monkeypatch.setattr(commit_log, "_ALLOCATION", 4096)
+    monkeypatch.setattr(commit_log, "_LITTLE", 512)
+    monkeypatch.setattr(space, "reserved", lambda total, _: total // 8)
+
+
+def full_node(checkpoint_bytes: int = 64 * 1024 * 1024) -> Node:
+    disk = SimulatedDisk(Random(1), capacity=CAPACITY)
+    names = [("t", 0), ("t", 1), ("u", 0)]
+    return Node(disk, names, segment_bytes=4000, file_delete_delay_ms=60_000, checkpoint_bytes=checkpoint_bytes)
+
+
+async def fill(node: Node) -> list[bytes]:
+    """Append until nothing is taken any more; what was taken in t-0."""
+    taken: list[bytes] = []
+    number, refused = 0, 0
+    while refused < 20:
+        partition = node.of("tu"[number % 2], 0)
+        value = f"{number}:".encode()
+        outcome = partition.append(batch(size=300, tag=value.decode()), Origin.CLIENT)
+        if isinstance(outcome, Appended):
+            if number % 2 == 0:
+                taken.append(value)
+        else:
+            assert error_of(outcome) == ErrorCode.KAFKA_STORAGE_ERROR
+            refused += 1
+        number += 1
+        if number % 7 == 0:
+            await node.settled()
+    await node.settled()
+    return taken
+
+
+def held(node: Node) -> list[bytes]:
+    return [value.rstrip(b"\0") for value in values_of(node.of("t")) if value is not None]
+
+
+@pytest.mark.parametrize("how", ["restart", "kill", "lose_power"])
+def test_it_starts_again_and_has_everything(how: str) -> None:
+    async def main() -> None:
+        node = full_node()
+        taken = await fill(node)
+        for _ in range(3):
+            getattr(node, how)()
+            assert held(node) == taken
+            taken += await fill(node)
+
+    run(main())
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_deleted_topic_frees_its_space_at_once(foreign: bool) -> None:
+    async def main() -> None:
+        node = full_node()
+        taken = await fill(node)
+        if foreign:
+            occupy(node)
+        node.storage.delete_partition(node.of("u"))
+        await asyncio.sleep(0.5)
+        assert [name for name in node.disk.list(ROOT) if name.startswith("u-")] == []
+        assert node.storage.space.refill()
+        for number in range(3):
+            append(node.partition, batch(tag=f"after{number}:"))
+        await node.settled()
+        node.names.remove(("u", 0))
+        node.lose_power()
+        assert held(node)[: len(taken)] == taken
+        assert held(node)[len(taken) :] == [b"after0:", b"after1:", b"after2:"]
+
+    run(main())
+
+
+def occupy(node: Node) -> None:
+    """Somebody else writes until nothing is left."""
+    disk = node.disk
+    assert isinstance(disk, SimulatedDisk)
+    disk.make_directory(ROOT.parent / "foreign")
+    room = disk.room(ROOT)
+    assert room is not None
+    disk.open(ROOT.parent / "foreign" / "file").allocate(room.free)
+
+
+@pytest.mark.parametrize("how", ["retention", "records"])
+def test_lower_retention_and_deleted_records_free_space(how: str) -> None:
+    async def main() -> None:
+        node = full_node()
+        await fill(node)
+        occupy(node)
+        for name in "tu":
+            partition = node.of(name)
+            if how == "retention":
+                partition.settings = partition.settings.with_(retention_bytes=0)
+            else:
+                assert isinstance(partition.delete_records(-1), int)
+        for _ in range(3):
+            at_once(watch_space(node.storage, node.clock.at))
+            await asyncio.sleep(0.5)
+        assert node.storage.failure is None
+        end = node.partition.log_end_offset
+        assert node.partition.log_start_offset == end
+        append(node.partition, batch(size=300, tag="after:"))
+        await node.settled()
+        node.lose_power()
+        assert held(node) == [b"after:"]
+        assert node.partition.log_start_offset == end
+
+    run(main())
+
+
+@pytest.mark.parametrize("share", range(0, 100, 4))
+def test_however_full_it_was_when_it_began(share: int) -> None:
+    """Whatever step the space ends at: what was acknowledged is there, and a start is possible."""
+
+    async def main() -> None:
+        node = full_node(checkpoint_bytes=6000)
+        disk = node.disk
+        assert isinstance(disk, SimulatedDisk)
+        disk.make_directory(ROOT.parent / "foreign")
+        disk.open(ROOT.parent / "foreign" / "file").allocate(share * 300)
+        taken = await fill(node)
+        at_once(watch_space(node.storage, node.clock.at))
+        await node.settled()
+        assert node.storage.failure is None
+        node.kill()
+        assert held(node) == taken
+        node.restart()
+        node.lose_power()
+        assert held(node) == taken
+
+    run(main())
+
+
+def test_it_is_said_every_ten_minutes_at_most(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        node = full_node()
+        await fill(node)
+        for _ in range(100):
+            at_once(watch_space(node.storage, node.clock.at))
+            await node.settled()
+        assert len(caplog.messages) == 1
+        assert "delete topics or records" in caplog.messages[0]
+        node.clock.at += 600_000
+        at_once(watch_space(node.storage, node.clock.at))
+        assert len(caplog.messages) == 2
+        node.storage.abandon()
+
+    with caplog.at_level(logging.WARNING):
+        run(main())
