@@ -13,7 +13,7 @@ from group_talk import commit, find_group, position
 from wire import SETTINGS, Client, Pair, batch, clients, end, fetch, find_coordinator, init, new_topic, produce, values
 
 from fencepost.broker import running_broker
-from fencepost.broker.topics import CONSUMER_OFFSETS, INTERNAL, TRANSACTION_STATE
+from fencepost.broker.topic_rules import CONSUMER_OFFSETS, INTERNAL, TRANSACTION_STATE
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AlterConfigsRequest,

@@ -21,7 +21,7 @@ from wire import SETTINGS, Client, batch, ended, fetch, find_coordinator, init, 
 
 from fencepost.broker import Broker
 from fencepost.broker.metadata_rebuilding import FIRST_PRODUCER_ID, topics_of
-from fencepost.broker.topics import INTERNAL, INTERNAL_SETTINGS
+from fencepost.broker.topic_rules import INTERNAL, INTERNAL_SETTINGS
 from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from fencepost.broker.placement import check_more, new_count
-from fencepost.broker.topics import TopicRefused
+from fencepost.broker.topic_rules import TopicRefused
 from fencepost.protocol.errors import ErrorCode
 
 NODE, DEFAULT = 3, 8

@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "log"))
 from log_doubles import ROOT, StoppedClock, append, batch, run, values_of
 
 from fencepost.broker.settings import Settings
-from fencepost.broker.topics import TopicRefused, Topics, topic_name_error
+from fencepost.broker.topic_rules import TopicRefused, topic_name_error
+from fencepost.broker.topics import Topics
 from fencepost.log import commit_log
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.storage import Storage

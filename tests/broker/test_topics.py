@@ -16,7 +16,7 @@ from wire import Client, Pair, add, batch, clients, ended, fetch, init, list_off
 
 from fencepost.broker import Broker, running_broker
 from fencepost.broker.metadata_store import SqliteMetadataStore
-from fencepost.broker.topics import LARGEST_COUNT
+from fencepost.broker.topic_rules import LARGEST_COUNT
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     CreatePartitionsRequest,

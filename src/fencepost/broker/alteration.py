@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.caller import Caller
 from fencepost.broker.configuration import TOPIC_RESOURCE
-from fencepost.broker.topics import TopicRefused, check_internal, checked, topic_name_error
+from fencepost.broker.topic_rules import TopicRefused, check_internal, checked, topic_name_error
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -22,18 +22,19 @@ from fencepost.broker.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.broker.markers import LocalMarkers
 from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore, guarded
 from fencepost.broker.metrics import Metrics
+from fencepost.broker.producer_ids import PRODUCER_IDS, StoredProducerIds
 from fencepost.broker.registrar import LocalRegistrar, Registrar
 from fencepost.broker.settings import Settings
-from fencepost.broker.topics import (
+from fencepost.broker.topic_rules import (
     CONSUMER_OFFSETS,
     INTERNAL,
     INTERNAL_SETTINGS,
     LARGEST_COUNT,
     TRANSACTION_STATE,
     TopicRefused,
-    Topics,
     topic_name_error,
 )
+from fencepost.broker.topics import Topics
 from fencepost.broker.turns import Deadlines, Turns
 from fencepost.coordinator import loading
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
@@ -53,25 +54,8 @@ from fencepost.runtime import Listener, Runtime, Slices, Work
 logger = get_logger(__name__)
 
 CONTROLLER_EPOCH = 1
-_PRODUCER_IDS = "producer-ids"
 _TIDY_MS = 5000
 """How often connections are looked at."""
-
-
-class StoredProducerIds:
-    """Blocks of producer ids from the metadata store."""
-
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
-
-    def allocate(self, count: int) -> int | None:
-        known = self._store.get(_PRODUCER_IDS)
-        first, version = (int(known.value), known.version) if known else (0, 0)
-        try:
-            return first if self._store.write({_PRODUCER_IDS: (str(first + count).encode(), version)}) else None
-        except DiskFull as full:
-            logger.error("no producer ids can be given out: %s", full)
-            return None
 
 
 class Broker:
@@ -225,7 +209,7 @@ class Broker:
         if rebuilt:
             largest = metadata_rebuilding.largest_producer_id(self.storage.partitions())
             first = str(metadata_rebuilding.FIRST_PRODUCER_ID + largest + 1).encode()
-            self.metadata.write({metadata_rebuilding.UNFINISHED: (None, 1), _PRODUCER_IDS: (first, 1)})
+            self.metadata.write({metadata_rebuilding.UNFINISHED: (None, 1), PRODUCER_IDS: (first, 1)})
         loop = asyncio.get_running_loop()
         self.cleaner = LogCleaner(self.storage, cleaner_settings(self.settings), self.clock, loop)
         number = self.settings.number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fencepost.broker.topics import CONSUMER_OFFSETS
+from fencepost.broker.topic_rules import CONSUMER_OFFSETS
 from fencepost.coordinator.transaction.markers import Marker, Results
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import Origin

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.broker.topics import TopicRefused
+from fencepost.broker.topic_rules import TopicRefused
 from fencepost.protocol.errors import ErrorCode
 
 UNSAID = -1

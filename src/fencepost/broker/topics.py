@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from fencepost.broker.compaction import journal_settings
 from fencepost.broker.metadata_store import MetadataStore
-from fencepost.broker.settings import BadSetting, Settings, check_topic_settings
+from fencepost.broker.settings import Settings
+from fencepost.broker.topic_rules import (
+    INTERNAL,
+    INTERNAL_SETTINGS,
+    LARGEST_COUNT,
+    TRANSACTION_STATE,
+    TopicRefused,
+    checked,
+    topic_name_error,
+    usable,
+)
 from fencepost.log.disk import DiskFull, NothingLeft
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
@@ -25,73 +33,9 @@ from fencepost.runtime import Slices, Work, at_once
 
 logger = get_logger(__name__)
 
-TRANSACTION_STATE: Final = "__transaction_state"
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
-_JOURNAL: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
-#: compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.
-INTERNAL_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
-    CONSUMER_OFFSETS: {**_JOURNAL, "compression.type": "producer"},
-    TRANSACTION_STATE: {
-        **_JOURNAL,
-        "compression.type": "uncompressed",
-        "unclean.leader.election.enable": "false",
-    },
-}
-LARGEST_COUNT: Final = 10_000
-NO_LEADER: Final = -1
-"""In place of the node that leads a partition, while that is offline."""
-
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 _PREFIX = "topic/"
 _DELETED = "deleted-topic/"
 """Ids of topics that are deleted, with their names, until nothing of them could be taken for another one's."""
-
-
-def topic_name_error(name: str) -> ErrorCode | None:
-    """INVALID_TOPIC_EXCEPTION if a topic cannot be called that."""
-    legal = _NAME.match(name) and name not in (".", "..")
-    return None if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
-class TopicRefused(Exception):
-    """A change that is not made, with its error code and a sentence."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error = error
-
-
-def checked(settings: Mapping[str, str | None]) -> dict[str, str]:
-    """The settings of a topic, if it can have them.  Raises TopicRefused."""
-    try:
-        check_topic_settings(settings)
-    except BadSetting as error:
-        raise TopicRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _usable(topic: str, stored: Mapping[str, str]) -> dict[str, str]:
-    """The stored settings of a topic without those that an older version took and this one does not."""
-    usable: dict[str, str] = {}
-    for name, value in stored.items():
-        try:
-            usable |= checked({name: value})
-        except TopicRefused as refused:
-            logger.warning("topic %s: %s; its default counts until it is set anew", topic, refused)
-    try:
-        check_internal(topic, usable)
-    except TopicRefused as refused:
-        logger.warning("%s: it is compacted from now on", refused)
-        usable["cleanup.policy"] = _JOURNAL["cleanup.policy"]
-    return usable
-
-
-def check_internal(topic: str, settings: Mapping[str, str]) -> None:
-    """Raises TopicRefused for settings by which the broker's own topics would lose what is not superseded."""
-    if topic in INTERNAL and settings.get("cleanup.policy") != _JOURNAL["cleanup.policy"]:
-        why = "positions and transactions that are still needed would be deleted by age or size"
-        raise TopicRefused(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} is compact and stays so: {why}")
 
 
 @dataclass(slots=True)
@@ -147,7 +91,7 @@ class Topics:
         for key, stored in self._store.list(_PREFIX).items():
             described = json.loads(stored.value)
             name, topic_id = key.removeprefix(_PREFIX), uuid.UUID(described["id"])
-            settings = _usable(name, described["settings"])
+            settings = usable(name, described["settings"])
             self._open(name, topic_id, described["partitions"], settings, stored.version)
         # Where there is a topic of that name again, nothing was left of the deleted one before that was made.
         for name in self._storage.deleted.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -36,3 +37,17 @@ class Refused:
     """Told with what a partition itself refuses."""
     record_errors: tuple[tuple[int, str], ...] = ()
     """(number in the batch, why) of single records that are wrong."""
+
+
+def explained(error: ErrorCode, header: BatchHeader, where: str, known_epoch: int) -> str:
+    """Why a batch is refused for what its partition (`where`) knows of its producer, in a sentence."""
+    who = f"producer_id={header.producer_id} epoch={header.producer_epoch} sequence={header.base_sequence}"
+    match error:
+        case ErrorCode.INVALID_PRODUCER_EPOCH:
+            return f"{who}: a newer producer with epoch {known_epoch} has written to {where}"
+        case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return f"{who}: the sequence does not follow the last one in {where}"
+        case ErrorCode.INVALID_RECORD:
+            return f"{who}: a transaction needs an epoch"
+        case _:
+            return f"{who}: the write to {where} is not part of an ongoing transaction"

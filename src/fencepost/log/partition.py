@@ -18,7 +18,8 @@ from fencepost.log.batch_check import Checked, check_batch
 from fencepost.log.callbacks import call_each
 from fencepost.log.damage import DamageNotes, FileDamaged, not_written
 from fencepost.log.disk import Disk, NothingLeft
-from fencepost.log.outcome import Appended, Refused
+from fencepost.log.leader_epochs import end_offset_for_epoch
+from fencepost.log.outcome import Appended, Refused, explained
 from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
 from fencepost.log.recompression import recompress
@@ -191,26 +192,15 @@ class Partition:
                     return Appended(first, last, duplicate.timestamp, start, lsn, duplicate=True)
             error = producers.check_data(header, guard, origin, self.settings.verification_enabled)
             if error is not None:
-                return Refused(error, self._explain(error, header), self.log_start_offset)
+                known = producers.epoch_of(header.producer_id)
+                why = explained(error, header, f"{self.topic}-{self.index}", known)
+                return Refused(error, why, self.log_start_offset)
         return self._write(batch, header)
 
     def _refused(self, wrong: Refused) -> Refused:
         """A batch that is wrong in itself; only some errors tell where the log starts."""
         silent = wrong.error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
         return wrong if silent else replace(wrong, log_start_offset=self.log_start_offset)
-
-    def _explain(self, error: ErrorCode, header: BatchHeader) -> str:
-        who = f"producer_id={header.producer_id} epoch={header.producer_epoch} sequence={header.base_sequence}"
-        match error:
-            case ErrorCode.INVALID_PRODUCER_EPOCH:
-                known = self.producers.epoch_of(header.producer_id)
-                return f"{who}: a newer producer with epoch {known} has written to {self.topic}-{self.index}"
-            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                return f"{who}: the sequence does not follow the last one in {self.topic}-{self.index}"
-            case ErrorCode.INVALID_RECORD:
-                return f"{who}: a transaction needs an epoch"
-            case _:
-                return f"{who}: the write to {self.topic}-{self.index} is not part of an ongoing transaction"
 
     def _append_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> Appended | Refused:
         record = read_control_record(batch, 0, header)
@@ -375,20 +365,9 @@ class Partition:
         return self.producers.active()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) for one yet to come.
-
-        An epoch before the first known one ended where that one began.
-        """
-        if epoch == self.leader_epoch:
-            return epoch, self.log_end_offset
-        if epoch == -1 or epoch > self.leader_epoch:
-            return -1, -1
-        found = (epoch, self.epoch_starts[0][1] if self.epoch_starts else self.log_start_offset)
-        for number, (known, _) in enumerate(self.epoch_starts):
-            if known <= epoch:
-                following = self.epoch_starts[number + 1 :]
-                found = (known, following[0][1] if following else self.log_end_offset)
-        return found
+        """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) for one yet to come."""
+        ends = self.log_start_offset, self.log_end_offset
+        return end_offset_for_epoch(epoch, self.leader_epoch, self.epoch_starts, *ends)
 
     # Removing
 

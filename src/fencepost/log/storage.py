@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from fencepost.log import data_directory, deletion, opening
-from fencepost.log.checkpoint import Checkpoint, named_files, starts, write_down
+from fencepost.log.checkpoint import write_down
+from fencepost.log.checkpointing import Checkpoints
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, NamedFile, StorageFailed
 from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
@@ -80,9 +81,21 @@ class Storage:
         self._flush_scheduled = False
         self._release: Callable[[], None] | None = None
         self._replay = Replay()
-        self._aside = Aside(self._replay, (), (), self._number)
-        self._checkpointing = self._checkpoint_wanted = False
         self.removals = Removals(disk, self.space)
+        self._checkpoints = Checkpoints(
+            disk,
+            path,
+            self._log,
+            self._partitions.values(),
+            Aside(self._replay, (), (), self._number),
+            removals=self.removals,
+            space=self.space,
+            limit=settings.checkpoint_bytes,
+            sizes_kept=not self.flush_to_os,
+            flush=self._schedule_flush,
+            failed=self.fail,
+            is_alive=lambda: self.failure is None,
+        )
         self.failure: StorageFailed | None = None
 
     @staticmethod
@@ -117,22 +130,13 @@ class Storage:
         in_use = {partition.directory.name for partition in self._partitions.values()}
         offline = {offline.directory.name for offline in self.offline.values()}
         found = data_directory.survey(self._disk, self.path, in_use | offline, self.deleted)
-        self._aside = Aside(self._replay, offline, found.strays, self._number)
-        self._checkpoint_now(self._replay.newest + 1)
+        self._checkpoints.aside = Aside(self._replay, offline, found.strays, self._number)
+        self._checkpoints.now(self._replay.newest + 1, self._replay.starts)
         self._replay.tell(self._log.path(0).parent)
         self._replay = Replay()
         deletion.finish(self._disk, self.path, found)
         opening.say(self.offline.values())
         self.space.hold(len(in_use))
-
-    def _checkpoint_now(self, generation: int) -> None:
-        older = self._log.generations()
-        self._log.begin(generation)
-        checkpoint = self._write_checkpoint()
-        self._disk.sync_now(checkpoint.files)
-        self._name_everything()
-        self._log.flush_now()
-        self._complete(checkpoint, older)
 
     def close(self) -> None:
         """A clean stop: everything is synced, the next start has nothing to redo.  Nothing may be under way."""
@@ -141,7 +145,7 @@ class Storage:
             for partition in self._partitions.values():
                 partition.advance(partition.log_end_offset)
             try:
-                self.attempt(lambda: self._checkpoint_now(self._log.generation + 1))
+                self.attempt(lambda: self._checkpoints.now(self._log.generation + 1))
             except NothingLeft as error:
                 logger.warning("%s is left without a last checkpoint: the next start makes it (%s)", self.path, error)
             if not self._log.idle:
@@ -246,7 +250,7 @@ class Storage:
         False if it is still there under its own name: whoever knows that it is deleted must not forget.
         """
         self.hide([partition])
-        self._aside.forget(partition.directory.name)
+        self._checkpoints.aside.forget(partition.directory.name)
         if isinstance(partition, Partition):
             del self._partitions[partition.topic, partition.index]
             self._dirty.pop(partition, None)
@@ -360,7 +364,7 @@ class Storage:
 
     async def settle(self) -> None:
         """Wait until no sync and no checkpoint is under way, so that `close` may be called."""
-        while self.failure is None and (self._checkpointing or not self._log.idle):  # noqa: ASYNC110 - only when the node stops
+        while self.failure is None and (self._checkpoints.is_under_way or not self._log.idle):  # noqa: ASYNC110 - only when the node stops
             await asyncio.sleep(0.001)
 
     def _schedule_flush(self) -> None:
@@ -386,7 +390,7 @@ class Storage:
         taken, self._taken = self._taken, {}
         for partition, end in taken.items():
             partition.advance(end)
-        self._checkpoint_if_due()
+        self._checkpoints.begin_if_due()
         if not self._log.idle:
             self._schedule_flush()
 
@@ -394,67 +398,8 @@ class Storage:
 
     def checkpoint_soon(self) -> None:
         """Begin one when the syncs that are under way are done."""
-        self._checkpoint_wanted = True
-        asyncio.get_running_loop().call_soon(self._checkpoint_if_due)
+        self._checkpoints.soon()
 
     def is_settled(self, partition: Partition, segment: Segment) -> bool:
         """Whether nothing of it is ever written again, not even after a crash."""
         return segment.base_offset < partition.unsynced_from and not self._log.names(segment.number)
-
-    def _checkpoint_if_due(self) -> None:
-        due = self._checkpoint_wanted or self._log.size > self.settings.checkpoint_bytes
-        if due and self._log.is_between_syncs and not self._checkpointing and self.failure is None:
-            self._checkpoint()
-
-    def _checkpoint(self) -> None:
-        """Start a new generation, sync everything of the older ones elsewhere, then remove them."""
-        older = self._log.generations()
-        try:
-            checkpoint = self.attempt(self._write_checkpoint)
-            self._log.begin(self._log.generation + 1)
-        except NothingLeft:
-            return  # The next sync tries again.
-        except OSError as error:
-            self.fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
-            return
-        self._checkpointing, self._checkpoint_wanted = True, False
-        self.removals.hold()
-        lsn = self._name_everything()
-        self._schedule_flush()
-
-        def synced(error: OSError | None) -> None:
-            if error is not None:
-                self.fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
-            elif self.failure is None:
-                self.when_durable(lsn, finish)
-
-        def finish() -> None:
-            self._checkpointing = False
-            try:
-                self._complete(checkpoint, older)
-            except OSError as error:
-                self.fail(StorageFailed(f"the disk did not take a checkpoint: {error}"))
-                return
-            self.removals.let_go()
-
-        self._disk.sync(checkpoint.files, synced)
-
-    def _complete(self, checkpoint: Checkpoint, older: list[int]) -> None:
-        """Everything is synced: remove older generations, and only then what they would have needed."""
-        for generation in older:
-            self._disk.remove(self._log.path(generation))
-        self._disk.sync_directory(self._log.path(0).parent)
-        self._log.older_are_gone()
-        checkpoint.finish(set(self._partitions.values()))
-
-    def _write_checkpoint(self) -> Checkpoint:
-        return Checkpoint(self._disk, self.path, [p for p in self._partitions.values() if p.changed])
-
-    def _name_everything(self) -> int:
-        """Begin a generation with every segment that is written to, or that pending entries write to."""
-        self._log.name_files(list(named_files(self._partitions.values(), self._log.pending_numbers())))
-        for name, start in starts(self._partitions.values(), self._replay.starts):
-            self._log.add_start(start, name)
-        for entry in self._aside:
-            self._log.add_again(entry)
-        return self._log.add_ready(not self.flush_to_os and not self._aside.scan_again)

@@ -10,133 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
 from fencepost.log.disk import DirectoryInUse, DiskFull, File, NoDescriptors, Room, SyncDone
 from fencepost.protocol.types import Buffer
+from fencepost.simulation.disk_layers import Content, Directory, Node
 
-SECTOR = 512
 SLOWEST_SYNC = 0.002
 """Seconds of virtual time."""
 
 
 class PowerCut(BaseException):
     """The machine is off: see `SimulatedDisk.cut_power_after`.  Nothing that runs on it may catch this."""
-
-
-class Content:
-    """The bytes of a file.  An operation is (position, bytes), or (size, None) for a truncation."""
-
-    def __init__(self) -> None:
-        self.cached = bytearray()
-        self._durable = bytearray()
-        self._operations: list[tuple[int, bytes | None]] = []
-        self._settled = 0
-
-    def do(self, at: int, data: bytes | None) -> None:
-        _change(self.cached, at, data)
-        self._operations.append((at, data))
-
-    def done(self) -> int:
-        """How many operations there have been."""
-        return self._settled + len(self._operations)
-
-    def settle(self, upto: int) -> None:
-        """The first `upto` operations are durable."""
-        count = max(upto - self._settled, 0)
-        for at, data in self._operations[:count]:
-            _change(self._durable, at, data)
-        del self._operations[:count]
-        self._settled += count
-
-    def lose(self, random: Random) -> None:
-        chance = random.choice((0.0, 0.2, 0.8, 1.0))
-        for at, data in self._operations:
-            if data is None:
-                if random.random() < chance:
-                    _change(self._durable, at, None)
-                continue
-            for start, end in _sectors(at, len(data)):
-                if random.random() < chance:
-                    _change(self._durable, at + start, data[start:end])
-        self._settled += len(self._operations)
-        self._operations = []
-        self.cached = bytearray(self._durable)
-
-
-class _Directory:
-    """The entries of a directory.  An operation sets names (a renaming sets two) to a node, or to None."""
-
-    def __init__(self) -> None:
-        self.cached: dict[str, Node] = {}
-        self._durable: dict[str, Node] = {}
-        self._operations: list[dict[str, Node | None]] = []
-        self._settled = 0
-
-    def do(self, change: dict[str, Node | None]) -> None:
-        _enter(self.cached, change)
-        self._operations.append(change)
-
-    def done(self) -> int:
-        return self._settled + len(self._operations)
-
-    def settle(self, upto: int) -> None:
-        count = max(upto - self._settled, 0)
-        for change in self._operations[:count]:
-            _enter(self._durable, change)
-        del self._operations[:count]
-        self._settled += count
-
-    def lose(self, random: Random) -> None:
-        chance = random.choice((0.0, 0.5, 1.0))
-        kept: list[dict[str, Node | None]] = []
-        named: set[str] = set()
-        for change in reversed(self._operations):
-            # What was done to a name later is not there without what was done to it before.
-            if random.random() < chance or not named.isdisjoint(change):
-                kept.append(change)
-                named.update(change)
-        for change in reversed(kept):
-            _enter(self._durable, change)
-        self._settled += len(self._operations)
-        self._operations = []
-        self.cached = dict(self._durable)
-        for name in sorted(self.cached):
-            self.cached[name].lose(random)
-
-
-Node = Content | _Directory
-
-
-def _change(content: bytearray, at: int, data: bytes | None) -> None:
-    if data is None:
-        del content[at:]
-        end = at
-    else:
-        end = at + len(data)
-    if len(content) < end:
-        content.extend(bytes(end - len(content)))
-    if data is not None:
-        content[at:end] = data
-
-
-def _enter(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
-    for name, node in change.items():
-        if node is None:
-            entries.pop(name, None)
-        else:
-            entries[name] = node
-
-
-def _sectors(at: int, count: int) -> Iterator[tuple[int, int]]:
-    """The parts of a write that reach the disk on their own: (start, end) within its bytes."""
-    start = 0
-    while start < count:
-        end = min((at + start) // SECTOR * SECTOR + SECTOR - at, count)
-        yield start, end
-        start = end
 
 
 class SimulatedFile:
@@ -212,7 +99,7 @@ class SimulatedDisk:
 
     def __init__(self, random: Random, capacity: int | None = None, descriptors: int | None = None) -> None:
         self._random = random
-        self._root = _Directory()
+        self._root = Directory()
         self._locks: dict[Path, object] = {}
         self._fuse: int | None = None
         self.capacity = capacity
@@ -292,7 +179,7 @@ class SimulatedDisk:
             self.operate()
             node = Content()
             parent.do({path.name: node})
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
         return SimulatedFile(self, node)
 
@@ -348,11 +235,11 @@ class SimulatedDisk:
         return self.node_at(path) is not None
 
     def is_directory(self, path: Path) -> bool:
-        return isinstance(self.node_at(path), _Directory)
+        return isinstance(self.node_at(path), Directory)
 
     def list(self, path: Path) -> list[str]:
         node = self.node_at(path)
-        return sorted(node.cached) if isinstance(node, _Directory) else []
+        return sorted(node.cached) if isinstance(node, Directory) else []
 
     def make_directory(self, path: Path) -> None:
         directory = self._root
@@ -360,21 +247,21 @@ class SimulatedDisk:
             node = directory.cached.get(name)
             if node is None:
                 self.operate()
-                node = _Directory()
+                node = Directory()
                 directory.do({name: node})
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", str(path))
             directory = node
 
     def remove(self, path: Path) -> None:
         parent = self.node_at(path.parent)
-        if isinstance(parent, _Directory) and path.name in parent.cached:
+        if isinstance(parent, Directory) and path.name in parent.cached:
             self.operate()
             parent.do({path.name: None})
 
     def remove_directory(self, path: Path) -> None:
         node = self.node_at(path)
-        if isinstance(node, _Directory) and node.cached:
+        if isinstance(node, Directory) and node.cached:
             raise OSError(errno.ENOTEMPTY, "the directory is not empty", str(path))
         self.remove(path)
 
@@ -407,14 +294,14 @@ class SimulatedDisk:
     def node_at(self, path: Path) -> Node | None:
         node: Node = self._root
         for name in path.relative_to(path.anchor).parts:
-            if not isinstance(node, _Directory) or name not in node.cached:
+            if not isinstance(node, Directory) or name not in node.cached:
                 return None
             node = node.cached[name]
         return node
 
-    def _directory(self, path: Path) -> _Directory:
+    def _directory(self, path: Path) -> Directory:
         node = self.node_at(path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(path))
         return node
 

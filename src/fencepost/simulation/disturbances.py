@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from fencepost.broker.topics import TRANSACTION_STATE
+from fencepost.broker.topic_rules import TRANSACTION_STATE
 from fencepost.client import Admin
 from fencepost.simulation.checkers import check, misplaced, surprised
 from fencepost.simulation.crashes import finalize

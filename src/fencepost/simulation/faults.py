@@ -10,7 +10,8 @@ from random import Random
 from typing import Literal
 
 from fencepost.log.disk import File
-from fencepost.simulation.disk import Content, Node, SimulatedDisk, SimulatedFile
+from fencepost.simulation.disk import SimulatedDisk, SimulatedFile
+from fencepost.simulation.disk_layers import Content, Node
 
 
 class FaultyDisk(SimulatedDisk):

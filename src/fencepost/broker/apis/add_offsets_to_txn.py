@@ -12,7 +12,7 @@ from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.older_clients import Call, told
 from fencepost.broker.registry import Held, serves
-from fencepost.broker.topics import CONSUMER_OFFSETS
+from fencepost.broker.topic_rules import CONSUMER_OFFSETS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fencepost.protocol.types import TopicPartition

@@ -16,7 +16,7 @@ from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.older_clients import Call, told
 from fencepost.broker.registry import Held, serves
-from fencepost.broker.topics import INTERNAL
+from fencepost.broker.topic_rules import INTERNAL
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from fencepost.protocol.messages.add_partitions_to_txn import (

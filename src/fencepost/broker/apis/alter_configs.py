@@ -12,7 +12,7 @@ from fencepost.broker.alteration import alter_each
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import TopicRefused
+from fencepost.broker.topic_rules import TopicRefused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.protocol.messages.alter_configs import AlterConfigsResource, AlterConfigsResourceResponse

@@ -13,7 +13,7 @@ from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.placement import check_more
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import TopicRefused
+from fencepost.broker.topic_rules import TopicRefused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult

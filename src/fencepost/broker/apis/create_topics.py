@@ -14,7 +14,7 @@ from fencepost.broker.caller import Caller
 from fencepost.broker.configuration import described_topic
 from fencepost.broker.placement import new_count
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import INTERNAL, TopicRefused, checked
+from fencepost.broker.topic_rules import INTERNAL, TopicRefused, checked
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult

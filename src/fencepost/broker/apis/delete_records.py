@@ -9,7 +9,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import Held, serves
-from fencepost.broker.topics import INTERNAL
+from fencepost.broker.topic_rules import INTERNAL
 from fencepost.log.partition import Refused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse

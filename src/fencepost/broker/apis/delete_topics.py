@@ -13,7 +13,8 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import Topic, TopicRefused
+from fencepost.broker.topic_rules import TopicRefused
+from fencepost.broker.topics import Topic
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicState

@@ -18,7 +18,7 @@ from fencepost.broker.configuration import (
     described_topic,
 )
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import topic_name_error
+from fencepost.broker.topic_rules import topic_name_error
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_configs import (

@@ -6,7 +6,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import NOT_ASKED, Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import NO_LEADER, topic_name_error
+from fencepost.broker.topic_rules import NO_LEADER, topic_name_error
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode

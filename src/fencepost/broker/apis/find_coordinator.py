@@ -14,7 +14,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from fencepost.broker.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from fencepost.protocol.messages.find_coordinator import Coordinator

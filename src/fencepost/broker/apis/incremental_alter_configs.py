@@ -13,7 +13,7 @@ from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import serves
 from fencepost.broker.settings import topic_setting
-from fencepost.broker.topics import TopicRefused
+from fencepost.broker.topic_rules import TopicRefused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResourceResponse

@@ -21,7 +21,8 @@ from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import NOT_ASKED, Caller
 from fencepost.broker.registry import serves
-from fencepost.broker.topics import INTERNAL, NO_LEADER, Topic, TopicRefused, topic_name_error
+from fencepost.broker.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
+from fencepost.broker.topics import Topic
 from fencepost.log.offline import OfflinePartition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, MetadataResponse

@@ -17,7 +17,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.caller import Caller
 from fencepost.broker.registry import Held, serves
-from fencepost.broker.topics import CONSUMER_OFFSETS
+from fencepost.broker.topic_rules import CONSUMER_OFFSETS
 from fencepost.broker.verification import Mode, Verified, verify
 from fencepost.coordinator.group import CommitFor, Committed, Position
 from fencepost.log.partition import Refused

@@ -336,21 +336,11 @@ class TransactionCoordinator:
         self._finish(held, now)
 
     def _expire(self, now: Milliseconds) -> Work[None]:
-        def expired(held: Held | None) -> bool:
-            jumped = 0 if held is None else self._jumped(held.transaction.last_update_timestamp)
-            kept_ms = self.settings.id_expiration_ms + jumped
-            return held is not None and is_expired(held.transaction, kept_ms, now)
+        def is_due(transaction: TransactionMetadata) -> bool:
+            kept_ms = self.settings.id_expiration_ms + self._jumped(transaction.last_update_timestamp)
+            return is_expired(transaction, kept_ms, now)
 
-        for home in list(self._homes):
-            for together in journal.in_batches([key for key, held in home.held.items() if expired(held)]):
-                yield
-                gone = self._homes.lookup(home.index) is not home  # or some may have been used, meanwhile
-                keys = [key for key in together if not gone and expired(home.held.get(key))]
-                if keys and isinstance(home.append(journal.tombstones(keys, now)), ErrorCode):
-                    break
-                for key in keys:
-                    self._homes.forget(key)
-                self.metrics.expired += len(keys)
+        self.metrics.expired += yield from self._homes.expire(is_due, now)
 
     # Steps
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from fencepost.coordinator.transaction import journal
@@ -14,6 +14,7 @@ from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import Record
 from fencepost.protocol.types import Buffer, Milliseconds
+from fencepost.runtime import Work
 
 
 class JournalPartition(Protocol):
@@ -172,3 +173,22 @@ class Homes:
     def forget(self, transactional_id: str) -> None:
         """The id's tombstone is written."""
         del self.held.pop(transactional_id).home.held[transactional_id]
+
+    def expire(self, is_due: Callable[[TransactionMetadata], bool], now: Milliseconds) -> Work[int]:
+        """Write tombstones for the ids that are due, a batch in each step, and forget them; how many these were."""
+
+        def due(home: Home, keys: Iterable[str]) -> list[str]:
+            held = home.held if self._loaded.get(home.index) is home else {}
+            return [key for key in keys if key in held and is_due(held[key].transaction)]
+
+        count = 0
+        for home in list(self._loaded.values()):
+            for together in journal.in_batches(due(home, list(home.held))):
+                yield
+                keys = due(home, together)  # some may have been used meanwhile, or the partition resigned
+                if keys and isinstance(home.append(journal.tombstones(keys, now)), ErrorCode):
+                    break
+                for key in keys:
+                    self.forget(key)
+                count += len(keys)
+        return count

@@ -1,0 +1,25 @@
+"""Where the epochs of a partition's leaders began and ended (KIP-101, KIP-279)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def end_offset_for_epoch(
+    epoch: int, current: int, starts: Sequence[tuple[int, int]], log_start_offset: int, log_end_offset: int
+) -> tuple[int, int]:
+    """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) for one yet to come.
+
+    `current`: the leader's.  `starts`: leader epochs with their first offsets, ascending.  An epoch before the first
+    known one ended where that one began.
+    """
+    if epoch == current:
+        return epoch, log_end_offset
+    if epoch == -1 or epoch > current:
+        return -1, -1
+    found = (epoch, starts[0][1] if starts else log_start_offset)
+    for number, (known, _) in enumerate(starts):
+        if known <= epoch:
+            following = starts[number + 1 :]
+            found = (known, following[0][1] if following else log_end_offset)
+    return found
