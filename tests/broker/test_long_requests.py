@@ -29,6 +29,8 @@ from wire import (
 )
 
 from fencepost.broker import Broker, pacing
+from fencepost.broker.apis.produce import produce as produce_api
+from fencepost.broker.caller import Caller
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest
@@ -114,21 +116,45 @@ def test_a_partition_may_be_deleted_while_its_batch_is_checked(client: Client, m
 
 
 def test_settings_may_change_while_a_batch_is_checked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = new_topic(client, compression_type="gzip")
+    """Those hold that are there when it is written."""
+    topic = new_topic(client, cleanup_policy="compact")
     partition = client.broker.storage.partition(topic, 0)
     assert partition is not None
-    keyed = partition.settings.with_(cleanup_policy="compact", compression=Compression.LZ4, compression_level=9)
+    smaller = partition.settings.with_(max_message_bytes=1000)
     with held(client.broker, monkeypatch) as interrupted:
         client.send(produce_request(client, topic, [large()]))
         interrupted(1)
 
         def change() -> None:
-            partition.settings = keyed
+            partition.settings = smaller
 
         on_the_loop(client.broker, change)
-    assert client.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    stored = fetch(client, topic, max_bytes=1).records
-    assert stored is not None and stored[22] == Compression.LZ4
+    assert client.receive().responses[0].partition_responses[0].error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_batch_is_its_own_once_it_is_waited_for(client: Client) -> None:
+    """The buffer that it came in may be used again (KAFKA-15653)."""
+    topic = new_topic(client, 2, cleanup_policy="compact")
+    first, second = (bytearray(large(n, Compression.NONE)) for n in (0, 7))
+    request = produce_request(client, topic, [None, None])
+    for data, came in zip(request.topic_data[0].partition_data, (first, second), strict=True):
+        data.records = memoryview(came)
+    caller = Caller(client.broker.authorizer, "here")
+    caller.version = 13
+
+    async def write() -> Any:
+        answer = produce_api(request, caller, client.broker)
+        first[:], second[:] = bytes(len(first)), bytes(len(second))
+        return await answer
+
+    assert client.broker.failed is not None
+    answer = asyncio.run_coroutine_threadsafe(write(), client.broker.failed.get_loop()).result(20)
+    assert [one.error_code for one in answer.response.responses[0].partition_responses] == [ErrorCode.NONE] * 2
+    for partition, begins in ((0, 0), (1, 7)):
+        wait_until("it is durable", lambda: bool(fetch(client, topic, partition=partition).records))  # noqa: B023
+        stored = fetch(client, topic, max_bytes=1, partition=partition).records
+        assert stored is not None
+        assert [record.value for record in decode_batch(stored)] == [b"%d" % (begins + n) for n in range(MANY)]
 
 
 def test_a_batch_is_compressed_anew_in_another_thread(client: Client) -> None:
