@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from dataclasses import replace
@@ -178,6 +179,34 @@ def test_what_fails_while_somebody_else_is_answered_ends_its_own_connection_only
             assert client.ask(HELLO).error_code == ErrorCode.NONE
         for client in every:
             client.close()
+
+
+def test_a_request_that_waits_keeps_its_own_name_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of it later is said of its client, whoever else uses the connection meanwhile."""
+    seen: list[tuple[str | None, int]] = []
+    waiting: list[asyncio.Future[None]] = []
+
+    async def later(_: Any, caller: Caller, __: Broker) -> Any:
+        if not waiting:
+            waiting.append(asyncio.get_running_loop().create_future())
+            await waiting[0]
+        else:
+            waiting[0].set_result(None)
+        seen.append((caller.client_id, caller.version))
+        return FindCoordinatorResponse(error_code=ErrorCode.NONE)
+
+    monkeypatch.setitem(SERVED, 10, replace(SERVED[10], handler=later))
+    with serving() as broker:
+        client = Client(broker)
+        frames = []
+        for name, version in (("first", 3), ("second", 4)):
+            client._client_id = name
+            frames.append(client.frame(FindCoordinatorRequest(), version))
+        client.send_bytes(b"".join(frames))
+        for _ in frames:
+            assert client.receive().error_code == ErrorCode.NONE
+        client.close()
+    assert sorted(seen) == [("first", 3), ("second", 4)]
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9])

@@ -41,7 +41,7 @@ from wire import (
     wait_until,
 )
 
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import Caller, Peer
 from fencepost.broker.markers import LocalMarkers
 from fencepost.broker.registrar import Answer, Question
 from fencepost.broker.registry import SERVED
@@ -248,8 +248,7 @@ def test_kafka_15653_a_write_that_waits_shares_no_buffer_with_its_request(client
     local, buffer = client.broker.registrar, bytearray(part_of(pair, "a"))
     request = produce_request(client, topic, [None], "t")
     request.topic_data[0].partition_data[0].records = memoryview(buffer)
-    caller = Caller(client.broker.authorizer, "/here")
-    caller.version = 12
+    caller = Caller(Peer(client.broker.authorizer, "/here"), 12, "wire")
 
     class Overwriting:
         async def ask(self, question: Question) -> Answer:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import Caller, Peer
 from fencepost.broker.registry import SERVED, Held
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
@@ -24,9 +24,8 @@ SEEDS = range(12)
 
 async def ask(world: World, request: Any, version: int) -> Any:
     """The answer, when it may leave the node."""
-    broker, caller = world.broker, Caller(AllowEverything(), "/here")
+    broker, caller = world.broker, Caller(Peer(AllowEverything(), "/here"), version, "c")
     assert broker is not None
-    caller.version, caller.client_id = version, "c"
     answer = SERVED[request.__schema__.api].handler(request, caller, broker)
     if asyncio.iscoroutine(answer):
         answer = await answer

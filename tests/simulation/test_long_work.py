@@ -16,7 +16,7 @@ import pytest
 
 from fencepost.broker import Broker
 from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import Caller, Peer
 from fencepost.broker.registry import SERVED, Held
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
@@ -74,8 +74,7 @@ class Scene:
 
     async def ask(self, request: Any, version: int) -> Any:
         """The answer, when it may leave the node."""
-        broker, caller = self.broker, Caller(AllowEverything(), "/here")
-        caller.version = version
+        broker, caller = self.broker, Caller(Peer(AllowEverything(), "/here"), version, None)
         answer = SERVED[request.__schema__.api].handler(request, caller, broker)
         if asyncio.iscoroutine(answer):
             answer = await answer

@@ -1,4 +1,4 @@
-"""Who sent a request: one per connection, its version and client id set anew for each request."""
+"""Who sent a request: the other end of a connection, and what the request says of itself (Kafka's RequestContext)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,37 @@ NOT_ASKED: Final = -(2**31)
 """In place of the authorized operations where nobody asked for them."""
 
 
-class Caller:
-    """The other end of a connection, as handlers see it."""
+class Peer:
+    """The other end of a connection."""
 
-    __slots__ = ("authorizer", "client_id", "host", "principal", "software", "version")
+    __slots__ = ("authorizer", "host", "principal", "software")
 
     def __init__(self, authorizer: Authorizer, host: str) -> None:
         self.authorizer = authorizer
         self.host = host
         self.principal = "User:ANONYMOUS"
-        self.version = 0
-        """API version of the request at hand.  A handler that waits must read it before."""
-        self.client_id: str | None = None
         self.software = ""
         """What ApiVersions v3 and later said it is; see `older_clients`."""
 
+
+class Caller:
+    """Who sent a request, as its handler sees it: never changed, so that it may be kept while the request waits."""
+
+    __slots__ = ("client_id", "peer", "version")
+
+    def __init__(self, peer: Peer, version: int, client_id: str | None) -> None:
+        self.peer: Final = peer
+        self.version: Final = version
+        """API version of the request."""
+        self.client_id: Final = client_id
+
+    @property
+    def host(self) -> str:
+        return self.peer.host
+
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
-        return self.authorizer.allows(self.principal, self.host, operation, resource, name)
+        peer = self.peer
+        return peer.authorizer.allows(peer.principal, peer.host, operation, resource, name)
 
     def authorized_operations(self, resource: Resource, name: str) -> int:
         """The operations that the caller may do, a bit for each by its number (KIP-430)."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import Caller, Peer
 from fencepost.broker.complaints import shown
 from fencepost.broker.error_responses import error_response
 from fencepost.broker.frame_buffer import SMALL, FrameBuffer
@@ -50,7 +50,9 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._transport: asyncio.Transport | None = None
-        self.caller = Caller(broker.authorizer, "")
+        self.peer = Peer(broker.authorizer, "")
+        self._caller = Caller(self.peer, -1, None)
+        """Of the newest request; the next one like it has the same."""
         self._address = ""
         self._frames = FrameBuffer(broker.largest_request)
         self._reserved = 0
@@ -82,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if peer else "unknown"
-        self.caller.host = f"/{self._address}"
+        self.peer.host = f"/{self._address}"
         self._broker.connections[self] = None
         if not self._broker.connection_quotas.opened(self._address):
             self.abort()
@@ -96,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._release_request()
         self._broker.answer_memory.give(self._large)
         self._large = 0
-        self._broker.disconnections.lost(self.caller)
+        self._broker.disconnections.lost(self.peer)
         for task in list(self._tasks):
             if task is not self._in_turn:  # a write goes on without its client, who may be gone unnoticed anyway
                 task.cancel()
@@ -207,17 +209,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._frames.shrink()
         if 0 <= longest_idle <= now - self._idle_since:
-            logger.info("closing the connection from %s: nothing came for %d s", self.caller.host, longest_idle)
+            logger.info("closing the connection from %s: nothing came for %d s", self.peer.host, longest_idle)
             self.close()
 
     def _refuse(self, why: str) -> None:
-        logger.warning("closing the connection from %s: %s", self.caller.host, why)
+        logger.warning("closing the connection from %s: %s", self.peer.host, why)
         self._frames.drop()
         self.close()
 
     def _broken(self) -> None:
         """Something outside any handler failed, maybe while somebody else was answered: this connection ends alone."""
-        logger.exception("closing the connection from %s: it could not be served", self.caller.host)
+        logger.exception("closing the connection from %s: it could not be served", self.peer.host)
         self.abort()
 
     # Requests
@@ -234,8 +236,9 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(str(error))
             return
         self._broker.metrics.requests[header.api_key] += 1
-        caller = self.caller
-        caller.version, caller.client_id = header.api_version, header.client_id
+        caller = self._caller
+        if caller.version != header.api_version or caller.client_id != header.client_id:
+            caller = self._caller = Caller(self.peer, header.api_version, header.client_id)
         try:
             answer = served.handler(request, caller, self._broker)
         except Exception:
@@ -271,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             header.api_key,
             header.api_version,
             shown(header.client_id),
-            self.caller.host,
+            self.peer.host,
             extra={"kind": header.api_key},
         )
         answer = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)

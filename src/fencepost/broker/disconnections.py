@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import Peer
 from fencepost.protocol.types import ProducerId
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ class Disconnections:
         self._transactions = transactions
         self._enabled = enabled
         self._grace = grace_ms / 1000
-        self._claims: dict[str, tuple[Caller, ProducerId]] = {}
+        self._claims: dict[str, tuple[Peer, ProducerId]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def claimed(self, transactional_id: str, caller: Caller, producer_id: ProducerId) -> None:
+    def claimed(self, transactional_id: str, peer: Peer, producer_id: ProducerId) -> None:
         """This connection got the producer id; whoever had it before does not count any more."""
         if self._enabled:
-            self._claims[transactional_id] = caller, producer_id
+            self._claims[transactional_id] = peer, producer_id
             timer = self._timers.pop(transactional_id, None)
             if timer is not None:
                 timer.cancel()
 
-    def lost(self, caller: Caller) -> None:
+    def lost(self, peer: Peer) -> None:
         """A connection closed."""
-        for name in [name for name, (owner, _) in self._claims.items() if owner is caller]:
+        for name in [name for name, (owner, _) in self._claims.items() if owner is peer]:
             _, producer_id = self._claims.pop(name)
             loop = asyncio.get_running_loop()
             self._timers[name] = loop.call_later(self._grace, self._abort, name, producer_id)

@@ -49,7 +49,7 @@ def software_name(name: str, version: str) -> str:
 
 def asks_for_new_epoch(caller: Caller, call: Call) -> bool:
     """Whether this client goes on by itself when it is told UNKNOWN_PRODUCER_ID."""
-    return call in _NEW_EPOCH_AFTER.get(caller.software, ())
+    return call in _NEW_EPOCH_AFTER.get(caller.peer.software, ())
 
 
 def told(error: ErrorCode, call: Call, timed_out: bool, caller: Caller) -> ErrorCode:

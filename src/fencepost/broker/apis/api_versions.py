@@ -27,7 +27,7 @@ def api_versions(request: ApiVersionsRequest, caller: Caller, broker: Broker) ->
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    caller.software = software_name(request.client_software_name, request.client_software_version)
+    caller.peer.software = software_name(request.client_software_name, request.client_software_version)
     wrong_cluster = request.cluster_id not in (None, broker.cluster_id)
     if wrong_cluster or request.node_id not in (-1, broker.node_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])

@@ -32,7 +32,7 @@ def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Bro
     )
     error = answer.error
     if not error and request.transactional_id is not None:
-        broker.disconnections.claimed(request.transactional_id, caller, answer.producer_id)
+        broker.disconnections.claimed(request.transactional_id, caller.peer, answer.producer_id)
     if error is ErrorCode.PRODUCER_FENCED and caller.version < 4:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     response = InitProducerIdResponse(
