@@ -30,7 +30,7 @@ from wire import (
 
 from fencepost.broker import Broker, pacing
 from fencepost.broker.apis.produce import produce as produce_api
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import Caller, Peer
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest
@@ -139,8 +139,7 @@ def test_a_batch_is_its_own_once_it_is_waited_for(client: Client) -> None:
     request = produce_request(client, topic, [None, None])
     for data, came in zip(request.topic_data[0].partition_data, (first, second), strict=True):
         data.records = memoryview(came)
-    caller = Caller(client.broker.authorizer, "here")
-    caller.version = 13
+    caller = Caller(Peer(client.broker.authorizer, "here"), 13, None)
 
     async def write() -> Any:
         answer = produce_api(request, caller, client.broker)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import Caller, Peer
 from fencepost.broker.clock_jumps import LEAST_MS, ClockJumps
 from fencepost.broker.registry import SERVED, Held
 from fencepost.coordinator.group.coordinator import CommitFor
@@ -52,8 +52,7 @@ class Scene:
         record = (self.world.clock.now(), None, b"x", ())
         records = encode_batch([record], producer_id=pair[0], producer_epoch=pair[1], base_sequence=sequence)
         data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])]
-        caller = Caller(AllowEverything(), "/here")
-        caller.version = 9
+        caller = Caller(Peer(AllowEverything(), "/here"), 9, None)
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=9, topic_data=data)
         answer = SERVED[0].handler(request, caller, self.broker)
         assert isinstance(answer, Held)
