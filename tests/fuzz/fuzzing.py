@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.caller import Caller
+from fencepost.broker.caller import Caller, Peer
 from fencepost.broker.connection import Connection
 from fencepost.broker.registry import SERVED, Held
 from fencepost.protocol.codec import encode_request
@@ -298,8 +298,7 @@ class Fuzzing:
         assert name.encode() in bytes(found.records or b""), f"{name} is not there"
 
     async def ask(self, request: Any, version: int) -> Any:
-        caller = Caller(AllowEverything(), "/control")
-        caller.version = version
+        caller = Caller(Peer(AllowEverything(), "/control"), version, None)
         answer = SERVED[request.__schema__.api].handler(request, caller, self.world.broker)  # type: ignore[arg-type]
         if asyncio.iscoroutine(answer):
             answer = await answer

@@ -114,7 +114,7 @@ def test_a_lock_is_held_once(place: tuple[Disk, Path]) -> None:
     disk.lock(root / ".lock")()
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, 3, 40])
 def test_a_sync_reports(place: tuple[Disk, Path], count: int) -> None:
     disk, root = place
 

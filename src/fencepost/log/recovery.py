@@ -48,9 +48,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     """
     name, disk = partition.directory.name, partition.disk
     swapping.finish(disk, partition.directory)
-    known = {
-        int(path.rpartition("/")[2][:20]): file for path, file in replay.files.items() if path.startswith(name + "/")
-    }
+    known = replay.segments_of(name)
     by_scan = not replay.complete or (replay.adopting and not known)
     for file in known.values():
         # An earlier topic of this name.
@@ -68,7 +66,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     for base in [base for base, file in known.items() if file.removed and base in bases]:
         _open(partition, base, number).remove()
         bases.remove(base)
-    for entry in disk.list(partition.directory):
+    for entry in names_before:
         # An index may survive a power loss that its segment did not; a new segment must not find it.
         if entry.endswith(SUFFIXES) and int(entry[:20]) not in bases:
             disk.remove(partition.directory / entry)

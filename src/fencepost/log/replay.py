@@ -69,6 +69,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.files: dict[str, KnownFile] = {}
+        self._segments: dict[str, dict[int, KnownFile]] | None = None
         self.adopting = False
         """Whether partitions that are not known at all may be there: they are then read as they are."""
         self.starts: dict[str, int] = {}
@@ -215,13 +216,26 @@ class Replay:
         for known, position, data in self._bytes:
             if known.path in open_files:
                 open_files[known.path].pwrite(data, position)
+        changed = {known.path for known, _, _ in self._bytes if known.path in open_files}
         if self.sizes_kept and not self.damaged:
             for path, file in open_files.items():
-                file.truncate(self.files[path].size)
-        if open_files:
-            disk.sync_now(list(open_files.values()))
+                if file.size() != self.files[path].size:
+                    file.truncate(self.files[path].size)
+                    changed.add(path)
+        if changed:
+            # Of the others everything was synced by the checkpoint that named them, or as an extent.
+            disk.sync_now([open_files[path] for path in sorted(changed)])
         for file in open_files.values():
             file.close()
+
+    def segments_of(self, directory: str) -> dict[int, KnownFile]:
+        """The segments of a partition that the log knows, by their base offsets.  Only after `read`."""
+        if self._segments is None:
+            self._segments = {}
+            for path, known in self.files.items():
+                name, _, file = path.rpartition("/")
+                self._segments.setdefault(name, {})[int(file[:20])] = known
+        return self._segments.get(directory, {})
 
     def _set_aside(self, disk: Disk, root: Path) -> None:
         """Leave the directories alone that are not what the log knows; make those that a power loss took back."""
