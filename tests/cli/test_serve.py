@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker import Broker, running_broker
+from fencepost.client.blocking import Admin, Consumer, Producer
+from fencepost.protocol.types import TopicPartition
 
 
 def serve(*arguments: str) -> subprocess.Popen[str]:
@@ -161,3 +163,27 @@ def test_what_is_kept_is_nobody_elses_to_read(tmp_path: Path, umask: int, direct
 
 async def _a_topic(broker: Broker) -> None:
     broker.topics.create_at_once("t", 1)
+
+
+def test_the_longest_name_outlives_kills(tmp_path: Path) -> None:
+    """Made, deleted and made again between kills: the node starts, and nothing of the deleted one is there."""
+    name, at = "n" * 249, TopicPartition("n" * 249, 0)
+    for life in range(3):
+        process = serve("--listen", "127.0.0.1:0", "--data", str(tmp_path))
+        assert process.stdout is not None
+        address = process.stdout.readline().split(" on ")[1].split(",")[0]
+        with Admin(address) as admin, Producer(address) as producer:
+            if life:
+                assert _records(address, at) == life, "what was acknowledged before the kill"
+                admin.delete_topic(name)
+            admin.create_topic(name)
+            for _ in range(life + 1):
+                producer.send(name, b"x", partition=0).result()
+            assert _records(address, at) == life + 1
+            process.kill()
+            process.wait()
+
+
+def _records(address: str, at: TopicPartition) -> int:
+    with Consumer(bootstrap_servers=address) as consumer:
+        return consumer.end_offsets([at])[at]

@@ -28,11 +28,8 @@ from fencepost.broker.settings import Settings
 from fencepost.broker.topic_rules import (
     CONSUMER_OFFSETS,
     INTERNAL,
-    INTERNAL_SETTINGS,
-    LARGEST_COUNT,
     TRANSACTION_STATE,
     TopicRefused,
-    topic_name_error,
 )
 from fencepost.broker.topics import Topics
 from fencepost.broker.turns import Deadlines, Turns
@@ -197,7 +194,7 @@ class Broker:
             ) from error
         self.metadata: MetadataStore = guarded(store, self.storage.attempt, self.storage.fail)
         try:
-            rebuilt = self._rebuild()
+            rebuilt = metadata_rebuilding.begin(self.metadata, self.storage, wanted=self._rebuild_metadata)
         except BaseException:
             self.metadata.close()
             raise
@@ -207,9 +204,7 @@ class Broker:
         self.topics.load()
         self.storage.start()
         if rebuilt:
-            largest = metadata_rebuilding.largest_producer_id(self.storage.partitions())
-            first = str(metadata_rebuilding.FIRST_PRODUCER_ID + largest + 1).encode()
-            self.metadata.write({metadata_rebuilding.UNFINISHED: (None, 1), PRODUCER_IDS: (first, 1)})
+            metadata_rebuilding.finish(self.metadata, self.storage, PRODUCER_IDS)
         loop = asyncio.get_running_loop()
         self.cleaner = LogCleaner(self.storage, cleaner_settings(self.settings), self.clock, loop)
         number = self.settings.number
@@ -249,28 +244,6 @@ class Broker:
             self.runtime.random,
         )
         return [step for name in INTERNAL if name in self.topics.by_name for step in self._start_loading(name)]
-
-    def _rebuild(self) -> bool:
-        """Make the metadata from the partitions, if it is lost and that was asked for; whether it was done."""
-        if self.metadata.get(metadata_rebuilding.UNFINISHED) is not None:
-            self.storage.adopt()
-            return True
-        empty = not self.metadata.list("")
-        if not self._rebuild_metadata:
-            if empty and self.storage.has_partitions:
-                raise metadata_rebuilding.lost(self._path)
-            return False
-        if not empty:
-            option = metadata_rebuilding.OPTION
-            raise DirectoryUnusable(f"{self._path}/metadata.sqlite knows its topics: start again without {option}")
-        found = [each for each in self.storage.adopt() if topic_name_error(each.topic) is None]
-        topics = metadata_rebuilding.topics_of(found, LARGEST_COUNT)
-        written = metadata_rebuilding.changes(topics, INTERNAL_SETTINGS)
-        self.metadata.write({key: (value, 0) for key, value in written.items()})
-        for name, topic in topics.items():
-            gap = f", {topic.missing} of them without a directory, which are made empty" if topic.missing else ""
-            logger.warning("made topic %s again with %d partitions%s", name, topic.partitions, gap)
-        return True
 
     def _start_loading(self, topic: str) -> list[Step]:
         """Take over the journal of a coordinator; what is left to do."""

@@ -13,10 +13,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from fencepost.broker.metadata_store import MetadataStore
+from fencepost.broker.topic_rules import INTERNAL_SETTINGS, LARGEST_COUNT, topic_name_error
 from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.coordinator.transaction import journal
 from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
 from fencepost.log.partition import Partition
+from fencepost.log.storage import Storage
+from fencepost.node_log import get_logger
+
+logger = get_logger(__name__)
 
 OPTION: Final = "--rebuild-metadata"
 FIRST_PRODUCER_ID: Final = 1_000_000_000
@@ -79,6 +85,36 @@ def _id_of(partitions: Sequence[FoundPartition]) -> uuid.UUID:
     chosen = min(votes.items(), key=lambda item: (-item[1], str(item[0])))[0]
     assert chosen is not None, "only partitions with an id are asked"
     return chosen
+
+
+def begin(store: MetadataStore, storage: Storage, *, wanted: bool) -> bool:
+    """Before topics are opened: write them down anew, if the store has lost them and that is wanted.
+
+    True if `finish` is to be called when the storage has started.  Raises DirectoryUnusable.
+    """
+    if store.get(UNFINISHED) is not None:
+        storage.adopt()
+        return True
+    empty = not store.list("")
+    if not wanted:
+        if empty and storage.has_partitions:
+            raise lost(storage.path)
+        return False
+    if not empty:
+        raise DirectoryUnusable(f"{storage.path}/metadata.sqlite knows its topics: start again without {OPTION}")
+    found = [each for each in storage.adopt() if topic_name_error(each.topic) is None]
+    topics = topics_of(found, LARGEST_COUNT)
+    store.write({key: (value, 0) for key, value in changes(topics, INTERNAL_SETTINGS).items()})
+    for name, topic in topics.items():
+        gap = f", {topic.missing} of them without a directory, which are made empty" if topic.missing else ""
+        logger.warning("made topic %s again with %d partitions%s", name, topic.partitions, gap)
+    return True
+
+
+def finish(store: MetadataStore, storage: Storage, producer_ids: str) -> None:
+    """The commit log knows every partition now; `producer_ids`: the key of the next producer id."""
+    first = str(FIRST_PRODUCER_ID + largest_producer_id(storage.partitions()) + 1).encode()
+    store.write({UNFINISHED: (None, 1), producer_ids: (first, 1)})
 
 
 def changes(topics: Mapping[str, FoundTopic], internal: Mapping[str, Mapping[str, str]]) -> dict[str, bytes]:
