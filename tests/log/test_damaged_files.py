@@ -31,7 +31,7 @@ from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Appended, Partition, Refused
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import crc_matches, headers, read_header, stamp
-from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
 from fencepost.simulation.faults import FaultyDisk
@@ -61,11 +61,12 @@ class CountedDisk(FaultyDisk):
 
 
 @lru_cache
-def written() -> tuple[CountedDisk, list[bytes], list[tuple[int, int, int]]]:
-    """A closed disk, and of a partition the batches, and of each aborted transaction producer, first offset, marker."""
+def written() -> tuple[CountedDisk, list[bytes], list[tuple[int, int, int]], dict[int, object]]:
+    """A closed disk, and of a partition the batches, of each aborted transaction producer, first offset and marker, and
+    what is known of producers."""
     aborted: list[tuple[int, int, int]] = []
 
-    async def main() -> tuple[CountedDisk, list[bytes]]:
+    async def main() -> tuple[CountedDisk, list[bytes], dict[int, object]]:
         disk = CountedDisk(Random(1))
         node, random = Node(disk, PARTITIONS, **SETTINGS), Random(5)
         opened: dict[int, int] = {}
@@ -91,15 +92,25 @@ def written() -> tuple[CountedDisk, list[bytes], list[tuple[int, int, int]]]:
                 await node.settled()
                 node.restart()
         append(node.of("u"), batch(tag="well"))
-        for producer in opened:
-            end(node.partition, producer, 0, True)
+        for number, producer in enumerate(sorted(opened)):
+            marker = end(node.partition, producer, 0, bool(number))
+            if not number:
+                aborted.append((producer, opened[producer], marker.base_offset))
+        assert len(node.partition.segments[-1].transactions), "each kind of file has something in it"
         await node.settled()
-        batches = bytes_of(node.partition)
+        batches, producers = bytes_of(node.partition), producers_of(node.partition)
         node.storage.close()
-        return disk, batches
+        return disk, batches, producers
 
-    disk, batches = run(main())
-    return disk, batches, aborted
+    disk, batches, producers = run(main())
+    return disk, batches, aborted, producers
+
+
+def producers_of(partition: Partition) -> dict[int, object]:
+    return {
+        producer_id: (entry.epoch, entry.coordinator_epoch, list(entry.batches), entry.open_first_offset)
+        for producer_id, entry in partition.producers.entries.items()
+    }
 
 
 def flip(data: bytes, random: Random) -> bytes:
@@ -115,7 +126,7 @@ def cut_at_a_boundary(data: bytes, random: Random) -> bytes:
     """Of batches, or of entries of 8 bytes and of 12 and of 34."""
     try:
         ends = [at + header.size for at, header in headers(data)]
-    except Exception:
+    except ProtocolError:
         ends = []
     ends = ends[:-1] or [random.randrange(len(data) // each + 1) * each for each in (8, 12, 34)]
     return data[: random.choice([0, *ends])]
@@ -142,7 +153,27 @@ def shift(data: bytes, random: Random) -> bytes:
     return data[random.randrange(len(data) + 1) :]
 
 
-CHANGES: list[Callable[[bytes, Random], bytes]] = [flip, flip, cut, cut_at_a_boundary, extend, zero, scramble, shift]
+def flip_in_front(data: bytes, random: Random) -> bytes:
+    """What no CRC covers, of one batch: its base offset and its length."""
+    try:
+        at = random.choice([at for at, _ in headers(data)])
+    except (IndexError, ProtocolError):
+        return flip(data, random)
+    at += random.choice((6, 7, 7, 8, 9, 10, 11))
+    return data[:at] + flip(data[at : at + 1], random) + data[at + 1 :]
+
+
+CHANGES: list[Callable[[bytes, Random], bytes]] = [
+    flip,
+    flip_in_front,
+    flip_in_front,
+    cut,
+    cut_at_a_boundary,
+    extend,
+    zero,
+    scramble,
+    shift,
+]
 
 
 class Case:
@@ -150,10 +181,15 @@ class Case:
 
     def __init__(self, seed: int) -> None:
         random = self.random = Random(seed)
-        disk, self.batches, self.aborted = written()
+        disk, self.batches, self.aborted, self.producers = written()
         self.disk: CountedDisk = disk.copy()  # type: ignore[assignment]
-        self.name = random.choice([name for name in disk.list(DIRECTORY) if name != "partition.metadata"])
+        names = [name for name in disk.list(DIRECTORY) if name != "partition.metadata"]
+        suffix = random.choice([".log", *sorted({Path(name).suffix for name in names})])
+        names = [name for name in names if Path(name).suffix == suffix]
+        self.name = random.choice((names[-1], random.choice(names)))
         self.running = random.random() < 0.4
+        self.older = not self.running and self.name.endswith(".index") and random.random() < 0.5
+        """Whether it was written by a version that had no checksums."""
         self.how = random.choice([*CHANGES, "remove", "read error", "write error"])
 
     def damage(self) -> None:
@@ -176,10 +212,18 @@ class Case:
 def check(case: Case) -> None:
     async def main() -> None:
         disk = case.disk
+        if case.older:
+            for name in disk.list(DIRECTORY):
+                if name.endswith(".checksums"):
+                    disk.remove(DIRECTORY / name)
         if not case.running:
             case.damage()
         node = Node(disk, PARTITIONS, **SETTINGS)
+        if isinstance(found := node.storage.partition("t", 0), Partition):
+            assert producers_of(found) == case.producers, "what is a repetition is known"
         if case.running:
+            if case.random.random() < 0.5:
+                check_reads(case, node.partition)
             case.damage()
         for again in range(2):
             assert len(bytes_of(node.of("u"))) == 1 + again

@@ -114,6 +114,7 @@ class Reader:
         segment, position, least = place
         taken, following, trusted = 0, offset, (0, offset)
         wrong: FileDamaged | None = None
+        last: tuple[int, BatchHeader] | None = None
         while taken + HEADER_SIZE <= len(data):
             try:
                 header = segment.header(data, taken, position + taken, least)
@@ -122,8 +123,17 @@ class Reader:
             except FileDamaged as damaged:
                 wrong = damaged
                 break
+            if header.base_offset >= bound and not taken:
+                # Offsets are missing in front of it: compacted away, or it is not where it belongs.
+                following = header.last_offset + 1
+                if taken + header.size + HEADER_SIZE <= len(data):
+                    segment.header(data, header.size, position + header.size, following)
+                if following > self._end_of(segment):
+                    raise segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
+                return 0, offset
             if header.base_offset >= bound or taken + header.size > room:
                 return taken, following
+            last = taken, header
             if header.base_offset > following:
                 trusted = taken, following
             else:
@@ -133,6 +143,9 @@ class Reader:
         if wrong is None and following > self._end_of(segment):
             wrong = segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
             trusted = (0, offset) if trusted[1] == following else trusted
+        if wrong is not None and last is not None and trusted[0] > last[0] and not crc_matches(data, *last):
+            # Its length may be what is wrong.
+            trusted = last[0], last[1].base_offset
         if wrong is None:
             return taken, following
         if not trusted[0]:

@@ -85,6 +85,10 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
         start = _start(partition, known, by_scan)
         _check_older(partition, start[0])
         _catch_up(partition, start, _synced_base(partition, known), by_scan, synced, now)
+        if not partition.changed:
+            # Else the checkpoint of this start writes them again.
+            for segment in partition.unsynced_segments():
+                segment.drop_stale_checksums()
         if by_scan and replay.newest == 0 and partition.log_end_offset > bases[0]:
             replay.read_alone.append(name)
         if replay.damaged:

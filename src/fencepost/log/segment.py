@@ -141,10 +141,16 @@ class Segment:
 
     def cut_indexes(self, position: int, next_offset: int) -> None:
         """Trust the indexes only for what stands before `position`, where the batch `next_offset` begins."""
+        sums = read_sums(self._disk, self._beside(SUFFIX))
         self.next_offset, self._sums = next_offset, None
         self.offsets.cut_to(position)
         self.times.cut_to(next_offset - self.base_offset)
         self.transactions.cut(next_offset)
+        if sums is not None and sums.log_size == position:
+            # `is_as_of` has found them whole: what a power loss left is behind them.
+            self.transactions.cut_to_size(sums.transactions.size)
+            self._newest_from_index()
+            return
         while (last := self.transactions.last) is not None and not self._has_marker_of(last, position):
             self.transactions.cut(last.last_offset)
         self._newest_from_index()
@@ -171,6 +177,21 @@ class Segment:
         return sums.transactions.is_of(self._disk, self._beside(".txnindex")) and (
             len(self.transactions.encode()) == sums.transactions.size
         )
+
+    def drop_stale_checksums(self) -> None:
+        """After a crash: what was written of a segment that has lost its end again must not count later."""
+        path = self._beside(SUFFIX)
+        if not self._disk.exists(path):
+            return
+        sums = read_sums(self._disk, path)
+        if sums is None or (sums.log_size, sums.next_offset) != (self.size, self.next_offset):
+            file = self._disk.open(path)
+            try:
+                file.truncate(0)
+                # Also if it is empty: a start that was killed may have left that in the page cache only.
+                self._disk.sync_now([file])
+            finally:
+                file.close()
 
     def is_as_of(self, position: int) -> bool:
         """Whether the indexes are what they were when the segment had `position` bytes, as far as that can be told."""
@@ -227,7 +248,8 @@ class Segment:
             header = read_header(buffer, at)
         except ProtocolError as error:
             raise self.damaged(position, str(error)) from error
-        if header.base_offset < least_offset or header.last_offset_delta < 0:
+        too_far = header.last_offset - self.base_offset > 0x7FFFFFFF
+        if header.base_offset < least_offset or header.last_offset_delta < 0 or too_far:
             first, last = header.base_offset, header.last_offset
             raise self.damaged(position, f"a batch of offsets {first} to {last} cannot stand behind {least_offset - 1}")
         return header

@@ -70,6 +70,10 @@ class TransactionIndex:
         """Drop what was aborted at `offset` or after it."""
         del self._data[self._first(offset) * _ENTRY.size :]
 
+    def cut_to_size(self, size: int) -> None:
+        """Keep what is in the first `size` bytes of the file."""
+        del self._data[size:]
+
     def encode(self) -> bytes:
         return bytes(self._data)
 
