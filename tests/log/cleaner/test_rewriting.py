@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from fencepost.log.cleaner.rewriting import any_tombstone, emptied, records_section, rewritten, spans
+from fencepost.log.cleaner.rewriting import any_tombstone, emptied, only_key, records_section, rewritten, spans
 from fencepost.protocol.batch import DELETE_HORIZON, crc_matches, read_header, set_max_timestamp, stamp
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
@@ -103,3 +103,17 @@ def test_damaged_records_are_told(cut: int) -> None:
         list(spans(header, data[61:cut]))
     with pytest.raises(ProtocolError):
         list(spans(header._replace(record_count=1), data[61:]))
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("key", [None, b"", b"k", b"k" * 63, b"k" * 64, b"k" * 9000])
+@pytest.mark.parametrize("value", [None, b"", b"v" * 50, b"v" * 9000])
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_short_way_to_the_only_key_finds_it_or_nothing(
+    codec: Compression, key: bytes | None, value: bytes | None, count: int
+) -> None:
+    data = encode_batch([(START + n, key, value, ()) for n in range(count)], compression=codec)
+    found = only_key(read_header(data), memoryview(data))
+    assert found in (None, key)
+    if count == 1 and codec is Compression.NONE and key is not None and len(key) < 64 and len(value or b"") < 9000:
+        assert found == key

@@ -122,20 +122,31 @@ class Pass:
                 if header.is_control:
                     self._end_transaction(transactions, header, data)
                 elif not transactions.is_aborted(header) and header.last_offset >= first:
-                    for span in rewriting.spans(header, self._section(header, data)):
-                        self._work += 1
-                        if span.key is None or span.offset < first:
-                            continue
-                        if not newest.put(span.key, span.offset):
-                            newest.latest = span.offset - 1
-                            return
-                        if self._work >= STEP:
-                            yield from self._pause()
+                    took = yield from self._note(header, data)
+                    if not took:
+                        return
                 newest.latest = max(newest.latest, header.last_offset)
                 self.statistics.bytes_mapped += header.size
                 if self._work >= STEP:
                     yield from self._pause()
             newest.latest = end - 1
+
+    def _note(self, header: BatchHeader, data: memoryview) -> Generator[None, None, bool]:
+        """Note the keys of a batch; False if there is no room for one."""
+        newest, first = self._newest, self._range.first_dirty_offset
+        key = rewriting.only_key(header, data)
+        if key is not None and crc_matches(data, 0, header) and newest.put(key, header.base_offset):
+            return True
+        for span in rewriting.spans(header, self._section(header, data)):
+            self._work += 1
+            if span.key is None or span.offset < first:
+                continue
+            if not newest.put(span.key, span.offset):
+                newest.latest = span.offset - 1
+                return False
+            if self._work >= STEP:
+                yield from self._pause()
+        return True
 
     # What stays
 

@@ -127,6 +127,8 @@ class LogCleaner:
         self._later: dict[Key, int] = {}
         """Not to be tried again before that time: there was no room."""
         self._unsettled_since: int | None = None
+        self._chosen: list[_Chosen] = []
+        """What is cleaned after this, the dirtiest last."""
         self._work: _Work | None = None
         self._timer: Timer | None = None
         self._is_closed = False
@@ -173,15 +175,21 @@ class LogCleaner:
         compacted = [each for each in self._storage.partitions() if each.settings.is_compacted]
         journals = [each for each in compacted if each.settings.journal_roll_bytes >= 0]
         self._roll(journals)
-        chosen = self._choose(compacted, now)
-        if chosen is not None:
-            newest = OffsetMap(chosen.over.first_dirty_offset, self._settings.capacity)
-            self._work = _Work(chosen, newest, now, self._timers.time())
-            self._wait(0)
+        self._chosen = self._choose(compacted, now)
+        if self._chosen:
+            self._begin()
             return
         self._note(now)
         interval = self._settings.backoff_ms
         self._wait((min(interval, self._settings.journal_interval_ms) if journals else interval) / 1000)
+
+    def _begin(self) -> None:
+        """Begin with the next one that was chosen, or look again."""
+        if self._chosen:
+            chosen = self._chosen.pop()
+            newest = OffsetMap(chosen.over.first_dirty_offset, self._settings.capacity)
+            self._work = _Work(chosen, newest, self._clock.now(), self._timers.time())
+        self._wait(0)
 
     def _roll(self, journals: Sequence[Partition]) -> None:
         """Apache Kafka never cleans the segment that is written to: a journal begins a new one when it pays."""
@@ -198,9 +206,9 @@ class LogCleaner:
         checkpoint = self._first_dirty.get((partition.topic, partition.index))
         return first_dirty(checkpoint, partition.log_start_offset, partition.log_end_offset)
 
-    def _choose(self, compacted: Sequence[Partition], now: int) -> _Chosen | None:
-        """The partition with the dirtiest log, if any is worth it.  What is not settled is told to the storage."""
-        best: _Chosen | None = None
+    def _choose(self, compacted: Sequence[Partition], now: int) -> list[_Chosen]:
+        """The partitions that are worth it, the dirtiest last.  What is not settled is told to the storage."""
+        found: list[_Chosen] = []
         unsettled = 0
         self.metrics.max_dirty_percent = self.metrics.max_compaction_delay_secs = 0.0
         for partition in compacted:
@@ -214,12 +222,11 @@ class LogCleaner:
             if not wanted.is_worth_it(partition.settings):
                 continue
             if possible.is_worth_it(partition.settings):
-                if best is None or possible.dirty_ratio > best.over.dirty_ratio:
-                    best = _Chosen(partition, possible)
+                found.append(_Chosen(partition, possible))
             else:
                 unsettled += wanted.dirty_bytes - possible.dirty_bytes
         self._settle(unsettled, now)
-        return best
+        return sorted(found, key=lambda each: each.over.dirty_ratio)
 
     def _ranges(self, partition: Partition, now: int) -> tuple[Range, Range]:
         """What should be cleaned, and what of it may be cleaned now."""
@@ -339,7 +346,7 @@ class LogCleaner:
     def _end(self, work: _Work) -> None:
         work.stop()
         self._work = None
-        self._wait(0)
+        self._begin()
 
     def _note(self, now: int) -> None:
         """Write down what is clean, now and then: to lose it costs only work."""

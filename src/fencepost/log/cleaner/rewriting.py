@@ -71,6 +71,19 @@ def spans(header: BatchHeader, body: bytes) -> Iterator[Span]:
         raise ProtocolError("a record batch is damaged: bytes follow its last record")
 
 
+def only_key(header: BatchHeader, batch: Buffer) -> bytes | None:
+    """The key of the only record of a small batch as the coordinators write them; None where `spans` must be asked."""
+    if header.record_count != 1 or header.attributes & 7 or header.last_offset_delta or header.size < HEADER_SIZE + 6:
+        return None
+    # Length of the record in one byte or two, attributes, timestamp delta 0, offset delta 0, length of the key.
+    at = HEADER_SIZE + (1 if batch[HEADER_SIZE] < 128 else 2)
+    length = batch[at + 3] if batch[at - 1] < 128 and not batch[at + 1] and not batch[at + 2] else 1
+    if length & 1 or length > 127:
+        return None
+    key = bytes(batch[at + 4 : at + 4 + (length >> 1)])
+    return key if len(key) == length >> 1 else None
+
+
 def _number(body: bytes, at: int) -> tuple[int, int]:
     """A zig-zag number of variable length, and where it ends."""
     n = body[at]
