@@ -11,7 +11,19 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run, topic_id, values_of
+from log_doubles import (
+    ROOT,
+    Node,
+    append,
+    append_transactional,
+    batch,
+    bytes_of,
+    delete_topic,
+    end,
+    run,
+    topic_id,
+    values_of,
+)
 
 from fencepost.log import storage as storage_module
 from fencepost.log.commit_log import StorageFailed
@@ -164,7 +176,7 @@ def test_a_deleted_topic_stays_deleted(again: bool, crash: str, settle: bool, mo
                 await node.settled()
         await node.storage.wait_durable(node.storage.last_appended if seed % 3 else 0)
         kept = node.of("b").high_watermark
-        node.storage.delete_partition(node.of("a"))
+        delete_topic(node.storage, "a")
         identifier = topic_id("a")
         if again:
             identifier = topic_id("another a")

@@ -212,7 +212,7 @@ def test_an_error_is_not_waited_for(client: Client) -> None:
 @pytest.mark.parametrize("version", [12, 18])
 def test_a_topic_that_is_deleted_while_somebody_waits(client: Client, version: int) -> None:
     """Its files are closed by then: nothing may be read through them."""
-    topic, admin = new_topic(client), Client(client.broker)
+    topic, admin = new_topic(client, file_delete_delay_ms="0"), Client(client.broker)
     produce(client, topic, batch("x"))
     client.send(fetch_request(client, topic, wait_ms=20_000, min_bytes=100_000), version=version)
     assert client.silent_for(0.05)
