@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from fencepost.log.data_directory import claim
+from fencepost.log.disk import NothingLeft
 from fencepost.log.offline import OfflinePartition, PartitionDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.recovery import recover
@@ -21,19 +22,33 @@ _SAID: Final = 10
 def open_partition(
     partition: Partition, replay: Replay, number: Callable[[], int], now: int
 ) -> Partition | OfflinePartition:
-    """Open or make it; `number` numbers its segments in the commit log."""
+    """Open or make it; `number` numbers its segments in the commit log.
+
+    Raises NothingLeft; OSError if one that was not there cannot be made.
+    """
     directory = partition.directory
+    was_there = partition.disk.exists(directory)
     try:
-        if not partition.disk.exists(directory) and directory.name in replay.directories():
+        if not was_there and directory.name in replay.directories():
             raise PartitionDamaged(f"{directory} is gone: put it back and start again, or delete the topic")
         claim(partition.disk, directory, partition.topic_id)
         recover(partition, replay, number, now)
     except PartitionDamaged as damaged:
-        for segment in partition.segments:
-            segment.close()
-        topic, index, epoch = partition.topic, partition.index, partition.leader_epoch
-        return OfflinePartition(topic, index, partition.topic_id, epoch, partition.settings, directory, str(damaged))
+        return _offline(partition, str(damaged))
+    except NothingLeft:
+        raise
+    except OSError as error:
+        if not was_there:
+            raise
+        return _offline(partition, f"{directory} cannot be read: {error.strerror or error}")
     return partition
+
+
+def _offline(partition: Partition, reason: str) -> OfflinePartition:
+    for segment in partition.segments:
+        segment.close()
+    topic, index, epoch = partition.topic, partition.index, partition.leader_epoch
+    return OfflinePartition(topic, index, partition.topic_id, epoch, partition.settings, partition.directory, reason)
 
 
 def say(offline: Iterable[OfflinePartition]) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from fencepost.log import checkpoint_files
 from fencepost.log.cleaner import swapping
 from fencepost.log.damage import FileDamaged
-from fencepost.log.disk import NothingLeft
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
@@ -25,7 +24,7 @@ logger = get_logger(__name__)
 
 
 def recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
-    """Open a partition that may be there from an earlier run.  Raises PartitionDamaged."""
+    """Open a partition that may be there from an earlier run.  Raises PartitionDamaged, OSError."""
     wrong = replay.lost.get((partition.directory.name, partition.topic_id.bytes))
     if wrong:
         raise PartitionDamaged(wrong)
@@ -33,10 +32,6 @@ def recover(partition: Partition, replay: Replay, number: Callable[[], int], now
         _recover(partition, replay, number, now)
     except FileDamaged as damaged:
         raise PartitionDamaged(str(damaged)) from damaged
-    except NothingLeft:
-        raise
-    except OSError as error:
-        raise PartitionDamaged(f"{partition.directory} cannot be read: {error.strerror or error}") from error
 
 
 def _recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
