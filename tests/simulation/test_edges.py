@@ -84,8 +84,9 @@ def broken_promises() -> list[str]:
     for seed in SEEDS:
         try:
             report = crash_again_and_again(seed, 15, power_losses=0)
+        except TypeError:
+            raise  # of this test itself
         except Exception as error:
-            assert not isinstance(error, TypeError), error
             return [f"{type(error).__name__}: {error}"]
         if report.faults:
             return report.faults
