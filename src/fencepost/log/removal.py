@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
+from fencepost.log.callbacks import call_each
 from fencepost.log.disk import Disk
 from fencepost.log.segment import SUFFIXES, Segment
 from fencepost.log.space import Space
 
 MARK = ".deleted"
+_AT_ONCE: Final = 4
+"""Removals in one turn of the event loop: a partition has half a dozen files."""
 _SUFFIXES = (*SUFFIXES, ".snapshot", ".window")
 
 
@@ -40,6 +46,8 @@ class Removals:
         self._space = space
         self._waiting: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._next = 0
+        self._due: deque[Callable[[], None]] = deque()
+        """Those whose time has come: of a topic with thousands of partitions all at once."""
         self._is_held = False
         self._held: list[Callable[[], None]] = []
 
@@ -50,8 +58,7 @@ class Removals:
     def let_go(self) -> None:
         self._is_held = False
         held, self._held = self._held, []
-        for remove in held:
-            remove()
+        call_each(held)
 
     def now(self, remove: Callable[[], None]) -> None:
         """Call `remove`, or have it called by `let_go`."""
@@ -69,9 +76,18 @@ class Removals:
 
         def act() -> None:
             del self._waiting[number]
-            self.now(remove)
+            if not self._due:
+                asyncio.get_running_loop().call_soon(self._next_due)
+            self._due.append(remove)
 
         self._waiting[number] = asyncio.get_running_loop().call_later(delay_ms / 1000, act), remove
+
+    def _next_due(self) -> None:
+        """Remove a few, and leave a turn of the event loop to others before the next ones."""
+        few = [self._due.popleft() for _ in range(min(_AT_ONCE, len(self._due)))]
+        if self._due:
+            asyncio.get_running_loop().call_soon(self._next_due)
+        call_each(partial(self.now, remove) for remove in few)
 
     def take_segment(self, directory: Path, segment: Segment, delay_ms: int) -> None:
         """Mark the files of a segment; after the delay they are removed."""
@@ -89,13 +105,13 @@ class Removals:
 
     def hurry(self) -> None:
         """The space is needed: wait for nothing but a checkpoint."""
-        removals = [remove for _, remove in self._waiting.values()]
+        removals = [*self._due, *(remove for _, remove in self._waiting.values())]
         self.give_up()
-        for remove in removals:
-            self.now(remove)
+        call_each(partial(self.now, remove) for remove in removals)
 
     def give_up(self) -> None:
         """Leave what is marked to the next start."""
         for timer, _ in self._waiting.values():
             timer.cancel()
         self._waiting.clear()
+        self._due.clear()

@@ -1,0 +1,80 @@
+"""Files that are due to be removed go a few at a time, and none after it was said to leave them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fencepost.log.removal import Removals
+from fencepost.log.space import Space
+from fencepost.protocol.types import Milliseconds
+from fencepost.simulation.disk import SimulatedDisk
+
+MANY = 1000
+
+
+class NoClock:
+    def now(self) -> Milliseconds:
+        return Milliseconds(0)
+
+
+def removals() -> Removals:
+    disk = SimulatedDisk(Random(1))
+    return Removals(disk, Space(disk, Path("/data"), NoClock()))
+
+
+async def in_turns(of: Removals, removed: list[int], interrupt: Callable[[], None] = lambda: None) -> list[int]:
+    """Have many due at one moment; how many were gone in each turn of the event loop until all were."""
+    for number in range(MANY):
+        of.after(1, partial(removed.append, number))
+    loop = asyncio.get_running_loop()
+    due = loop.time() + 0.01
+    while loop.time() < due:
+        pass  # so that the event loop finds all of them due at once
+    counts = []
+    for turn in range(10 * MANY):
+        counts.append(len(removed))
+        if turn == 50:
+            interrupt()
+        await asyncio.sleep(0)
+    return counts
+
+
+def test_those_that_are_due_together_go_a_few_in_a_turn() -> None:
+    removed: list[int] = []
+    counts = asyncio.run(in_turns(removals(), removed))
+    assert removed == list(range(MANY))
+    assert max(later - sooner for sooner, later in pairwise(counts)) <= 8
+
+
+@pytest.mark.parametrize("hurry", [False, True])
+def test_those_that_wait_for_their_turn_are_left_or_hurried(hurry: bool) -> None:
+    removed: list[int] = []
+    of = removals()
+    counts = asyncio.run(in_turns(of, removed, of.hurry if hurry else of.give_up))
+    assert counts[50] < MANY, "some were left by then"
+    assert removed == list(range(MANY if hurry else counts[50]))
+
+
+def test_nothing_goes_while_a_checkpoint_is_under_way_and_one_failure_is_its_own() -> None:
+    removed: list[int] = []
+    of = removals()
+
+    def fail() -> None:
+        raise OSError("somebody has it open")
+
+    async def main() -> None:
+        of.hold()
+        of.after(0, fail)
+        await in_turns(of, removed)
+        assert removed == []
+        of.let_go()
+
+    asyncio.run(main())
+    assert removed == list(range(MANY))
