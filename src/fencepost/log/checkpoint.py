@@ -73,8 +73,11 @@ class Checkpoint:
             opened.append(self._disk.open_directory(partition.directory))
             for segment in segments:
                 opened += segment.write_indexes()
-            entries = list(partition.producers.entries.values())
-            opened += write_snapshot(self._disk, partition.directory, partition.log_end_offset, entries)
+            end = partition.log_end_offset
+            if end != partition.checkpoint_offset or not snapshot_exists(self._disk, partition.directory, end):
+                # Else it is the last checkpoint's, and being rewritten it might be lost.
+                entries = list(partition.producers.entries.values())
+                opened += write_snapshot(self._disk, partition.directory, end, entries)
         except NothingLeft:
             self._opened += opened
             raise

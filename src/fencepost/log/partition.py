@@ -275,8 +275,6 @@ class Partition:
     def roll(self) -> Segment:
         """Begin a new segment at the log end."""
         segment = self._journal.new_segment(self, self.log_end_offset)
-        if self.segments and not self.changed:
-            self.unsynced_from = segment.base_offset
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
         return segment
@@ -297,8 +295,8 @@ class Partition:
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything that the last checkpoint does not have."""
-        return self.log_end_offset != self.checkpoint_offset
+        """Whether there is anything that the last checkpoint does not have, be it the end of a segment."""
+        return self.log_end_offset != self.checkpoint_offset or self.unsynced_from < self.bases[-1]
 
     def unsynced_segments(self) -> list[Segment]:
         return [segment for segment in self.segments if segment.base_offset >= self.unsynced_from]
