@@ -227,3 +227,27 @@ def test_a_topic_deleted_while_a_checkpoint_syncs_it_takes_nothing_away_from_tha
         assert all(values_of(node.of("b", n)) == [b"b"] for n in range(6))
 
     run(main())
+
+
+def test_a_segment_that_is_rolled_without_anything_new_is_synced_by_the_next_checkpoint() -> None:
+    """Its indexes may be in the page cache only: a start cuts them, and says nothing of it to the disk."""
+
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch())
+        await node.settled()
+        node.storage.checkpoint_soon()
+        await node.settled()
+        await asyncio.sleep(0.1)
+        rolled = node.partition.segments[-1]
+        assert not node.partition.changed
+        node.partition.roll()
+        assert node.partition.changed and rolled in node.partition.unsynced_segments()
+        node.storage.checkpoint_soon()
+        await asyncio.sleep(0.1)
+        await node.settled()
+        assert not node.partition.changed and rolled not in node.partition.unsynced_segments()
+        node.kill()
+        assert len(values_of(node.partition)) == 1
+
+    run(main())
