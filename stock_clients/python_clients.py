@@ -227,7 +227,10 @@ def version(client: str) -> str:
     return importlib.metadata.version(client)
 
 
+LOGGERS = ("aiokafka", "kafka", "fencepost")
+
+
 def quiet() -> None:
     """Keep the clients' own logs out of the way."""
-    for name in ("aiokafka", "kafka", "fencepost"):
+    for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 from stock_clients.page import NOT_RUN, PAGE, TARGETS, Section, on_page, read, write
-from stock_clients.python_clients import PYTHON_CLIENTS, quiet
+from stock_clients.python_clients import LOGGERS, PYTHON_CLIENTS, quiet
 from stock_clients.scenario import CALLS, Target, fencepost, play
 
 
 @pytest.fixture(scope="module", params=[2, 1], ids=["transaction.version-2", "transaction.version-1"])
 def peer(request: pytest.FixtureRequest) -> Iterator[tuple[int, Target]]:
+    levels = {name: logging.getLogger(name).level for name in LOGGERS}
     quiet()
     with fencepost(request.param) as target:
         yield request.param, target
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.mark.parametrize("client", PYTHON_CLIENTS)
