@@ -158,6 +158,7 @@ class Report:
     handled: int = 0
     """Those that could be read, and came to their handlers."""
     longest_ms: float = 0.0
+    """Of the processor, so that a busy machine changes nothing."""
     longest: bytes = b""
     grown_mb: float = 0.0
     failures: list[tuple[str, bytes]] = field(default_factory=list)
@@ -196,14 +197,14 @@ class Fuzzing:
             self.transport.connection = Connection(self.world.broker)  # type: ignore[arg-type]
             self.transport.connection.connection_made(self.transport)
         connection, at = self.transport.connection, 0
-        begin = time.perf_counter()
+        begin = time.thread_time()
         while at < len(frame) and not self.transport.closed:
             room = connection.get_buffer(-1)
             count = min(len(room), len(frame) - at)
             room[:count] = frame[at : at + count]
             connection.buffer_updated(count)
             at += count
-        took = (time.perf_counter() - begin) * 1000
+        took = (time.thread_time() - begin) * 1000
         if took > self.report.longest_ms:
             self.report.longest_ms, self.report.longest = took, frame
         self.report.requests += 1
