@@ -19,7 +19,7 @@ from rich.table import Table
 from demo import bad_company, feed, markers, verdict
 from demo.flights import ALL
 from demo.node import Node
-from fencepost.client.transactional_id import Identity
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".demo"
@@ -37,7 +37,7 @@ class Day:
         self.prefix = "" if bootstrap is None else f"demo{uuid.uuid4().hex[:8]}-"
         self.node = Node(FOLDER / "data", FOLDER / "broker.log") if bootstrap is None else None
         self.bootstrap = bootstrap or (self.node.address if self.node is not None else "")
-        self.old_identity: Identity | None = None
+        self.old_identity: ProducerIdAndEpoch | None = None
         self.zombie: list[str] = []
         self.lives = 0
         self.faults: list[str] = []
@@ -95,7 +95,7 @@ class Day:
     def told(self, driver: subprocess.Popen[str], words: list[str], deed: str) -> None:
         if words[:1] != ["step"]:
             return
-        step, batch, identity = words[1], int(words[2]), Identity(int(words[3]), int(words[4]))
+        step, batch, identity = words[1], int(words[2]), ProducerIdAndEpoch.of(int(words[3]), int(words[4]))
         if step == "written":
             self.old_identity = self.old_identity or identity
             name, first, what = deed.split(":") if deed else ("", "0", "")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from fencepost.client import ClientError, Producer, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
-from fencepost.client.transactional_id import Identity, TransactionalId
+from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 FORGOTTEN_TIMEOUT_MS = 10_000
 
 
-async def zombie(bootstrap: str, prefix: str, identity: Identity) -> list[str]:
+async def zombie(bootstrap: str, prefix: str, identity: ProducerIdAndEpoch) -> list[str]:
     """Write and commit as a driver that was replaced long ago; what it was told each time."""
     told = []
     cluster = Cluster(bootstrap, client_id="zombie")

@@ -28,17 +28,17 @@ from scripts.transaction_situations import (
 )
 
 from fencepost.broker import differences as leader
-from fencepost.broker.verification import Mode, Verified, of_leader
+from fencepost.broker.leader.verification import Mode, Verified, of_leader
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
 from fencepost.coordinator.transaction.decision import Refusal, Transition, Unchanged
 from fencepost.coordinator.transaction.differences import DIFFERENCES, Ground
 from fencepost.coordinator.transaction.end import End, end
 from fencepost.coordinator.transaction.initialize import Initialize, initialize
 from fencepost.coordinator.transaction.state import TRANSITIONS, State
-from fencepost.coordinator.transaction.transaction import NO_PAIR, Pair, TransactionMetadata
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "transactions"
 
@@ -46,7 +46,7 @@ ABSENT = ErrorCode.INVALID_PRODUCER_ID_MAPPING.name
 NOTHING = "-"
 
 #: What a request is answered, in words: (the id, the caller's pair, transaction.version).
-Cell = Callable[[TransactionMetadata, Pair, int], str]
+Cell = Callable[[TransactionMetadata, ProducerIdAndEpoch, int], str]
 
 
 class Table(NamedTuple):
@@ -62,10 +62,10 @@ def pair_text(of: TransactionMetadata, producer_id: int, epoch: int) -> str:
     """A pair, relative to the one that is held."""
     if producer_id < 0:
         return ""
-    held = of.held
-    if producer_id != held.producer_id or held.producer_epoch < 0:
+    current = of.current
+    if producer_id != current.producer_id or current.producer_epoch < 0:
         return f" (new, {epoch})"
-    step = epoch - held.producer_epoch
+    step = epoch - current.producer_epoch
     return f" (P, E{f'{step:+d}' if step else ''})"
 
 
@@ -83,40 +83,40 @@ def outcome(of: TransactionMetadata, decision: object) -> str:
     raise AssertionError(f"no decision: {decision}")
 
 
-def _kept(ongoing: Pair) -> str:
-    return "" if ongoing == NO_PAIR else " to end what is open"
+def _kept(ongoing: ProducerIdAndEpoch) -> str:
+    return "" if ongoing == NO_PRODUCER else " to end what is open"
 
 
 def init_cell(keep_prepared: bool) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+    def cell(of: TransactionMetadata, pair: ProducerIdAndEpoch, level: int) -> str:
         return outcome(of, initialize(of, Initialize(pair, TIMEOUT, keep_prepared), NOW, level, FRESH))
 
     return cell
 
 
 def end_cell(commit: bool, version: int) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+    def cell(of: TransactionMetadata, pair: ProducerIdAndEpoch, level: int) -> str:
         return outcome(of, end(of, End(*pair, commit, version), NOW, level, FRESH))
 
     return cell
 
 
 def add_cell(version: int, at: TopicPartition) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+    def cell(of: TransactionMetadata, pair: ProducerIdAndEpoch, level: int) -> str:
         return outcome(of, add_partitions(of, AddPartitions(*pair, [at], version), NOW, level))
 
     return cell
 
 
 def verify_cell(at: TopicPartition) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair, _: int) -> str:
+    def cell(of: TransactionMetadata, pair: ProducerIdAndEpoch, _: int) -> str:
         error = verify(of, *pair, [at])[at]
         return "ok" if error is ErrorCode.NONE else error.name
 
     return cell
 
 
-def told_by_leader(mode: Mode, of: TransactionMetadata, pair: Pair, level: int) -> tuple[Verified, str]:
+def told_by_leader(mode: Mode, of: TransactionMetadata, pair: ProducerIdAndEpoch, level: int) -> tuple[Verified, str]:
     """What a leader makes of the coordinator's answer about a new partition, and what follows if it is added."""
     if mode is not Mode.ADD_PARTITION:
         return Verified(mode, {NEW: of_leader(verify(of, *pair, [NEW])[NEW], mode)}), ""
@@ -128,7 +128,7 @@ def told_by_leader(mode: Mode, of: TransactionMetadata, pair: Pair, level: int) 
 
 
 def produce_cell(version: int) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+    def cell(of: TransactionMetadata, pair: ProducerIdAndEpoch, level: int) -> str:
         verified, then = told_by_leader(Mode.of_produce(version), of, pair, level)
         error, _ = verified.produce_error(NEW)
         return "ok" + then if error is ErrorCode.NONE else error.name
@@ -137,7 +137,7 @@ def produce_cell(version: int) -> Cell:
 
 
 def offsets_cell(version: int) -> Cell:
-    def cell(of: TransactionMetadata, pair: Pair, level: int) -> str:
+    def cell(of: TransactionMetadata, pair: ProducerIdAndEpoch, level: int) -> str:
         verified, then = told_by_leader(Mode.of_offset_commit(version), of, pair, level)
         error = verified.offsets_error(NEW)
         return "ok" + then if error is ErrorCode.NONE else error.name
@@ -175,7 +175,7 @@ def row(table: Table, situation: Situation, level: int) -> str:
             continue
         if pair is None:
             cells.append(NOTHING)
-        elif of.held.producer_epoch < 0 and not table.without_pair:
+        elif of.current.producer_epoch < 0 and not table.without_pair:
             cells.append(ABSENT)
         else:
             cells.append(table.cell(of, pair, level))

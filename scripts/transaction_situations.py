@@ -15,8 +15,16 @@ from fencepost.coordinator.transaction.end import End, end
 from fencepost.coordinator.transaction.initialize import Initialize, initialize
 from fencepost.coordinator.transaction.prepare import complete
 from fencepost.coordinator.transaction.timeout import time_out
-from fencepost.coordinator.transaction.transaction import MAX_EPOCH, NO_PAIR, Pair, TransactionMetadata
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
+from fencepost.protocol.types import (
+    MAX_PRODUCER_EPOCH,
+    NO_PRODUCER,
+    Epoch,
+    Milliseconds,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 
 NOW = Milliseconds(1_700_000_000_000)
 TIMEOUT = Milliseconds(60_000)
@@ -80,25 +88,27 @@ LAST = (
 )
 
 
-def callers(situation: Situation, of: TransactionMetadata) -> dict[str, Pair | None]:
+def callers(situation: Situation, of: TransactionMetadata) -> dict[str, ProducerIdAndEpoch | None]:
     """Who may come, and the pair that he comes with; None where there is no such pair."""
-    held, first = of.held, of.instance_epoch
-    absent = held.producer_epoch < 0
-    columns: dict[str, Pair | None] = {"no pair": NO_PAIR, "current": None if absent else held}
+    current, first = of.current, of.instance_epoch
+    absent = current.producer_epoch < 0
+    columns: dict[str, ProducerIdAndEpoch | None] = {"no pair": NO_PRODUCER, "current": None if absent else current}
     if situation.near_the_end:
-        columns["(P, 32766)"] = Pair(PRODUCER, Epoch(32766))
-        columns["(P, 32765)"] = Pair(PRODUCER, Epoch(32765))
-        columns["(P, 32762), an older instance"] = Pair(PRODUCER, Epoch(NEAR_THE_LAST_EPOCH - 1))
+        columns["(P, 32766)"] = ProducerIdAndEpoch(PRODUCER, Epoch(32766))
+        columns["(P, 32765)"] = ProducerIdAndEpoch(PRODUCER, Epoch(32765))
+        columns["(P, 32762), an older instance"] = ProducerIdAndEpoch(PRODUCER, Epoch(NEAR_THE_LAST_EPOCH - 1))
         # Whoever ended the transaction was told already; whoever was timed out was not.
-        told = of.is_prepared and of.next_producer_id >= 0 and of.timed_out == NO_PAIR
-        columns["what it becomes"] = Pair(of.next_producer_id, Epoch(0)) if told else None
+        told = of.is_prepared and of.next_producer_id >= 0 and of.timed_out == NO_PRODUCER
+        columns["what it becomes"] = ProducerIdAndEpoch(of.next_producer_id, Epoch(0)) if told else None
     else:
-        columns["one back"] = None if absent else Pair(held.producer_id, Epoch(held.producer_epoch - 1))
-        columns["first of this instance"] = None if absent else Pair(held.producer_id, first)
-        columns["older instance"] = None if absent else Pair(held.producer_id, Epoch(first - 1))
-    ahead = Epoch(held.producer_epoch + 1)
-    columns["ahead"] = None if absent or ahead > MAX_EPOCH else Pair(held.producer_id, ahead)
-    columns["another producer id"] = Pair(FOREIGN, Epoch(max(held.producer_epoch, 0)))
+        columns["one back"] = (
+            None if absent else ProducerIdAndEpoch(current.producer_id, Epoch(current.producer_epoch - 1))
+        )
+        columns["first of this instance"] = None if absent else ProducerIdAndEpoch(current.producer_id, first)
+        columns["older instance"] = None if absent else ProducerIdAndEpoch(current.producer_id, Epoch(first - 1))
+    ahead = Epoch(current.producer_epoch + 1)
+    columns["ahead"] = None if absent or ahead > MAX_PRODUCER_EPOCH else ProducerIdAndEpoch(current.producer_id, ahead)
+    columns["another producer id"] = ProducerIdAndEpoch(FOREIGN, Epoch(max(current.producer_epoch, 0)))
     return columns
 
 
@@ -124,14 +134,14 @@ def take(of: TransactionMetadata, step: Step, level: int) -> TransactionMetadata
     if step is Step.MARKERS:
         return complete(of, NOW)
     if step in (Step.COMMIT, Step.ABORT):
-        decision: object = end(of, End(*of.held, step is Step.COMMIT, 5 if level == 2 else 4), NOW, level, FRESH)
+        decision: object = end(of, End(*of.current, step is Step.COMMIT, 5 if level == 2 else 4), NOW, level, FRESH)
     elif step is Step.ADD:
-        decision = add_partitions(of, AddPartitions(*of.held, [KNOWN], level), NOW, level)
+        decision = add_partitions(of, AddPartitions(*of.current, [KNOWN], level), NOW, level)
     elif step is Step.TIME_OUT:
         decision = time_out(of, level, NOW, FRESH)
     else:
-        pairs = {Step.SAME_INSTANCE: of.held, Step.RECOVER: of.timed_out}
-        request = Initialize(pairs.get(step, NO_PAIR), TIMEOUT, keep_prepared=step is Step.KEEP)
+        pairs = {Step.SAME_INSTANCE: of.current, Step.RECOVER: of.timed_out}
+        request = Initialize(pairs.get(step, NO_PRODUCER), TIMEOUT, keep_prepared=step is Step.KEEP)
         decision = initialize(of, request, NOW, level, FRESH)
     assert isinstance(decision, Transition), f"{step} leads nowhere from {of}: {decision}"
     return decision.to

@@ -41,8 +41,8 @@ make another. Where aborts work and only the next transaction is refused, the cl
 not know that it has to.
 
 `python -m stock_clients` writes this page from what it observes, `python -m stock_clients kafkajs` the rows of one
-client; do not edit. The tests in `tests/clients` hold the Fencepost columns of the Python clients to it, `make compare`
-all the rest that can be run.
+client; do not edit. The tests in `tests/stock_clients` hold the Fencepost columns of the Python clients to it,
+`make compare` all the rest that can be run.
 """
 
 NOTES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from wire import Client, find_coordinator
+from tests.broker.wire import Client, find_coordinator
 
 from fencepost.protocol.messages import (
     HeartbeatRequest,

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import logging
 import random
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import alone, commit, find_group
-from wire import SETTINGS, Client, batch, fetch, init, new_topic, on_the_loop, produce, values
+from tests.broker.group_talk import alone, commit, find_group
+from tests.broker.wire import SETTINGS, Client, batch, fetch, init, new_topic, on_the_loop, produce, values
 
 from fencepost.broker import Broker, running_broker
-from fencepost.broker.registry import SERVED
+from fencepost.broker.network.registry import SERVED
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.layout import Field, fields_of

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import commit, find_group, join, sync_request, txn_commit
-from wire import Client, Pair, add, batch, end, fetch, init, init_answer, list_offset, new_topic, produce, serving
+from tests.broker.group_talk import commit, find_group, join, sync_request, txn_commit
+from tests.broker.wire import (
+    Client,
+    Pair,
+    add,
+    batch,
+    end,
+    fetch,
+    init,
+    init_answer,
+    list_offset,
+    new_topic,
+    produce,
+    serving,
+)
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.protocol.errors import ErrorCode

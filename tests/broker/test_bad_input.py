@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import find_group, position, txn_commit
-from wire import (
+from tests.broker.group_talk import find_group, position, txn_commit
+from tests.broker.wire import (
     Client,
     Pair,
     add,

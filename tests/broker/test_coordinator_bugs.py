@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import find_group, position, txn_commit
-from wire import (
+from tests.broker.group_talk import find_group, position, txn_commit
+from tests.broker.wire import (
     SETTINGS,
     Client,
     Pair,

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import commit, find_group, txn_commit
-from wire import (
+from tests.broker.group_talk import commit, find_group, txn_commit
+from tests.broker.wire import (
     SETTINGS,
     Client,
     Pair,

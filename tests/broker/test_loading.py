@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import commit, find_group, position, txn_commit
-from wire import (
+from tests.broker.group_talk import commit, find_group, position, txn_commit
+from tests.broker.wire import (
     SETTINGS,
     Client,
     Pair,
@@ -36,7 +33,7 @@ from wire import (
 
 from fencepost.broker import Broker, running_broker
 from fencepost.coordinator.group.home import Loading as GroupLoading
-from fencepost.coordinator.transaction.home import Loading
+from fencepost.coordinator.transaction.shards import Loading
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 import pytest
-from wire import SETTINGS, Client, add, batch, ended, init, new_topic, produce, serving
+from tests.broker.wire import SETTINGS, Client, add, batch, ended, init, new_topic, produce, serving
 
 from fencepost.broker import running_broker
 from fencepost.broker.metrics import measure

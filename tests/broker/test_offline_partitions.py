@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import commit, find_group, txn_commit
-from wire import (
+from tests.broker.group_talk import commit, find_group, txn_commit
+from tests.broker.wire import (
     SETTINGS,
     Client,
     Pair,

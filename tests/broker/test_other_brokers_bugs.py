@@ -8,15 +8,11 @@ tests/simulation/test_durability_bugs.py.
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import find_group, position, txn_commit
-from wire import (
+from tests.broker.group_talk import find_group, position, txn_commit
+from tests.broker.wire import (
     SETTINGS,
     Client,
     Pair,
@@ -34,7 +30,7 @@ from wire import (
 )
 
 from fencepost.broker import Broker, running_broker
-from fencepost.broker.markers import LocalMarkers
+from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.coordinator.transaction.markers import Marker
 from fencepost.protocol.batch import headers
 from fencepost.protocol.errors import ErrorCode

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import alone, commit, find_group, position, txn_commit
-from wire import Client, clients, end, init, new_topic
+from tests.broker.group_talk import alone, commit, find_group, position, txn_commit
+from tests.broker.wire import Client, clients, end, init, new_topic
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest

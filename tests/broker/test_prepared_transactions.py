@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from wire import SETTINGS, Client, Pair, batch, end, fetch, find_coordinator, new_topic, produce, values
+from tests.broker.wire import SETTINGS, Client, Pair, batch, end, fetch, find_coordinator, new_topic, produce, values
 
 from fencepost.broker import running_broker
 from fencepost.protocol.errors import ErrorCode

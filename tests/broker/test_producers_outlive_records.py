@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from wire import SETTINGS, Client, Pair, add, batch, ended, fetch, init, list_offset, new_topic, on_the_loop, produce
+from tests.broker.wire import (
+    SETTINGS,
+    Client,
+    Pair,
+    add,
+    batch,
+    ended,
+    fetch,
+    init,
+    list_offset,
+    new_topic,
+    on_the_loop,
+    produce,
+)
 
 from fencepost.broker import running_broker
 from fencepost.log.upkeep import upkeep

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import alone, commit, find_group, heartbeat, leave, position, txn_commit
-from wire import (
+from tests.broker.group_talk import alone, commit, find_group, heartbeat, leave, position, txn_commit
+from tests.broker.wire import (
     SETTINGS,
     Client,
     Pair,

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_talk import txn_commit
 from scripts.transaction_reference import FOLDER, NOTHING, PAGES
 from scripts.transaction_situations import LAST, MIDDLE, NEAR_THE_LAST_EPOCH, Situation, Step
-from wire import Client, Pair, batch, end, find_coordinator, init_answer, on_the_loop, serving
+from tests.broker.group_talk import txn_commit
+from tests.broker.wire import Client, Pair, batch, end, find_coordinator, init_answer, on_the_loop, serving
 
 from fencepost.broker import Broker
-from fencepost.broker.markers import LocalMarkers
+from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.coordinator.transaction.journal import TOPIC, encode
 from fencepost.coordinator.transaction.markers import Marker, Results
 from fencepost.coordinator.transaction.transaction import TransactionMetadata

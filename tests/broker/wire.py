@@ -14,8 +14,8 @@ import pytest
 
 from fencepost.broker import Broker, running_broker
 from fencepost.broker.authorizer import Authorizer
-from fencepost.broker.registry import SERVED
-from fencepost.broker.settings import Settings
+from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.network.registry import SERVED
 from fencepost.protocol.batch import headers
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.control import ABORT, read_control_record

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from benchmarks.apache_kafka import NoPeer
-from stock_clients import page
 from stock_clients.programs import PROGRAMS, NoToolChain, program
 from stock_clients.python_clients import PYTHON_CLIENTS, quiet
 from stock_clients.scenario import CALLS, Target, fencepost, kafka, play
+
+from stock_clients import page
 
 Peer = tuple[page.Target, Target]
 

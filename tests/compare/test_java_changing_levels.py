@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 from benchmarks.apache_kafka import java
 from benchmarks.fencepost_node import fencepost_node
-from tests.clients.test_changing_levels import LEVELS, PARTITIONS, RECORDS, TOPIC, Told, change_levels, check, shown
+from tests.stock_clients.test_changing_levels import (
+    LEVELS,
+    PARTITIONS,
+    RECORDS,
+    TOPIC,
+    Told,
+    change_levels,
+    check,
+    shown,
+)
 
 from fencepost.client import Admin
 

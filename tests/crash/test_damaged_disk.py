@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kill_cycles import Node
+from tests.crash.kill_cycles import Node
 
 from fencepost.client import Admin
 from fencepost.protocol.batch import headers

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import uuid
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kill_cycles import TOPICS, Node, Outcomes, run, verdict
+from tests.crash.kill_cycles import TOPICS, Node, Outcomes, run, verdict
 from tests.seeds import seeds
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.caller import Caller, Peer
-from fencepost.broker.connection import Connection
-from fencepost.broker.registry import SERVED, Held
+from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.registry import SERVED, Reply
+from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.protocol.codec import encode_request
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
@@ -299,11 +299,11 @@ class Fuzzing:
         assert name.encode() in bytes(found.records or b""), f"{name} is not there"
 
     async def ask(self, request: Any, version: int) -> Any:
-        caller = Caller(Peer(AllowEverything(), "/control"), version, None)
-        answer = SERVED[request.__schema__.api].handler(request, caller, self.world.broker)  # type: ignore[arg-type]
+        context = RequestContext(Peer(AllowEverything(), "/control"), version, None)
+        answer = SERVED[request.__schema__.api].handler(request, context, self.world.broker)  # type: ignore[arg-type]
         if asyncio.iscoroutine(answer):
             answer = await answer
-        if isinstance(answer, Held):
+        if isinstance(answer, Reply):
             assert self.world.broker is not None
             await self.world.broker.storage.wait_durable(answer.lsn)
             answer = answer.response

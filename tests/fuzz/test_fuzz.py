@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fuzzing import Fuzzing, Report
+from tests.fuzz.fuzzing import Fuzzing, Report
 
 from fencepost.simulation.loop import VirtualLoop, run
 

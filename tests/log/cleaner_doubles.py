@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import Node, append, marker
+from tests.log.log_doubles import Node, append, marker
 
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.cleaner.settings import CleanerSettings

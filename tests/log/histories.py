@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from log_doubles import START, StoppedClock, batch, marker, topic_id
+from tests.log.log_doubles import START, StoppedClock, batch, marker, topic_id
 
 from fencepost.log import commit_log, storage
 from fencepost.log.commit_log import StorageFailed

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import START
+from tests.log.log_doubles import START
 
 from fencepost.log.batch_check import LEAST_UNFOLDED, MOST_RECORD_ERRORS, Checked, check_batch, check_header
 from fencepost.log.settings import LogSettings

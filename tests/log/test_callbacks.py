@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import Node, append, batch, run
+from tests.log.log_doubles import Node, append, batch, run
 
 from fencepost.log.callbacks import call_each
 from fencepost.log.outcome import StorageFailed

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from histories import World, live, small_files
-from log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run, values_of
+from tests.log.histories import World, live, small_files
+from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run, values_of
 
 from fencepost.log.commit_log import DURABLE_SIZE, HEADER_SIZE, CommitLog
 from fencepost.log.commit_log_reading import Ending, read_generation
 from fencepost.log.disk import File
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.simulation.disk import SimulatedDisk
-from fencepost.simulation.faults import FaultyDisk
+from fencepost.simulation.disk_faults import FaultyDisk
 
 LOG = ROOT / "commit-log"
 

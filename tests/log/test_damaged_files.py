@@ -12,7 +12,6 @@ epoch in front of it, which nothing covers.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -20,10 +19,7 @@ from random import Random
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, run
+from tests.log.log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, run
 from tests.seeds import seeds
 
 from fencepost.log import commit_log
@@ -34,7 +30,7 @@ from fencepost.protocol.batch import crc_matches, headers, read_header, stamp
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
-from fencepost.simulation.faults import FaultyDisk
+from fencepost.simulation.disk_faults import FaultyDisk
 
 DIRECTORY = ROOT / "t-0"
 PARTITIONS = [("t", 0), ("u", 0)]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import ROOT, Node, StoppedClock, append, batch, delete_topic, run, topic_id, values_of
+from tests.log.log_doubles import ROOT, Node, StoppedClock, append, batch, delete_topic, run, topic_id, values_of
 
 from fencepost.log.checkpoint_files import write_partition_metadata
 from fencepost.log.data_directory import DirectoryUnusable, deleted_name, remove_partition

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from histories import Violation, World, live, small_files
-from log_doubles import run
+from tests.log.histories import Violation, World, live, small_files
+from tests.log.log_doubles import run
 
 from fencepost.log.commit_log import CommitLog
 from fencepost.log.disk import File, SyncDone

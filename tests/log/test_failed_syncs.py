@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import Node, append, batch, run, topic_id, values_of
+from tests.log.log_doubles import Node, append, batch, run, topic_id, values_of
 
 from fencepost.log import commit_log
 from fencepost.log import storage as storage_module

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import logging
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import ROOT, START, Node, append, append_transactional, batch, end, marker, run
+from tests.log.log_doubles import ROOT, START, Node, append, append_transactional, batch, end, marker, run
 
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.records import encode_record, seal

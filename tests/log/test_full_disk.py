@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import ROOT, Node, append, batch, error_of, run, values_of
+from tests.log.log_doubles import ROOT, Node, append, batch, error_of, run, values_of
 
 from fencepost.log import commit_log, space
 from fencepost.log.partition import Appended

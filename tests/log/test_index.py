@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from random import Random
 from struct import pack
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import run, synced
+from tests.log.log_doubles import run, synced
 
 from fencepost.log.index import OffsetIndex, TimeIndex
 from fencepost.simulation.disk import SimulatedDisk

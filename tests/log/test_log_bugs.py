@@ -5,14 +5,8 @@ facts §13.7, 10 (nothing bounds the memory of producers but their expiry) is as
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import START, Node, append, append_transactional, batch, end, error_of, marker, run
+from tests.log.log_doubles import START, Node, append, append_transactional, batch, end, error_of, marker, run
 
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.upkeep import upkeep

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import Node, append, batch, run
+from tests.log.log_doubles import Node, append, batch, run
 
 from fencepost.log.disk import File
 from fencepost.simulation.disk import SimulatedDisk

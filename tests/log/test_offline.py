@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, run
+from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, run
 
 from fencepost.log import opening
 from fencepost.log import storage as storage_module

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 import threading
 from pathlib import Path
 from random import Random
@@ -14,10 +13,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import Node, append, batch, error_of, run, values_of
+from tests.log.log_doubles import Node, append, batch, error_of, run, values_of
 
 from fencepost.log.descriptors import for_files
 from fencepost.log.disk import File, LocalDisk, NoDescriptors

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from crc32c import crc32c
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import Node, append, append_transactional, batch, bytes_of, end, error_of, marker, run
+from tests.log.log_doubles import Node, append, append_transactional, batch, bytes_of, end, error_of, marker, run
 
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import batch
+from tests.log.log_doubles import batch
 
 from fencepost.log.producer_state import (
     BatchMetadata,

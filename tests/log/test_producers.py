@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import START, batch, marker
+from tests.log.log_doubles import START, batch, marker
 
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import CompletedTransaction, Producers

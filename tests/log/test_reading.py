@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import START, Node, append, append_transactional, batch, end, run
+from tests.log.log_doubles import START, Node, append, append_transactional, batch, end, run
 
 from fencepost.log.reading import Fetched
 from fencepost.protocol.batch import BatchHeader, headers, read_header

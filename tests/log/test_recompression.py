@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import Node, append, bytes_of, error_of, run
+from tests.log.log_doubles import Node, append, bytes_of, error_of, run
 
 from fencepost.log.outcome import Refused
 from fencepost.log.producer_state import Origin

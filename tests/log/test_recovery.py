@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 from struct import pack
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, run, values_of
+from tests.log.log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, run, values_of
 
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.reading import Fetched

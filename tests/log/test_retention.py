@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import ROOT, Node, append, append_transactional, batch, delete_topic, end, run, values_of
+from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, delete_topic, end, run, values_of
 
 from fencepost.log.retention import new_start
 from fencepost.log.settings import LogSettings

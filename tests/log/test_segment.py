@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import START, batch
+from tests.log.log_doubles import START, batch
 
 from fencepost.log.segment import Segment
 from fencepost.protocol.batch import read_header, stamp

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import (
+from tests.log.log_doubles import (
     ROOT,
     Node,
     append,

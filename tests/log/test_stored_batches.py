@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import START, Node, append, batch, run
+from tests.log.log_doubles import START, Node, append, batch, run
 
 from fencepost.log.partition import Partition
 from fencepost.log.producer_state import Origin

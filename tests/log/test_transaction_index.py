@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import combinations
 from pathlib import Path
 from random import Random
 from struct import pack
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from log_doubles import run, synced
+from tests.log.log_doubles import run, synced
 
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.simulation.disk import SimulatedDisk

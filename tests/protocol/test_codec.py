@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from random_messages import CLASSES, every_version, random_message, versions
+from tests.protocol.random_messages import CLASSES, every_version, random_message, versions
 
 from fencepost.protocol.codec import (
     decode,

@@ -8,10 +8,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import itertools
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from random import Random
 from typing import Any, get_args
 from uuid import UUID
@@ -21,10 +19,7 @@ from kio.index import KioIndexError, load_payload_module
 from kio.schema.errors import ErrorCode as TheirErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from random_messages import BITS
+from tests.protocol.random_messages import BITS
 
 from fencepost.protocol.codec import decode, encode
 from fencepost.protocol.layout import Field, default_of, fields_of

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.caller import Caller, Peer
 from fencepost.broker.clock_jumps import LEAST_MS, ClockJumps
-from fencepost.broker.registry import SERVED, Held
+from fencepost.broker.network.registry import SERVED, Reply
+from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.offsets import Position
 from fencepost.protocol.errors import ErrorCode
@@ -56,10 +56,10 @@ class Scene:
         record = (self.world.clock.now(), None, b"x", ())
         records = encode_batch([record], producer_id=pair[0], producer_epoch=pair[1], base_sequence=sequence)
         data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])]
-        caller = Caller(Peer(AllowEverything(), "/here"), 9, None)
+        context = RequestContext(Peer(AllowEverything(), "/here"), 9, None)
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=9, topic_data=data)
-        answer = SERVED[0].handler(request, caller, self.broker)
-        assert isinstance(answer, Held)
+        answer = SERVED[0].handler(request, context, self.broker)
+        assert isinstance(answer, Reply)
         (written,) = answer.response.responses[0].partition_responses
         return written.error_code, written.base_offset
 

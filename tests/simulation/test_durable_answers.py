@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.caller import Caller, Peer
-from fencepost.broker.registry import SERVED, Held
+from fencepost.broker.network.registry import SERVED, Reply
+from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
@@ -24,13 +24,13 @@ SEEDS = range(12)
 
 async def ask(world: World, request: Any, version: int) -> Any:
     """The answer, when it may leave the node."""
-    broker, caller = world.broker, Caller(Peer(AllowEverything(), "/here"), version, "c")
+    broker, context = world.broker, RequestContext(Peer(AllowEverything(), "/here"), version, "c")
     assert broker is not None
-    answer = SERVED[request.__schema__.api].handler(request, caller, broker)
+    answer = SERVED[request.__schema__.api].handler(request, context, broker)
     if asyncio.iscoroutine(answer):
         answer = await answer
     lsn = 0
-    if isinstance(answer, Held):
+    if isinstance(answer, Reply):
         answer, lsn = answer
     await broker.storage.wait_durable(lsn)
     return answer

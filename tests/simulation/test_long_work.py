@@ -16,8 +16,8 @@ import pytest
 
 from fencepost.broker import Broker
 from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.caller import Caller, Peer
-from fencepost.broker.registry import SERVED, Held
+from fencepost.broker.network.registry import SERVED, Reply
+from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -74,12 +74,12 @@ class Scene:
 
     async def ask(self, request: Any, version: int) -> Any:
         """The answer, when it may leave the node."""
-        broker, caller = self.broker, Caller(Peer(AllowEverything(), "/here"), version, None)
-        answer = SERVED[request.__schema__.api].handler(request, caller, broker)
+        broker, context = self.broker, RequestContext(Peer(AllowEverything(), "/here"), version, None)
+        answer = SERVED[request.__schema__.api].handler(request, context, broker)
         if asyncio.iscoroutine(answer):
             answer = await answer
         lsn = 0
-        if isinstance(answer, Held):
+        if isinstance(answer, Reply):
             answer, lsn = answer
         await broker.storage.wait_durable(lsn)
         return answer

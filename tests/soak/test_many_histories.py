@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "coordinator" / "transaction"))
-
-from transaction_histories import TwoCoordinators
+from tests.coordinator.transaction.transaction_histories import TwoCoordinators
 
 
 @pytest.mark.soak

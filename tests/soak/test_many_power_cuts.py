@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
+from tests.log.histories import Violation, World, live, small_files
+from tests.log.log_doubles import run
 from tests.seeds import seeds
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "log"))
-
-from histories import Violation, World, live, small_files
-from log_doubles import run
 
 from fencepost.simulation.disk import SimulatedDisk
 

@@ -15,7 +15,8 @@ from fencepost.client.blocking import Admin, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import TimedOutError
 from fencepost.client.portal import Portal
-from fencepost.client.transactional_id import Identity, TransactionalId
+from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.spark import Sink, Step, WriteFailed, local_session, write, write_stream
 from fencepost.spark.tasks import slot_name
 
@@ -191,7 +192,9 @@ def test_a_commit_whose_answer_is_lost_is_looked_for_before_the_batch_is_run_aga
 ) -> None:
     end, commits, steps = TransactionalId.end, list[bool](), list[Step]()
 
-    async def losing(self: TransactionalId, who: Identity, commit: bool, tv2: bool, *more: Any) -> Identity:
+    async def losing(
+        self: TransactionalId, who: ProducerIdAndEpoch, commit: bool, tv2: bool, *more: Any
+    ) -> ProducerIdAndEpoch:
         if not commit or commits:
             return await end(self, who, commit, tv2, *more)
         commits.append(commit)

@@ -2,8 +2,8 @@
 
 from fencepost.broker import apis
 from fencepost.broker.broker import Broker
+from fencepost.broker.metadata.settings import BadSetting
 from fencepost.broker.running import running_broker
-from fencepost.broker.settings import BadSetting
 
 __all__ = ["BadSetting", "Broker", "running_broker"]
 

@@ -9,30 +9,30 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from fencepost.broker import metadata_rebuilding
 from fencepost.broker.authorizer import AllowEverything, Authorizer
 from fencepost.broker.clock_jumps import ClockJumps
 from fencepost.broker.compaction import cleaner_settings
-from fencepost.broker.connection import Connection
-from fencepost.broker.connection_quotas import ConnectionQuotas
-from fencepost.broker.disconnections import Disconnections
-from fencepost.broker.features import Features
-from fencepost.broker.fetch_sessions import FetchSessions
-from fencepost.broker.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
-from fencepost.broker.markers import LocalMarkers
-from fencepost.broker.metadata_store import MetadataStore, SqliteMetadataStore, guarded
-from fencepost.broker.metrics import Metrics
-from fencepost.broker.producer_ids import PRODUCER_IDS, StoredProducerIds
-from fencepost.broker.registrar import LocalRegistrar, Registrar
-from fencepost.broker.settings import Settings
-from fencepost.broker.topic_rules import (
+from fencepost.broker.leader.fetch_sessions import FetchSessions
+from fencepost.broker.leader.markers import LocalMarkers
+from fencepost.broker.leader.registrar import LocalRegistrar, Registrar
+from fencepost.broker.metadata import rebuilding as metadata_rebuilding
+from fencepost.broker.metadata.features import Features
+from fencepost.broker.metadata.producer_ids import PRODUCER_IDS, StoredProducerIds
+from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.metadata.store import MetadataStore, SqliteMetadataStore, guarded
+from fencepost.broker.metadata.topic_rules import (
     CONSUMER_OFFSETS,
     INTERNAL,
     TRANSACTION_STATE,
     TopicRefused,
 )
-from fencepost.broker.topics import Topics
-from fencepost.broker.turns import Deadlines, Turns
+from fencepost.broker.metadata.topics import Topics
+from fencepost.broker.metrics import Metrics
+from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.connection_quotas import ConnectionQuotas
+from fencepost.broker.network.disconnections import Disconnections
+from fencepost.broker.network.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
+from fencepost.broker.network.turns import Deadlines, Turns
 from fencepost.coordinator import loading
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
 from fencepost.coordinator.loading import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fencepost.broker.settings import Settings
+from fencepost.broker.metadata.settings import Settings
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.cleaner.settings import CleanerSettings
 from fencepost.log.settings import LogSettings

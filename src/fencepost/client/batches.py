@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fencepost.client.transactional_id import NOBODY, Identity
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -54,7 +53,7 @@ class Batch:
         self.futures: list[asyncio.Future[RecordMetadata]] = []
         self.times: list[int] = []
         self.data: bytes | None = None
-        self.identity = NOBODY
+        self.identity = NO_PRODUCER
         self.base_sequence = -1
         self.tries = 0
         self.abandoned = False
@@ -72,12 +71,12 @@ class Batch:
         self.futures.append(future)
         self.times.append(timestamp)
 
-    def number(self, identity: Identity, sequence: int, transactional: bool) -> None:
+    def number(self, identity: ProducerIdAndEpoch, sequence: int, transactional: bool) -> None:
         """Give it the producer's identity and its place in the sequence of its partition."""
         self.identity, self.base_sequence = identity, sequence
         self.data = self.builder.build(
             producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
+            producer_epoch=identity.producer_epoch,
             base_sequence=sequence,
             transactional=transactional,
         )
@@ -114,5 +113,5 @@ class Lane:
         self.in_flight: Batch | None = None
         self.retry_at: float | None = None
         """When the batch on its way is to be sent again; None while it is on the wire."""
-        self.identity = NOBODY
+        self.identity = NO_PRODUCER
         self.next_sequence = 0

@@ -10,12 +10,11 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, UnreachableError
 from fencepost.client.outcomes import Outcome
 from fencepost.client.sender import Sender
-from fencepost.client.transactional_id import BEFORE_TV2, Identity
+from fencepost.client.transactional_id import BEFORE_TV2
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch, TopicPartition
 
-_LAST_EPOCH: Final = 32767
 #: The broker does not know where we were; the next epoch starts anew.
 _LOST_PLACE: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -31,12 +30,12 @@ class Idempotence:
         self.transactional_id: str | None = None
         self.sender: Sender | None = None
         self._cluster = cluster
-        self._identity: Identity | None = None
+        self._identity: ProducerIdAndEpoch | None = None
         self._asking: asyncio.Task[None] | None = None
         self.error: ClientError | None = None
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> ProducerIdAndEpoch | None:
         if self._identity is None and self.error is None and (self._asking is None or self._asking.done()):
             self._asking = asyncio.get_running_loop().create_task(self._ask())
         return self._identity
@@ -54,8 +53,9 @@ class Idempotence:
         lost_place = isinstance(error, BrokerError) and error.code in _LOST_PLACE
         if (unresolved or lost_place) and batch.identity == self._identity:
             # What is on its way keeps its pair; what comes after it goes under the next one.
-            identity = self._identity
-            self._identity = None if identity.epoch == _LAST_EPOCH else identity._replace(epoch=identity.epoch + 1)
+            producer_id, epoch = self._identity
+            exhausted = epoch >= MAX_PRODUCER_EPOCH
+            self._identity = None if exhausted else ProducerIdAndEpoch.of(producer_id, epoch + 1)
         return lost_place
 
     async def _ask(self) -> None:
@@ -69,7 +69,7 @@ class Idempotence:
                     continue
                 error = ErrorCode(answer.error_code)
                 if not error:
-                    self._identity = Identity(answer.producer_id, answer.producer_epoch)
+                    self._identity = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
                 elif error.retriable:
                     await deadline.pause(error.name)
                 else:

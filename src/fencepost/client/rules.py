@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from fencepost.client.batches import Batch
 from fencepost.client.errors import ClientError
 from fencepost.client.outcomes import Outcome
-from fencepost.client.transactional_id import Identity
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.sender import Sender
@@ -21,7 +20,7 @@ class Rules(Protocol):
     sender: Sender | None
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> ProducerIdAndEpoch | None:
         """Who writes; None while that is not known."""
         ...
 

@@ -17,14 +17,13 @@ from fencepost.client.connection import Connection
 from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, DeliveryError, UnreachableError
 from fencepost.client.outcomes import Outcome, outcome_of
 from fencepost.client.rules import Rules
-from fencepost.client.transactional_id import Identity
 from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 _ALL: Final = -1
 _LARGEST_REQUEST: Final = 16 * 1024 * 1024
@@ -289,7 +288,7 @@ class Sender:
                 while lane.queue:
                     self._failed(lane, lane.queue.popleft(), Outcome.ABORTABLE, error, unresolved=False)
 
-    def _send(self, connection: Connection, lanes: list[Lane], identity: Identity) -> None:
+    def _send(self, connection: Connection, lanes: list[Lane], identity: ProducerIdAndEpoch) -> None:
         rules = self._rules
         topics: dict[str, list[PartitionProduceData]] = {}
         for lane in lanes:

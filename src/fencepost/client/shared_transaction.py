@@ -15,18 +15,18 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
 from fencepost.client.outcomes import Outcome
 from fencepost.client.sender import Sender
-from fencepost.client.transactional_id import BEFORE_TV2, SINCE_TV2, Identity, TransactionalId
+from fencepost.client.transactional_id import BEFORE_TV2, SINCE_TV2, TransactionalId
 from fencepost.client.transactions import NEWEST_PRODUCE
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 
 class Ticket(NamedTuple):
     """What a process needs to write to the transaction.  `tv2`: the cluster's transaction.version is 2 or more."""
 
     transactional_id: str
-    identity: Identity
+    identity: ProducerIdAndEpoch
     tv2: bool
 
 
@@ -58,7 +58,7 @@ class SharedTransaction:
         )
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> ProducerIdAndEpoch | None:
         return self._ticket.identity
 
     def versions(self) -> tuple[int, int]:

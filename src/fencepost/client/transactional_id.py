@@ -29,7 +29,7 @@ from fencepost.protocol.messages import (
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 #: Newest versions that a client may use while transaction.version is below 2 (facts §9.3).
 BEFORE_TV2: Final = {"EndTxn": 4, "TxnOffsetCommit": 4, "Produce": 11}
@@ -39,16 +39,6 @@ SINCE_TV2: Final = {"EndTxn": 5, "TxnOffsetCommit": 5, "Produce": 12}
 
 #: Newest versions that name topics; the ones after them need topic ids.
 _NAMES_TOPICS_UNTIL: Final = {"TxnOffsetCommit": 5}
-
-
-class Identity(NamedTuple):
-    """Who writes: a producer id and its epoch."""
-
-    producer_id: int
-    epoch: int
-
-
-NOBODY: Final = Identity(-1, -1)
 
 
 class StaleIdentityError(TransactionAbortableError):
@@ -83,7 +73,9 @@ class TransactionalId:
         self._end_unsettled = False
         """So was the end of the transaction that is open."""
 
-    async def init(self, timeout_ms: int, current: Identity = NOBODY, deadline: Deadline | None = None) -> Identity:
+    async def init(
+        self, timeout_ms: int, current: ProducerIdAndEpoch = NO_PRODUCER, deadline: Deadline | None = None
+    ) -> ProducerIdAndEpoch:
         """Take the id over, or (with the current pair) get a new epoch for it.
 
         Raises ProducerFencedError if somebody else has it, BrokerError if the broker refuses.
@@ -92,15 +84,15 @@ class TransactionalId:
             transactional_id=self.name,
             transaction_timeout_ms=timeout_ms,
             producer_id=current.producer_id,
-            producer_epoch=current.epoch,
+            producer_epoch=current.producer_epoch,
         )
-        versions = _Versions(5, 3 if current != NOBODY else 0)
+        versions = _Versions(5, 3 if current != NO_PRODUCER else 0)
         answer = await self._ask("InitProducerId", request, lambda found: found.error_code, deadline, versions=versions)
         self.unsettled = self._end_unsettled = False
-        return Identity(answer.producer_id, answer.producer_epoch)
+        return ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
 
     async def add_partitions(
-        self, who: Identity, partitions: Sequence[TopicPartition], deadline: Deadline | None = None
+        self, who: ProducerIdAndEpoch, partitions: Sequence[TopicPartition], deadline: Deadline | None = None
     ) -> None:
         """Register partitions before they are written to; for transaction.version 0 and 1 only."""
         by_topic: dict[str, list[int]] = {}
@@ -109,21 +101,24 @@ class TransactionalId:
         request = AddPartitionsToTxnRequest(
             transactional_id=self.name,
             producer_id=who.producer_id,
-            producer_epoch=who.epoch,
+            producer_epoch=who.producer_epoch,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in by_topic.items()],
         )
         await self._ask("AddPartitionsToTxn", request, _worst_partition, deadline, versions=_Versions(3))
 
-    async def add_offsets(self, who: Identity, group_id: str, deadline: Deadline | None = None) -> None:
+    async def add_offsets(self, who: ProducerIdAndEpoch, group_id: str, deadline: Deadline | None = None) -> None:
         """Register the positions of a group before they are committed; for transaction.version 0 and 1 only."""
         request = AddOffsetsToTxnRequest(
-            transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.epoch, group_id=group_id
+            transactional_id=self.name,
+            producer_id=who.producer_id,
+            producer_epoch=who.producer_epoch,
+            group_id=group_id,
         )
         await self._ask("AddOffsetsToTxn", request, lambda found: found.error_code, deadline)
 
     async def commit_offsets(
         self,
-        who: Identity,
+        who: ProducerIdAndEpoch,
         group: ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         tv2: bool,
@@ -144,7 +139,7 @@ class TransactionalId:
             transactional_id=self.name,
             group_id=group.group_id,
             producer_id=who.producer_id,
-            producer_epoch=who.epoch,
+            producer_epoch=who.producer_epoch,
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
@@ -159,14 +154,16 @@ class TransactionalId:
             _Versions.of("TxnOffsetCommit", tv2),
         )
 
-    async def end(self, who: Identity, commit: bool, tv2: bool, deadline: Deadline | None = None) -> Identity:
+    async def end(
+        self, who: ProducerIdAndEpoch, commit: bool, tv2: bool, deadline: Deadline | None = None
+    ) -> ProducerIdAndEpoch:
         """End the transaction; the pair for the next one.
 
         Raises CommitInDoubtError where it cannot be known any more, and TransactionTimedOutError also where an abort is
         answered well, but by a version that cannot carry the pair to go on with.
         """
         request = EndTxnRequest(
-            transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.epoch, committed=commit
+            transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.producer_epoch, committed=commit
         )
         earlier, self.unsettled = self.unsettled, False
         try:
@@ -186,7 +183,7 @@ class TransactionalId:
             self.unsettled = self.unsettled or earlier
         self._end_unsettled = False
         if answer.producer_id >= 0:
-            return Identity(answer.producer_id, answer.producer_epoch)
+            return ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
         if answer.transaction_timed_out:
             raise timed_out_error(self.name)
         return who

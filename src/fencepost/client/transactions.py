@@ -30,17 +30,15 @@ from fencepost.client.sender import Sender
 from fencepost.client.transaction_state import State, check_call, follow
 from fencepost.client.transactional_id import (
     BEFORE_TV2,
-    NOBODY,
     SINCE_TV2,
     ConsumerGroupMetadata,
-    Identity,
     OffsetAndMetadata,
     StaleIdentityError,
     TransactionalId,
     timed_out_error,
 )
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 #: Newest Produce that names topics; the ones after it need topic ids.
 NEWEST_PRODUCE: Final = 12
@@ -57,8 +55,8 @@ class Transactions:
         self._id = TransactionalId(cluster, transactional_id)
         self._timeout_ms = timeout_ms
         self._state = State.UNINITIALIZED
-        self._identity = NOBODY
-        self._following: Identity | None = None
+        self._identity = NO_PRODUCER
+        self._following: ProducerIdAndEpoch | None = None
         """The pair to go on with, when the current one proved old."""
         self._error: ClientError | None = None
         self._tv2 = False
@@ -78,8 +76,8 @@ class Transactions:
     # What the sender asks (rules.Rules)
 
     @property
-    def identity(self) -> Identity | None:
-        return None if self._identity is NOBODY else self._identity
+    def identity(self) -> ProducerIdAndEpoch | None:
+        return None if self._identity is NO_PRODUCER else self._identity
 
     def versions(self) -> tuple[int, int]:
         return (SINCE_TV2["Produce"], NEWEST_PRODUCE) if self._tv2 else (3, BEFORE_TV2["Produce"])
@@ -248,7 +246,7 @@ class Transactions:
             if not self._tv2 and self._needs_new_epoch:
                 self._identity = await self._next_identity()
 
-    async def _next_identity(self) -> Identity:
+    async def _next_identity(self) -> ProducerIdAndEpoch:
         """The next epoch of the current pair.  Raises ProducerFencedError if somebody else has the id."""
         try:
             return await self._id.init(self._timeout_ms, self._identity)

@@ -47,7 +47,7 @@ class Producers:
         self._verifications: dict[int, Verification] = {}
         self._open: dict[int, int] = {}
         """First offset -> producer id of open transactions, in order of the offsets."""
-        self._undurable: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
         """First offset -> marker offset of ended transactions whose marker readers may not see yet."""
 
     # Verification (KIP-890)
@@ -126,7 +126,7 @@ class Producers:
             return None
         entry.open_first_offset = None
         del self._open[first]
-        self._undurable[first] = offset
+        self._unreplicated[first] = offset
         return CompletedTransaction(header.producer_id, first, offset, committed)
 
     def _entry(self, header: BatchHeader, now: int) -> ProducerEntry:
@@ -151,15 +151,15 @@ class Producers:
         return AbortedTransaction(completed.producer_id, completed.first_offset, completed.marker_offset, stable)
 
     def high_watermark_advanced(self, high_watermark: int) -> None:
-        if self._undurable:
-            self._undurable = {f: marker for f, marker in self._undurable.items() if marker >= high_watermark}
+        if self._unreplicated:
+            self._unreplicated = {f: marker for f, marker in self._unreplicated.items() if marker >= high_watermark}
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the earliest transaction begins that is open, or whose end readers may not see yet."""
         first = next(iter(self._open)) if self._open else None
-        if self._undurable:
-            earliest = min(self._undurable)
+        if self._unreplicated:
+            earliest = min(self._unreplicated)
             return earliest if first is None else min(first, earliest)
         return first
 
@@ -201,7 +201,7 @@ class Producers:
         self.entries = {entry.producer_id: entry for entry in entries}
         opened = [(e.open_first_offset, e.producer_id) for e in entries if e.open_first_offset is not None]
         self._open = dict(sorted(opened))
-        self._undurable = {}
+        self._unreplicated = {}
         self._verifications = {}
 
     def epoch_of(self, producer_id: int) -> int:

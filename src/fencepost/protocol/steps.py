@@ -1,7 +1,7 @@
 """Work on bytes of others that may be long: done in steps, between which somebody else may be served.
 
 A function that works in steps is a generator that returns its result.  Whoever has nobody to keep waiting runs it with
-`finish`; a server awaits between its steps (`fencepost.broker.pacing`).
+`finish`; a server awaits between its steps (`fencepost.broker.network.pacing`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid as _uuid
 from enum import IntEnum
-from typing import Annotated, NamedTuple, NewType, TypeAlias
+from typing import Annotated, Final, NamedTuple, NewType, TypeAlias
 
 Milliseconds = NewType("Milliseconds", int)
 """A point in time (since the Unix epoch) or a duration, by context."""
@@ -47,3 +47,24 @@ class Isolation(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """Who writes: a producer id, and the epoch that tells its holder from those before (KIP-98)."""
+
+    producer_id: ProducerId
+    producer_epoch: Epoch
+
+    @classmethod
+    def of(cls, producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch:
+        """The pair of two numbers as they came off the wire."""
+        return cls(ProducerId(producer_id), Epoch(producer_epoch))
+
+
+#: Nobody: what is on the wire where there is no producer id.
+NO_PRODUCER: Final = ProducerIdAndEpoch(ProducerId(-1), Epoch(-1))
+
+#: Largest producer epoch there is (int16).  Only the coordinator and markers ever carry it.
+MAX_PRODUCER_EPOCH: Final = Epoch(32767)
+#: Largest producer epoch that a coordinator gives to a client.  The next bump takes a new producer id.
+LAST_CLIENT_EPOCH: Final = Epoch(32766)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fencepost.broker.metadata_store import Versioned
+from fencepost.broker.metadata.store import Versioned
 
 
 class MemoryMetadataStore:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fencepost.runtime import Listener
-from fencepost.simulation.mishaps import Mishaps
+from fencepost.simulation.request_faults import RequestFaults
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -46,7 +46,7 @@ class SimulatedNetwork:
         self._listening: dict[int, _Listening] = {}
         self._pairs: dict[SimulatedTransport, int] = {}
         """Open ends, and the port that their connection is to."""
-        self.mishaps: Mishaps | None = None
+        self.request_faults: RequestFaults | None = None
         """What befalls the requests of connections that are made from now on."""
         self._next_port = 10_000
 
@@ -71,7 +71,7 @@ class SimulatedNetwork:
         ours.peer, theirs.peer = theirs, ours
         for transport in (theirs, ours):
             self._pairs[transport] = port
-        ours.mishaps = self.mishaps
+        ours.request_faults = self.request_faults
         accepted = listening.factory()
         protocol = protocol_factory()
         theirs.start(accepted)
@@ -122,7 +122,7 @@ class SimulatedTransport(asyncio.Transport):
         self._reading = True
         self._arrived: list[bytes] = []
         self._last_arrival = 0.0
-        self.mishaps: Mishaps | None = None
+        self.request_faults: RequestFaults | None = None
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
@@ -131,8 +131,8 @@ class SimulatedTransport(asyncio.Transport):
     # Sending
 
     def write(self, data: Any) -> None:
-        if self.mishaps is not None:
-            self.mishaps.send(self, bytes(data))
+        if self.request_faults is not None:
+            self.request_faults.send(self, bytes(data))
         else:
             self.send(bytes(data))
 

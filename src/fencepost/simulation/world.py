@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fencepost.broker import Broker
-from fencepost.broker.markers import LocalMarkers
-from fencepost.broker.registrar import LocalRegistrar
+from fencepost.broker.leader.markers import LocalMarkers
+from fencepost.broker.leader.registrar import LocalRegistrar
 from fencepost.runtime import Runtime
+from fencepost.simulation.call_faults import Links
 from fencepost.simulation.disk import SimulatedDisk
-from fencepost.simulation.links import Links
 from fencepost.simulation.loop import VirtualClock, VirtualLoop
 from fencepost.simulation.metadata import MemoryMetadataStore
 from fencepost.simulation.network import SimulatedNetwork

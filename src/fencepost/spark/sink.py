@@ -24,16 +24,9 @@ from fencepost.client.errors import (
 )
 from fencepost.client.portal import Portal
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
-from fencepost.client.transactional_id import (
-    NOBODY,
-    ConsumerGroupMetadata,
-    Identity,
-    OffsetAndMetadata,
-    TransactionalId,
-    fenced_error,
-)
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalId, fenced_error
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from fencepost.spark import progress
 from fencepost.spark.progress import Progress, read_progress
 from fencepost.spark.tasks import RESULT, Write, follows, slot_name
@@ -77,7 +70,7 @@ class Sink:
     attempts: int = 3
     watch: Callable[[Step, int], None] | None = None
     _portal: Portal | None = field(default=None, init=False, repr=False)
-    _identity: Identity = field(default=NOBODY, init=False, repr=False)
+    _identity: ProducerIdAndEpoch = field(default=NO_PRODUCER, init=False, repr=False)
     _progress: Progress | None = field(default=None, init=False, repr=False)
     _counts: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
@@ -118,7 +111,7 @@ class Sink:
             portal.close()
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ProducerIdAndEpoch:
         """The producer id and epoch of the next transaction; (-1, -1) before the first micro-batch."""
         return self._identity
 
@@ -203,10 +196,10 @@ class Sink:
             self._identity = await self._id.init(self.transaction_timeout_ms, self._identity)
         names = {slot: slot_name(self.application_id, slot) for slot in range(slots)}
         found = await describe_transactions(self._cluster, list(names.values()))
-        known: dict[int, Identity | None] = {}
+        known: dict[int, ProducerIdAndEpoch | None] = {}
         for slot, name in names.items():
             state = found[name]
-            known[slot] = None if state is None else Identity(state.producer_id, state.producer_epoch)
+            known[slot] = None if state is None else ProducerIdAndEpoch.of(state.producer_id, state.producer_epoch)
         ticket = Ticket(self.application_id, self._identity, self._tv2)
         return Write(self.bootstrap_servers, self.application_id, ticket, known, self._counts, self.compression)
 
@@ -230,10 +223,10 @@ class Sink:
 
     async def _check_claims(self, plan: Write, told: Sequence[tuple[Any, ...]]) -> None:
         """One attempt for each slot, and no topic-partition from two of them (design §7.5)."""
-        claims: dict[int, Identity] = {}
+        claims: dict[int, ProducerIdAndEpoch] = {}
         owners: dict[TopicPartition, int] = {}
         for slot, producer_id, epoch, topic, partition, _ in told:
-            claim = Identity(producer_id, epoch)
+            claim = ProducerIdAndEpoch.of(producer_id, epoch)
             if claims.setdefault(slot, claim) != claim:
                 raise WriteFailed(f"two attempts reported for slot {slot}")
             if topic is not None and owners.setdefault(TopicPartition(topic, partition), slot) != slot:
@@ -243,7 +236,7 @@ class Sink:
         )
         for slot, before in plan.slots.items():
             state = found[slot_name(self.application_id, slot)]
-            now = None if state is None else Identity(state.producer_id, state.producer_epoch)
+            now = None if state is None else ProducerIdAndEpoch.of(state.producer_id, state.producer_epoch)
             claim_of_slot = claims.get(slot)
             if claim_of_slot is None and now == before:
                 continue  # a task without rows is not always started

@@ -19,10 +19,10 @@ from pyspark import TaskContext
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
-from fencepost.client.transactional_id import Identity, TransactionalId
+from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import SystemClock
 
 logger = logging.getLogger(__name__)
@@ -38,13 +38,13 @@ class PoisonedError(Exception):
     """Another attempt has claimed this slot: what was written under this epoch cannot be told apart any more."""
 
 
-def follows(claimed: Identity, known: Identity | None) -> bool:
+def follows(claimed: ProducerIdAndEpoch, known: ProducerIdAndEpoch | None) -> bool:
     """Whether a claim is exactly the next one after what the slot had (None: never claimed)."""
     if known is None:
-        return claimed.epoch == 0
+        return claimed.producer_epoch == 0
     if claimed.producer_id == known.producer_id:
-        return claimed.epoch == known.epoch + 1
-    return known.epoch >= _LAST_CLAIM_EPOCH and claimed.epoch == 0
+        return claimed.producer_epoch == known.producer_epoch + 1
+    return known.producer_epoch >= _LAST_CLAIM_EPOCH and claimed.producer_epoch == 0
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Write:
     bootstrap_servers: str
     application_id: str
     ticket: Ticket
-    slots: Mapping[int, Identity | None]
+    slots: Mapping[int, ProducerIdAndEpoch | None]
     """What each slot had before the tasks started."""
     counts: Mapping[str, int]
     """Partitions of each topic."""
@@ -91,7 +91,7 @@ class Write:
         told = [
             {"topic": at.topic, "partition": at.partition, "records": count} for at, count in sorted(counted.items())
         ]
-        claim = {"slot": slot, "producer_id": claimed.producer_id, "epoch": claimed.epoch}
+        claim = {"slot": slot, "producer_id": claimed.producer_id, "epoch": claimed.producer_epoch}
         return [claim | found for found in told or [{"topic": None, "partition": None, "records": 0}]]
 
     async def _send(

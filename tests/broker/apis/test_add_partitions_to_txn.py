@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from group_talk import find_group
-from wire import Client, Pair, add, clients, ended, find_coordinator, init, new_topic
+from tests.broker.group_talk import find_group
+from tests.broker.wire import Client, Pair, add, clients, ended, find_coordinator, init, new_topic
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import Client, add, clients, ended, find_coordinator, init, new_topic
+from tests.broker.wire import Client, add, clients, ended, find_coordinator, init, new_topic
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, ListTransactionsRequest

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import Client, serving
+from tests.broker.wire import Client, serving
 
 from fencepost.broker import Broker
-from fencepost.broker.registry import SERVED
+from fencepost.broker.network.registry import SERVED
 from fencepost.protocol.codec import API_VERSIONS, encode_request
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.layout import Field, fields_of

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import (
+from tests.broker.wire import (
     Client,
     Pair,
     batch,

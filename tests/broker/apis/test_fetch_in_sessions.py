@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import Client, batch, clients, ended, init, new_topic, produce, produce_request, serving, values, wait_until
+from tests.broker.wire import (
+    Client,
+    batch,
+    clients,
+    ended,
+    init,
+    new_topic,
+    produce,
+    produce_request,
+    serving,
+    values,
+    wait_until,
+)
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (

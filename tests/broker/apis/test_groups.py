@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from group_talk import Who, alone, commit, find_group, heartbeat, join, join_request, leave, sync_request
-from wire import Client, clients, new_topic, serving, wait_until
+from tests.broker.group_talk import Who, alone, commit, find_group, heartbeat, join, join_request, leave, sync_request
+from tests.broker.wire import Client, clients, new_topic, serving, wait_until
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from group_talk import Who, alone, commit, find_group, heartbeat, position, txn_commit
-from wire import SETTINGS, Client, ended, init, new_topic
+from tests.broker.group_talk import Who, alone, commit, find_group, heartbeat, position, txn_commit
+from tests.broker.wire import SETTINGS, Client, ended, init, new_topic
 
 from fencepost.broker import running_broker
 from fencepost.protocol.errors import ErrorCode

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import NOW, Client, batch, clients, ended, init, list_offset, new_topic, produce
+from tests.broker.wire import NOW, Client, batch, clients, ended, init, list_offset, new_topic, produce
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, ListOffsetsRequest

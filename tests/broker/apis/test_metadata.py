@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import Client, clients, find_coordinator, new_topic
+from tests.broker.wire import Client, clients, find_coordinator, new_topic
 
 from fencepost.broker.authorizer import TOLD_OPERATIONS, Resource
 from fencepost.protocol.errors import ErrorCode

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from group_talk import Who, alone, commit, find_group, heartbeat, join_request, leave, position, txn_commit
-from wire import Client, clients, ended, init, new_topic, serving, wait_until
+from tests.broker.group_talk import Who, alone, commit, find_group, heartbeat, join_request, leave, position, txn_commit
+from tests.broker.wire import Client, clients, ended, init, new_topic, serving, wait_until
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.protocol.errors import ErrorCode

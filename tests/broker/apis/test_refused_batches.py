@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import struct
-import sys
 import time
 import uuid
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import NOW, Client, batch, clients, end, fetch, init, new_topic, produce, produce_request, serving, values
+from tests.broker.wire import (
+    NOW,
+    Client,
+    batch,
+    clients,
+    end,
+    fetch,
+    init,
+    new_topic,
+    produce,
+    produce_request,
+    serving,
+    values,
+)
 
 from fencepost.protocol.batch import LOG_APPEND_TIME, crc_matches, read_header, set_max_timestamp
 from fencepost.protocol.errors import ErrorCode

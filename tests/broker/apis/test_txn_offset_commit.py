@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from group_talk import Who, alone, commit, find_group, join_request, position, txn_commit
-from wire import Client, Pair, clients, ended, find_coordinator, init, new_topic, serving
+from tests.broker.group_talk import Who, alone, commit, find_group, join_request, position, txn_commit
+from tests.broker.wire import Client, Pair, clients, ended, find_coordinator, init, new_topic, serving
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, OffsetDeleteRequest, TxnOffsetCommitRequest

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import Client, add, batch, clients, end, init, init_answer, new_topic, produce
+from tests.broker.wire import Client, add, batch, clients, end, init, init_answer, new_topic, produce
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from wire import Client, Pair, batch, clients, fetch, init, new_topic, produce, values
+from tests.broker.wire import Client, Pair, batch, clients, fetch, init, new_topic, produce, values
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeProducersRequest, WriteTxnMarkersRequest

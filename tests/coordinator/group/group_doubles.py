@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "log"))
-
-from log_doubles import StoppedClock, run
+from tests.log.log_doubles import StoppedClock, run
 
 from fencepost.coordinator.group import CommitFor, Committed, GroupCoordinator, GroupSettings, Position
 from fencepost.coordinator.group.group import Group

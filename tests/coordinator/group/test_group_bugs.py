@@ -5,14 +5,8 @@ KAFKA-17507 and 18060 are asserted over the wire as well, in tests/broker/test_p
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_doubles import A, B, World, group_of, virtual
+from tests.coordinator.group.group_doubles import A, B, World, group_of, virtual
 
 from fencepost.coordinator.group import CommitFor, Position
 from fencepost.protocol.errors import ErrorCode

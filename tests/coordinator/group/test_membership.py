@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_doubles import A, World, group_of, now, settled, virtual
+from tests.coordinator.group.group_doubles import A, World, group_of, now, settled, virtual
 
 from fencepost.protocol.codec import encode_stored
 from fencepost.protocol.consumer_protocol import ConsumerProtocolSubscription

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from group_doubles import A, B, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.coordinator.group.group_doubles import A, B, World
 
 from fencepost.coordinator.group.journal import OFFSET_KEY_VERSION
 from fencepost.protocol.batch import read_header

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import EVERY_PENDING, START, STORED_STATES, A, B, C, World, pair_of, transaction
+from tests.coordinator.transaction.transaction_doubles import (
+    EVERY_PENDING,
+    START,
+    STORED_STATES,
+    A,
+    B,
+    C,
+    World,
+    pair_of,
+    transaction,
+)
 
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
 from fencepost.coordinator.transaction.decision import Refusal, Transition, Unchanged

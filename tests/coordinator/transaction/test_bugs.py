@@ -9,14 +9,9 @@ broker as well (tests/log/test_log_bugs.py, tests/broker/test_coordinator_bugs.p
 from __future__ import annotations
 
 import logging
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import START, A, B, World, pair_of, transaction
+from tests.coordinator.transaction.transaction_doubles import START, A, B, World, pair_of, transaction
 
 from fencepost.coordinator.loading import in_turn
 from fencepost.coordinator.transaction.expiry import is_expired
@@ -195,7 +190,7 @@ def test_kafka_18401_a_commit_of_nothing_is_refused() -> None:
 def test_kafka_14904_verification_does_not_mind_what_is_pending(pending: State) -> None:
     """What is in the transaction is in it, whatever else is being written about the id."""
     busy = transaction(State.ONGOING, pending=pending)
-    asked = verify(busy, busy.held.producer_id, busy.held.producer_epoch, [A, B])
+    asked = verify(busy, busy.current.producer_id, busy.current.producer_epoch, [A, B])
     assert asked == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
 
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import A, B, C, World, pair_of
+from tests.coordinator.transaction.transaction_doubles import A, B, C, World, pair_of
 
 from fencepost.coordinator.loading import JournalUnreadable, in_turn
 from fencepost.coordinator.transaction import Filters

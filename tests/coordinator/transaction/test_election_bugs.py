@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import A, World, pair_of
+from tests.coordinator.transaction.transaction_doubles import A, World, pair_of
 
 from fencepost.coordinator.loading import at_once
 from fencepost.protocol.errors import ErrorCode

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import EVERY_PENDING, START, STORED_STATES, World, pair_of, transaction
+from tests.coordinator.transaction.transaction_doubles import (
+    EVERY_PENDING,
+    START,
+    STORED_STATES,
+    World,
+    pair_of,
+    transaction,
+)
 
 from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, Refusal, Transition, Unchanged
 from fencepost.coordinator.transaction.end import End, end
@@ -167,7 +169,7 @@ def test_a_lost_answer(commit: bool, fail_over: bool) -> None:
     world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
     assert world.end(pair, commit).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
     world.journal("t").refuse = None
-    world.markers.answers = {next(iter(world.coordinator._held["t"].transaction.partitions)): ErrorCode(6)}
+    world.markers.answers = {next(iter(world.coordinator._entries["t"].transaction.partitions)): ErrorCode(6)}
     assert pair_of(world.end(pair, commit)) == (1000, 1)
     maybe_fail_over()
     assert world.end(pair, commit).error == ErrorCode.CONCURRENT_TRANSACTIONS

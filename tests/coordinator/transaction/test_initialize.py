@@ -6,22 +6,24 @@ differences says why.
 
 from __future__ import annotations
 
-import sys
 from itertools import product
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import EVERY_PENDING, START, STORED_STATES, A, World, pair_of, transaction
+from tests.coordinator.transaction.transaction_doubles import (
+    EVERY_PENDING,
+    START,
+    STORED_STATES,
+    A,
+    World,
+    pair_of,
+    transaction,
+)
 
 from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, Refusal, Transition, Unchanged
 from fencepost.coordinator.transaction.initialize import Initialize, initialize
 from fencepost.coordinator.transaction.state import State
-from fencepost.coordinator.transaction.transaction import NO_PAIR, Pair
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_PRODUCER, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch
 
 #: The current pair is (10, 7), the instance began at 4, the previous producer id is 9.
 #:
@@ -48,8 +50,8 @@ IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 FRESH = ProducerId(99)
 
 
-def pair(producer_id: int, producer_epoch: int) -> Pair:
-    return Pair(ProducerId(producer_id), Epoch(producer_epoch))
+def pair(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(ProducerId(producer_id), Epoch(producer_epoch))
 
 
 def ask(producer_id: int, producer_epoch: int) -> Initialize:
@@ -88,7 +90,7 @@ def test_every_cell(state: State, producer_id: int, producer_epoch: int, expecte
             assert to.start_timestamp == before.start_timestamp
             assert to.timeout_ms == before.timeout_ms
             assert to.client_transaction_version == level
-            assert to.timed_out == NO_PAIR
+            assert to.timed_out == NO_PRODUCER
         case "new" | "bump" | "same":
             assert isinstance(decision, Transition)
             epoch = 7 if expected == "same" else 8
@@ -112,9 +114,9 @@ def test_anything_pending_is_answered_before_the_pair_is_looked_at() -> None:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [((-1, -1), NO_PAIR), ((10, 0), NO_PAIR), ((5, 9), pair(5, 9)), ((10, 32766), NO_PAIR)],
+    [((-1, -1), NO_PRODUCER), ((10, 0), NO_PRODUCER), ((5, 9), pair(5, 9)), ((10, 32766), NO_PRODUCER)],
 )
-def test_an_id_that_was_never_initialised_takes_any_pair(given: tuple[int, int], expected: Pair) -> None:
+def test_an_id_that_was_never_initialised_takes_any_pair(given: tuple[int, int], expected: ProducerIdAndEpoch) -> None:
     before = transaction(State.EMPTY, producer_epoch=-1, instance_epoch=-1, previous_producer_id=-1)
     decision = initialize(before, ask(*given), START, 2)
     assert isinstance(decision, Transition)

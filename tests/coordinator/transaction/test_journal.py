@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import struct
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import START, STORED_STATES, A, C, transaction
+from tests.coordinator.transaction.transaction_doubles import START, STORED_STATES, A, C, transaction
 
 from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.coordinator.transaction import journal
 from fencepost.coordinator.transaction.state import State
-from fencepost.coordinator.transaction.transaction import Pair, TransactionMetadata
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.records import Record, decode_batch, encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 
 
 def stored(metadata: TransactionMetadata, level: int) -> Record:
@@ -150,7 +145,7 @@ def test_tombstones() -> None:
 
 int16 = st.integers(-1, 32767)
 int64 = st.integers(-1, 2**63 - 1)
-pairs = st.builds(lambda p, e: Pair(ProducerId(p), Epoch(e)), int64, int16)
+pairs = st.builds(lambda p, e: ProducerIdAndEpoch(ProducerId(p), Epoch(e)), int64, int16)
 
 
 @given(
@@ -164,7 +159,7 @@ def test_what_is_written_is_what_is_read(
     state: State,
     partitions: list[TopicPartition],
     numbers: tuple[int, int, int, int, int, int, int, int, int],
-    remembered: tuple[Pair, Pair],
+    remembered: tuple[ProducerIdAndEpoch, ProducerIdAndEpoch],
     level: int,
 ) -> None:
     producer_id, epoch, previous, following, next_epoch, timeout, start, version, instance = numbers

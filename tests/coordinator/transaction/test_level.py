@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import A, B, World, pair_of
+from tests.coordinator.transaction.transaction_doubles import A, B, World, pair_of
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch

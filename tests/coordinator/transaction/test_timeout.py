@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import START, STORED_STATES, A, B, World, pair_of, transaction
+from tests.coordinator.transaction.transaction_doubles import START, STORED_STATES, A, B, World, pair_of, transaction
 
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.timeout import is_due, time_out
-from fencepost.coordinator.transaction.transaction import NO_PAIR, NO_TIMEOUT
+from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Milliseconds, ProducerId
+from fencepost.protocol.types import NO_PRODUCER, Milliseconds, ProducerId
 
 #: request of the old pair -> answer while the time-out's markers are missing, and when they are written.
 #: A star: the answer says that it was a time-out.
@@ -144,4 +138,4 @@ def test_epoch_32767_is_not_remembered_as_a_clients() -> None:
         decision = time_out(stuck, level, START, ProducerId(99))
         assert decision.to.producer_epoch == 32767  # type: ignore[union-attr]
         assert decision.to.next_producer_id == next_id  # type: ignore[union-attr]
-        assert decision.to.timed_out == NO_PAIR  # type: ignore[union-attr]
+        assert decision.to.timed_out == NO_PRODUCER  # type: ignore[union-attr]

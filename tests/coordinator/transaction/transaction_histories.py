@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from transaction_doubles import A, B, C, World, transaction
+from tests.coordinator.transaction.transaction_doubles import A, B, C, World, transaction
 
 from fencepost.coordinator.transaction.state import State
 from fencepost.protocol.errors import ErrorCode

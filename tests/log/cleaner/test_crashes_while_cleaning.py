@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from cleaner_doubles import (
+from tests.log.cleaner_doubles import (
     RETENTION,
     SETTINGS,
     Writer,
@@ -24,7 +19,7 @@ from cleaner_doubles import (
     table,
     until_idle,
 )
-from log_doubles import Node, run
+from tests.log.log_doubles import Node, run
 
 from fencepost.log.cleaner import swapping
 from fencepost.log.cleaner.log_cleaner import LogCleaner

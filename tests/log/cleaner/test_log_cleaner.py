@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from cleaner_doubles import (
+from tests.log.cleaner_doubles import (
     KEYS,
     RETENTION,
     SETTINGS,
@@ -21,7 +16,7 @@ from cleaner_doubles import (
     table,
     until_idle,
 )
-from log_doubles import START, Node, append, run
+from tests.log.log_doubles import START, Node, append, run
 
 from fencepost.log.partition import Partition
 from fencepost.protocol.batch import BatchHeader

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.older_clients import Call, told
-from fencepost.broker.registry import Held, serves
-from fencepost.broker.topic_rules import CONSUMER_OFFSETS
+from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
+from fencepost.broker.network.older_clients import Call, told
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fencepost.protocol.types import TopicPartition
@@ -20,11 +20,11 @@ from fencepost.protocol.types import TopicPartition
 
 @serves(AddOffsetsToTxnRequest)
 def add_offsets_to_txn(
-    request: AddOffsetsToTxnRequest, caller: Caller, broker: Broker
-) -> AddOffsetsToTxnResponse | Held:
-    if not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+    request: AddOffsetsToTxnRequest, context: RequestContext, broker: Broker
+) -> AddOffsetsToTxnResponse | Reply:
+    if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not broker.ensure_coordinator(CONSUMER_OFFSETS):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -32,5 +32,5 @@ def add_offsets_to_txn(
     added = broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [offsets], 0
     )
-    error = told(added.error, Call.ADD, added.timed_out, caller)
-    return Held(AddOffsetsToTxnResponse(error_code=error, transaction_timed_out=added.timed_out), added.lsn)
+    error = told(added.error, Call.ADD, added.timed_out, context)
+    return Reply(AddOffsetsToTxnResponse(error_code=error, transaction_timed_out=added.timed_out), added.lsn)

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.older_clients import Call, told
-from fencepost.broker.registry import Held, serves
-from fencepost.broker.topic_rules import INTERNAL
+from fencepost.broker.metadata.topic_rules import INTERNAL
+from fencepost.broker.network.older_clients import Call, told
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from fencepost.protocol.messages.add_partitions_to_txn import (
@@ -33,11 +33,11 @@ Results = Mapping[TopicPartition, ErrorCode]
 
 @serves(AddPartitionsToTxnRequest)
 def add_partitions_to_txn(
-    request: AddPartitionsToTxnRequest, caller: Caller, broker: Broker
-) -> AddPartitionsToTxnResponse | Held:
-    if caller.version < 4:
-        return _from_producer(request, caller, broker)
-    if not caller.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+    request: AddPartitionsToTxnRequest, context: RequestContext, broker: Broker
+) -> AddPartitionsToTxnResponse | Reply:
+    if context.version < 4:
+        return _from_producer(request, context, broker)
+    if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     lsn, results = 0, []
     for transaction in request.transactions:
@@ -49,7 +49,7 @@ def add_partitions_to_txn(
                 topic_results=_once(errors) if transaction.verify_only else _by_topic(transaction.topics, errors),
             )
         )
-    return Held(AddPartitionsToTxnResponse(results_by_transaction=results), lsn)
+    return Reply(AddPartitionsToTxnResponse(results_by_transaction=results), lsn)
 
 
 def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
@@ -57,28 +57,28 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartitio
 
 
 def _from_producer(
-    request: AddPartitionsToTxnRequest, caller: Caller, broker: Broker
-) -> AddPartitionsToTxnResponse | Held:
+    request: AddPartitionsToTxnRequest, context: RequestContext, broker: Broker
+) -> AddPartitionsToTxnResponse | Reply:
     partitions = _partitions(request.topics)
-    if not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+    if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         refused: Results = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, refused))
-    unfit = {at: error for at in partitions if (error := _unfit(at, caller, broker))}
+    unfit = {at: error for at in partitions if (error := _unfit(at, context, broker))}
     if unfit:
         attempted = {at: unfit.get(at, ErrorCode.OPERATION_NOT_ATTEMPTED) for at in partitions}
         return AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, attempted))
     added = broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, partitions, 0
     )
-    error = told(added.error, Call.ADD, added.timed_out, caller)
+    error = told(added.error, Call.ADD, added.timed_out, context)
     results = _by_topic(request.topics, dict.fromkeys(partitions, error))
     response = AddPartitionsToTxnResponse(results_by_topic=results, transaction_timed_out=added.timed_out)
-    return Held(response, added.lsn)
+    return Reply(response, added.lsn)
 
 
-def _unfit(at: TopicPartition, caller: Caller, broker: Broker) -> ErrorCode | None:
+def _unfit(at: TopicPartition, context: RequestContext, broker: Broker) -> ErrorCode | None:
     """Why a producer may not have this partition in its transaction (facts §3.2)."""
-    if at.topic in INTERNAL or not caller.may(Operation.WRITE, Resource.TOPIC, at.topic):
+    if at.topic in INTERNAL or not context.may(Operation.WRITE, Resource.TOPIC, at.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if broker.storage.partition(*at) is None:  # offline ones too: a transaction with one could not end
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from fencepost.broker.alteration import alter_each
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
-from fencepost.broker.topic_rules import TopicRefused
+from fencepost.broker.metadata.alteration import alter_each
+from fencepost.broker.metadata.topic_rules import TopicRefused
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.protocol.messages.alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
 
 
 @serves(AlterConfigsRequest)
-def alter_configs(request: AlterConfigsRequest, caller: Caller, broker: Broker) -> AlterConfigsResponse:
+def alter_configs(request: AlterConfigsRequest, context: RequestContext, broker: Broker) -> AlterConfigsResponse:
     changes = [
         (resource.resource_type, resource.resource_name, partial(replaced, resource)) for resource in request.resources
     ]
-    outcomes = alter_each(changes, request.validate_only, caller, broker)
+    outcomes = alter_each(changes, request.validate_only, context, broker)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.features import SUPPORTED
-from fencepost.broker.older_clients import software_name
-from fencepost.broker.registry import SERVED, serves
+from fencepost.broker.metadata.features import SUPPORTED
+from fencepost.broker.network.older_clients import software_name
+from fencepost.broker.network.registry import SERVED, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey, SupportedFeatureKey
@@ -22,12 +22,12 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
 @serves(ApiVersionsRequest)
-def api_versions(request: ApiVersionsRequest, caller: Caller, broker: Broker) -> ApiVersionsResponse:
-    if caller.version >= 3 and not (
+def api_versions(request: ApiVersionsRequest, context: RequestContext, broker: Broker) -> ApiVersionsResponse:
+    if context.version >= 3 and not (
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    caller.peer.software = software_name(request.client_software_name, request.client_software_version)
+    context.peer.software = software_name(request.client_software_name, request.client_software_version)
     wrong_cluster = request.cluster_id not in (None, broker.cluster_id)
     if wrong_cluster or request.node_id not in (-1, broker.node_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
@@ -38,7 +38,7 @@ def api_versions(request: ApiVersionsRequest, caller: Caller, broker: Broker) ->
     supported = [
         SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high, _) in SUPPORTED.items()
-        if caller.version >= 4 or low > 0  # older clients refuse a least level of 0
+        if context.version >= 4 or low > 0  # older clients refuse a least level of 0
     ]
     features = broker.features
     finalized = [

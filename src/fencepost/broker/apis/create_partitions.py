@@ -10,10 +10,10 @@ from collections import Counter
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.placement import check_more
-from fencepost.broker.registry import serves
-from fencepost.broker.topic_rules import TopicRefused
+from fencepost.broker.metadata.placement import check_more
+from fencepost.broker.metadata.topic_rules import TopicRefused
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
@@ -21,11 +21,11 @@ from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic,
 
 @serves(CreatePartitionsRequest, in_turn=True)
 async def create_partitions(
-    request: CreatePartitionsRequest, caller: Caller, broker: Broker
+    request: CreatePartitionsRequest, context: RequestContext, broker: Broker
 ) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = [
-        await _create(topic, request.validate_only, caller, broker)
+        await _create(topic, request.validate_only, context, broker)
         if times[topic.name] == 1
         else CreatePartitionsTopicResult(
             name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message="the topic is named more than once"
@@ -36,11 +36,11 @@ async def create_partitions(
 
 
 async def _create(
-    asked: CreatePartitionsTopic, validate_only: bool, caller: Caller, broker: Broker
+    asked: CreatePartitionsTopic, validate_only: bool, context: RequestContext, broker: Broker
 ) -> CreatePartitionsTopicResult:
     topic = broker.topics.by_name.get(asked.name)
     error, message = ErrorCode.NONE, None
-    if not caller.may(Operation.ALTER, Resource.TOPIC, asked.name):
+    if not context.may(Operation.ALTER, Resource.TOPIC, asked.name):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

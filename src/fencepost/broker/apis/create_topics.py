@@ -10,33 +10,35 @@ from collections import Counter
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.configuration import described_topic
-from fencepost.broker.placement import new_count
-from fencepost.broker.registry import serves
-from fencepost.broker.topic_rules import INTERNAL, TopicRefused, checked
+from fencepost.broker.metadata.configuration import described_topic
+from fencepost.broker.metadata.placement import new_count
+from fencepost.broker.metadata.topic_rules import INTERNAL, TopicRefused, checked
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 
 
 @serves(CreateTopicsRequest, in_turn=True)
-async def create_topics(request: CreateTopicsRequest, caller: Caller, broker: Broker) -> CreateTopicsResponse:
+async def create_topics(request: CreateTopicsRequest, context: RequestContext, broker: Broker) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=[
             _refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
             if times[name] > 1
-            else await _create(topic, request.validate_only, caller, broker)
+            else await _create(topic, request.validate_only, context, broker)
             for name, topic in {topic.name: topic for topic in request.topics}.items()
         ]
     )
 
 
-async def _create(asked: CreatableTopic, validate_only: bool, caller: Caller, broker: Broker) -> CreatableTopicResult:
+async def _create(
+    asked: CreatableTopic, validate_only: bool, context: RequestContext, broker: Broker
+) -> CreatableTopicResult:
     if not (
-        caller.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
-        or caller.may(Operation.CREATE, Resource.TOPIC, asked.name)
+        context.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+        or context.may(Operation.CREATE, Resource.TOPIC, asked.name)
     ):
         return _refused(asked.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     if asked.name in INTERNAL and asked.name not in broker.topics.by_name:

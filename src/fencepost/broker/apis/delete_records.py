@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
-from fencepost.broker.topic_rules import INTERNAL
+from fencepost.broker.metadata.topic_rules import INTERNAL
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.log.partition import Refused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
@@ -17,23 +17,25 @@ from fencepost.protocol.messages.delete_records import DeleteRecordsPartitionRes
 
 
 @serves(DeleteRecordsRequest)
-def delete_records(request: DeleteRecordsRequest, caller: Caller, broker: Broker) -> Held:
+def delete_records(request: DeleteRecordsRequest, context: RequestContext, broker: Broker) -> Reply:
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
             partitions=[
-                _delete(topic.name, asked.partition_index, asked.offset, caller, broker) for asked in topic.partitions
+                _delete(topic.name, asked.partition_index, asked.offset, context, broker) for asked in topic.partitions
             ],
         )
         for topic in request.topics
     ]
-    return Held(DeleteRecordsResponse(topics=topics), broker.storage.lsn)
+    return Reply(DeleteRecordsResponse(topics=topics), broker.storage.lsn)
 
 
-def _delete(topic: str, index: int, before: int, caller: Caller, broker: Broker) -> DeleteRecordsPartitionResult:
+def _delete(
+    topic: str, index: int, before: int, context: RequestContext, broker: Broker
+) -> DeleteRecordsPartitionResult:
     partition = broker.storage.partition(topic, index)
     error, low_watermark = ErrorCode.NONE, -1
-    if not caller.may(Operation.DELETE, Resource.TOPIC, topic):
+    if not context.may(Operation.DELETE, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
         error = broker.storage.refusal(topic, index)

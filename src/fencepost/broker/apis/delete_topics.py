@@ -11,10 +11,10 @@ from collections import Counter
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
-from fencepost.broker.topic_rules import TopicRefused
-from fencepost.broker.topics import Topic
+from fencepost.broker.metadata.topic_rules import TopicRefused
+from fencepost.broker.metadata.topics import Topic
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicState
@@ -23,9 +23,9 @@ from fencepost.runtime import Work
 
 
 @serves(DeleteTopicsRequest, in_turn=True)
-async def delete_topics(request: DeleteTopicsRequest, caller: Caller, broker: Broker) -> DeleteTopicsResponse:
+async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, broker: Broker) -> DeleteTopicsResponse:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    responses, withdrawn = await broker.slices.run(_withdraw_all(asked, caller, broker))
+    responses, withdrawn = await broker.slices.run(_withdraw_all(asked, context, broker))
     if withdrawn:
         forgetting = broker.groups.forget_topics([topic.name for topic in withdrawn])
         await broker.topics.remove(withdrawn, forgetting, broker.slices)
@@ -33,7 +33,7 @@ async def delete_topics(request: DeleteTopicsRequest, caller: Caller, broker: Br
 
 
 def _withdraw_all(
-    asked: list[DeleteTopicState], caller: Caller, broker: Broker
+    asked: list[DeleteTopicState], context: RequestContext, broker: Broker
 ) -> Work[tuple[list[DeletableTopicResult], list[Topic]]]:
     """The answers, and the topics that nobody finds any more."""
     named = {_named(topic, broker): topic for topic in asked}
@@ -42,7 +42,7 @@ def _withdraw_all(
     withdrawn: list[Topic] = []
     for name, topic in named.items():
         if times[name] == 1 and (topic.name is None or topic.topic_id == ZERO_UUID):
-            responses.append(_withdraw(topic, caller, broker, withdrawn))
+            responses.append(_withdraw(topic, context, broker, withdrawn))
         else:
             message = "a topic is named once, by its name or by its id"
             responses.append(_refused(topic, ErrorCode.INVALID_REQUEST, message))
@@ -62,12 +62,14 @@ def _refused(asked: DeleteTopicState, error: ErrorCode, message: str) -> Deletab
     return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=error, error_message=message)
 
 
-def _withdraw(asked: DeleteTopicState, caller: Caller, broker: Broker, withdrawn: list[Topic]) -> DeletableTopicResult:
+def _withdraw(
+    asked: DeleteTopicState, context: RequestContext, broker: Broker, withdrawn: list[Topic]
+) -> DeletableTopicResult:
     topics = broker.topics
     topic = topics.by_id.get(asked.topic_id) if asked.name is None else topics.by_name.get(asked.name)
     name = asked.name if topic is None else topic.name
     error, message = ErrorCode.NONE, None
-    if name is not None and not caller.may(Operation.DELETE, Resource.TOPIC, name):
+    if name is not None and not context.may(Operation.DELETE, Resource.TOPIC, name):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif topic is None:
         error = _unknown(asked)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import NOT_ASKED, Caller
-from fencepost.broker.registry import serves
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 from fencepost.protocol.messages.describe_cluster import DescribeClusterBroker
@@ -18,8 +18,10 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 @serves(DescribeClusterRequest)
-def describe_cluster(request: DescribeClusterRequest, caller: Caller, broker: Broker) -> DescribeClusterResponse:
-    if caller.version >= 1 and request.endpoint_type != _BROKERS:
+def describe_cluster(
+    request: DescribeClusterRequest, context: RequestContext, broker: Broker
+) -> DescribeClusterResponse:
+    if context.version >= 1 and request.endpoint_type != _BROKERS:
         known = request.endpoint_type == _CONTROLLERS
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
@@ -35,7 +37,7 @@ def describe_cluster(request: DescribeClusterRequest, caller: Caller, broker: Br
         controller_id=broker.node_id,
         brokers=[DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port)],
         cluster_authorized_operations=(
-            caller.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
+            context.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
             if request.include_cluster_authorized_operations
             else NOT_ASKED
         ),

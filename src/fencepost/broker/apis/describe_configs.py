@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.configuration import (
+from fencepost.broker.metadata.configuration import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     Entry,
     described_broker,
     described_topic,
 )
-from fencepost.broker.registry import serves
-from fencepost.broker.topic_rules import topic_name_error
+from fencepost.broker.metadata.topic_rules import topic_name_error
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_configs import (
@@ -30,13 +30,17 @@ from fencepost.protocol.messages.describe_configs import (
 
 
 @serves(DescribeConfigsRequest)
-def describe_configs(request: DescribeConfigsRequest, caller: Caller, broker: Broker) -> DescribeConfigsResponse:
-    results = [_describe(resource, request.include_synonyms, caller, broker) for resource in request.resources]
+def describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext, broker: Broker
+) -> DescribeConfigsResponse:
+    results = [_describe(resource, request.include_synonyms, context, broker) for resource in request.resources]
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(asked: DescribeConfigsResource, synonyms: bool, caller: Caller, broker: Broker) -> DescribeConfigsResult:
-    error, message, entries = _entries(asked, caller, broker)
+def _describe(
+    asked: DescribeConfigsResource, synonyms: bool, context: RequestContext, broker: Broker
+) -> DescribeConfigsResult:
+    error, message, entries = _entries(asked, context, broker)
     wanted = asked.configuration_keys
     return DescribeConfigsResult(
         error_code=error,
@@ -48,18 +52,18 @@ def _describe(asked: DescribeConfigsResource, synonyms: bool, caller: Caller, br
 
 
 def _entries(
-    asked: DescribeConfigsResource, caller: Caller, broker: Broker
+    asked: DescribeConfigsResource, context: RequestContext, broker: Broker
 ) -> tuple[ErrorCode, str | None, list[Entry]]:
     name = asked.resource_name
     if asked.resource_type == TOPIC_RESOURCE:
-        if not caller.may(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name):
+        if not context.may(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, []
         topic = broker.topics.by_name.get(name)
         if topic is None:
             return topic_name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
         return ErrorCode.NONE, None, described_topic(topic.settings, broker.settings)
     if asked.resource_type == BROKER_RESOURCE:
-        if not caller.may(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
+        if not context.may(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, []
         if not name:
             return ErrorCode.NONE, None, []  # what is set for all brokers while they run: nothing can be

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.group.group import Group, GroupState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
@@ -19,22 +19,22 @@ from fencepost.protocol.messages.describe_groups import DescribedGroup, Describe
 
 
 @serves(DescribeGroupsRequest)
-def describe_groups(request: DescribeGroupsRequest, caller: Caller, broker: Broker) -> DescribeGroupsResponse:
-    groups = [_describe(group_id, caller, broker) for group_id in request.groups]
+def describe_groups(request: DescribeGroupsRequest, context: RequestContext, broker: Broker) -> DescribeGroupsResponse:
+    groups = [_describe(group_id, context, broker) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = caller.authorized_operations(Resource.GROUP, group.group_id)
+                group.authorized_operations = context.authorized_operations(Resource.GROUP, group.group_id)
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(group_id: str, caller: Caller, broker: Broker) -> DescribedGroup:
-    if not caller.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+def _describe(group_id: str, context: RequestContext, broker: Broker) -> DescribedGroup:
+    if not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
         return _without_members(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
     group = broker.groups.known(group_id)
     if group is ErrorCode.GROUP_ID_NOT_FOUND:
         message = f"Group {group_id} not found."
-        error = ErrorCode.GROUP_ID_NOT_FOUND if caller.version >= 6 else ErrorCode.NONE
+        error = ErrorCode.GROUP_ID_NOT_FOUND if context.version >= 6 else ErrorCode.NONE
         return _without_members(group_id, error, GroupState.DEAD.value, message if error else None)
     if isinstance(group, ErrorCode):
         return _without_members(group_id, group, "")

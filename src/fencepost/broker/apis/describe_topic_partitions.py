@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import NOT_ASKED, Caller
-from fencepost.broker.registry import serves
-from fencepost.broker.topic_rules import NO_LEADER, topic_name_error
+from fencepost.broker.metadata.topic_rules import NO_LEADER, topic_name_error
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ LARGEST_PAGE = 2000
 
 @serves(DescribeTopicPartitionsRequest)
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, caller: Caller, broker: Broker
+    request: DescribeTopicPartitionsRequest, context: RequestContext, broker: Broker
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     names = sorted({topic.name for topic in request.topics} or broker.topics.by_name)
@@ -46,7 +46,7 @@ def describe_topic_partitions(
         if left == 0:
             following = Cursor(topic_name=name, partition_index=first)
             break
-        described = _describe(name, first, left, caller, broker)
+        described = _describe(name, first, left, context, broker)
         topics.append(described)
         left -= len(described.partitions)
         topic = broker.topics.by_name.get(name)
@@ -57,14 +57,14 @@ def describe_topic_partitions(
 
 
 def _describe(
-    name: str, first: int, count: int, caller: Caller, broker: Broker
+    name: str, first: int, count: int, context: RequestContext, broker: Broker
 ) -> DescribeTopicPartitionsResponseTopic:
     topic = broker.topics.by_name.get(name)
-    if not caller.may(Operation.DESCRIBE, Resource.TOPIC, name):
+    if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic is None:
         error = topic_name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _refused(name, error, caller.authorized_operations(Resource.TOPIC, name))
+        return _refused(name, error, context.authorized_operations(Resource.TOPIC, name))
     node = broker.node_id
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
@@ -72,7 +72,7 @@ def _describe(
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_partition(partition, node) for partition in topic.partitions[first : first + count]],
-        topic_authorized_operations=caller.authorized_operations(Resource.TOPIC, name),
+        topic_authorized_operations=context.authorized_operations(Resource.TOPIC, name),
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.transaction.listing import Description
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -13,22 +13,22 @@ from fencepost.protocol.messages.describe_transactions import TopicData, Transac
 
 
 @serves(DescribeTransactionsRequest)
-def describe_transactions(request: DescribeTransactionsRequest, caller: Caller, broker: Broker) -> Held:
+def describe_transactions(request: DescribeTransactionsRequest, context: RequestContext, broker: Broker) -> Reply:
     lsn, states = 0, []
     for name in request.transactional_ids:
-        if caller.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name):
+        if context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name):
             found = broker.transactions.describe(name)
         else:
             found = Description(name, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         lsn = max(lsn, found.lsn)
-        states.append(_told(found, caller))
-    return Held(DescribeTransactionsResponse(transaction_states=states), lsn)
+        states.append(_told(found, context))
+    return Reply(DescribeTransactionsResponse(transaction_states=states), lsn)
 
 
-def _told(found: Description, caller: Caller) -> TransactionState:
+def _told(found: Description, context: RequestContext) -> TransactionState:
     by_topic: dict[str, list[int]] = {}
     for at in found.partitions:
-        if caller.may(Operation.DESCRIBE, Resource.TOPIC, at.topic):
+        if context.may(Operation.DESCRIBE, Resource.TOPIC, at.topic):
             by_topic.setdefault(at.topic, []).append(at.partition)
     return TransactionState(
         error_code=found.error,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.older_clients import Call, told
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network.older_clients import Call, told
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import EndTxnRequest, EndTxnResponse
 
@@ -20,16 +20,16 @@ _BUMPS_SINCE = 5
 
 
 @serves(EndTxnRequest)
-def end_txn(request: EndTxnRequest, caller: Caller, broker: Broker) -> EndTxnResponse | Held:
-    if not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+def end_txn(request: EndTxnRequest, context: RequestContext, broker: Broker) -> EndTxnResponse | Reply:
+    if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     ended = broker.transactions.end(
-        request.transactional_id, request.producer_id, request.producer_epoch, request.committed, caller.version
+        request.transactional_id, request.producer_id, request.producer_epoch, request.committed, context.version
     )
     error = ended.error
-    if caller.version < _BUMPS_SINCE:
-        error = told(error, Call.COMMIT if request.committed else Call.ABORT, ended.timed_out, caller)
-    return Held(
+    if context.version < _BUMPS_SINCE:
+        error = told(error, Call.COMMIT if request.committed else Call.ABORT, ended.timed_out, context)
+    return Reply(
         EndTxnResponse(
             error_code=error,
             producer_id=ended.producer_id,

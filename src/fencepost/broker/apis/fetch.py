@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.fetch_sessions import TOPIC_IDS_SINCE, Asked, Fetching, Result
-from fencepost.broker.limits import LEAST_ANSWER
-from fencepost.broker.registry import serves
-from fencepost.broker.topics import Topic
+from fencepost.broker.leader.fetch_sessions import TOPIC_IDS_SINCE, Asked, Fetching, Result
+from fencepost.broker.metadata.topics import Topic
+from fencepost.broker.network.limits import LEAST_ANSWER
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.log.partition import Partition, Refused
 from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.errors import ErrorCode
@@ -41,15 +41,15 @@ from fencepost.protocol.types import ZERO_UUID, Isolation
 
 
 @serves(FetchRequest)
-def fetch(request: FetchRequest, caller: Caller, broker: Broker) -> Any:
-    fetching = broker.fetch_sessions.begin(request, caller.version, _now())
+def fetch(request: FetchRequest, context: RequestContext, broker: Broker) -> Any:
+    fetching = broker.fetch_sessions.begin(request, context.version, _now())
     if fetching is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return _nonsense(request, caller)
+        return _nonsense(request, context)
     if isinstance(fetching, ErrorCode):
         return FetchResponse(error_code=fetching, responses=[])
-    plan = _Plan(request, fetching, caller, broker)
+    plan = _Plan(request, fetching, context, broker)
     if plan.nonsense or (plan.reads and request.isolation_level not in (0, 1)):
-        return _nonsense(request, caller)
+        return _nonsense(request, context)
     found = plan.read()
     if request.max_wait_ms <= 0 or not plan.reads or found.astray or found.size >= plan.min_bytes:
         return plan.answer(found)
@@ -96,7 +96,7 @@ class _Found(NamedTuple):
 class _Plan:
     """What a request asks for, resolved once; read as often as it takes."""
 
-    def __init__(self, request: FetchRequest, fetching: Fetching, caller: Caller, broker: Broker) -> None:
+    def __init__(self, request: FetchRequest, fetching: Fetching, context: RequestContext, broker: Broker) -> None:
         self.isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         self._max_bytes = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
         self.min_bytes = min(request.min_bytes, self._max_bytes)
@@ -111,7 +111,7 @@ class _Plan:
         nameless: list[Result] = []
         refused: list[Result] = []
         for asked in fetching.partitions:
-            error = self._look_up(asked, caller, broker)
+            error = self._look_up(asked, context, broker)
             if error is not None:
                 of = nameless if error is ErrorCode.UNKNOWN_TOPIC_ID else refused
                 of.append((asked, _refused(asked.wanted, error, [])))
@@ -120,7 +120,7 @@ class _Plan:
         """Apache Kafka fails where two partitions are asked for of a topic that is not named at all."""
         self._starts: list[tuple[int, int] | None] = []
 
-    def _look_up(self, asked: Asked, caller: Caller, broker: Broker) -> ErrorCode | None:
+    def _look_up(self, asked: Asked, context: RequestContext, broker: Broker) -> ErrorCode | None:
         """Whether the reader may read what is there; else the error."""
         topic = asked.topic
         if topic is None:
@@ -132,7 +132,7 @@ class _Plan:
             asked.topic = topic
         allowed = self._allowed.get(topic)
         if allowed is None:
-            allowed = self._allowed[topic] = caller.may(Operation.READ, Resource.TOPIC, topic)
+            allowed = self._allowed[topic] = context.may(Operation.READ, Resource.TOPIC, topic)
         if not allowed:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         place = self._place(asked, topic)
@@ -278,10 +278,10 @@ def _parted(wanted: FetchPartition, partition: Partition, diverging: EpochEndOff
     )
 
 
-def _nonsense(request: FetchRequest, caller: Caller) -> FetchResponse:
+def _nonsense(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """To what cannot be meant, as an isolation that nobody knows: taken for another it would show too much."""
     error, responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
-    if caller.version < TOPIC_IDS_SINCE:
+    if context.version < TOPIC_IDS_SINCE:
         responses = [
             FetchableTopicResponse(
                 topic=topic.topic, partitions=[_refused(wanted, error, []) for wanted in topic.partitions]

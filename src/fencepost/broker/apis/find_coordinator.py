@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
-from fencepost.broker.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
+from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from fencepost.protocol.messages.find_coordinator import Coordinator
@@ -29,20 +29,22 @@ _REFUSED = {
 
 
 @serves(FindCoordinatorRequest)
-def find_coordinator(request: FindCoordinatorRequest, caller: Caller, broker: Broker) -> FindCoordinatorResponse:
-    if caller.version >= 4:
-        found = [_find(key, request.key_type, caller, broker) for key in request.coordinator_keys]
+def find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext, broker: Broker
+) -> FindCoordinatorResponse:
+    if context.version >= 4:
+        found = [_find(key, request.key_type, context, broker) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
-    one = _find(request.key, request.key_type, caller, broker)
+    one = _find(request.key, request.key_type, context, broker)
     return FindCoordinatorResponse(
         error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
     )
 
 
-def _find(key: str, key_type: int, caller: Caller, broker: Broker) -> Coordinator:
+def _find(key: str, key_type: int, context: RequestContext, broker: Broker) -> Coordinator:
     if key_type not in _TOPICS:
         return _refused(key, ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
-    if not caller.may(Operation.DESCRIBE, _RESOURCES[key_type], key):
+    if not context.may(Operation.DESCRIBE, _RESOURCES[key_type], key):
         return _refused(key, _REFUSED[key_type], None)
     topic = _TOPICS[key_type]
     if not broker.ensure_coordinator(topic):
@@ -59,7 +61,7 @@ def _find(key: str, key_type: int, caller: Caller, broker: Broker) -> Coordinato
         host=broker.host,
         port=broker.port,
         error_code=ErrorCode.NONE,
-        error_message="" if caller.version >= 4 else "NONE",  # as Apache Kafka has it
+        error_message="" if context.version >= 4 else "NONE",  # as Apache Kafka has it
     )
 
 

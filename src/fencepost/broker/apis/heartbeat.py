@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 
 @serves(HeartbeatRequest)
-def heartbeat(request: HeartbeatRequest, caller: Caller, broker: Broker) -> HeartbeatResponse:
-    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+def heartbeat(request: HeartbeatRequest, context: RequestContext, broker: Broker) -> HeartbeatResponse:
+    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     error = broker.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id

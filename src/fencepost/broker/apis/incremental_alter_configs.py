@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from fencepost.broker.alteration import alter_each
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
-from fencepost.broker.settings import topic_setting
-from fencepost.broker.topic_rules import TopicRefused
+from fencepost.broker.metadata.alteration import alter_each
+from fencepost.broker.metadata.settings import topic_setting
+from fencepost.broker.metadata.topic_rules import TopicRefused
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResourceResponse
@@ -23,13 +23,13 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 @serves(IncrementalAlterConfigsRequest)
 def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, caller: Caller, broker: Broker
+    request: IncrementalAlterConfigsRequest, context: RequestContext, broker: Broker
 ) -> IncrementalAlterConfigsResponse:
     changes = [
         (resource.resource_type, resource.resource_name, partial(changed, resource.configs))
         for resource in request.resources
     ]
-    outcomes = alter_each(changes, request.validate_only, caller, broker)
+    outcomes = alter_each(changes, request.validate_only, context, broker)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 
 @serves(InitProducerIdRequest, gate=(6, "transaction.two.phase.commit.enable"))
-def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Broker) -> InitProducerIdResponse | Held:
-    refused = _unauthorized(request, caller, broker)
+def init_producer_id(
+    request: InitProducerIdRequest, context: RequestContext, broker: Broker
+) -> InitProducerIdResponse | Reply:
+    refused = _unauthorized(request, context, broker)
     if refused is not None:
         return InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1)
     answer = broker.transactions.init_producer_id(
@@ -32,8 +34,8 @@ def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Bro
     )
     error = answer.error
     if not error and request.transactional_id is not None:
-        broker.disconnections.claimed(request.transactional_id, caller.peer, answer.producer_id)
-    if error is ErrorCode.PRODUCER_FENCED and caller.version < 4:
+        broker.disconnections.claimed(request.transactional_id, context.peer, answer.producer_id)
+    if error is ErrorCode.PRODUCER_FENCED and context.version < 4:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     response = InitProducerIdResponse(
         error_code=error,
@@ -42,18 +44,18 @@ def init_producer_id(request: InitProducerIdRequest, caller: Caller, broker: Bro
         ongoing_txn_producer_id=answer.ongoing_producer_id,
         ongoing_txn_producer_epoch=answer.ongoing_producer_epoch,
     )
-    return Held(response, answer.lsn)
+    return Reply(response, answer.lsn)
 
 
-def _unauthorized(request: InitProducerIdRequest, caller: Caller, broker: Broker) -> ErrorCode | None:
+def _unauthorized(request: InitProducerIdRequest, context: RequestContext, broker: Broker) -> ErrorCode | None:
     """Facts §2.2, 1-3."""
     name = request.transactional_id
     if name is None:
-        may_write = caller.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) or any(
-            caller.may(Operation.WRITE, Resource.TOPIC, topic) for topic in broker.topics.by_name
+        may_write = context.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) or any(
+            context.may(Operation.WRITE, Resource.TOPIC, topic) for topic in broker.topics.by_name
         )
         return None if may_write else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     operations = [Operation.WRITE, *([Operation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
-    if all(caller.may(operation, Resource.TRANSACTIONAL_ID, name) for operation in operations):
+    if all(context.may(operation, Resource.TRANSACTIONAL_ID, name) for operation in operations):
         return None
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.group import refuse_join
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest
 
 
 @serves(JoinGroupRequest)
-async def join_group(request: JoinGroupRequest, caller: Caller, broker: Broker) -> Held:
-    version, lsn = caller.version, 0
-    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+async def join_group(request: JoinGroupRequest, context: RequestContext, broker: Broker) -> Reply:
+    version, lsn = context.version, 0
+    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         answer = refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id)
     else:
-        answer, lsn = await broker.groups.join_group(request, caller.client_id or "", caller.host, version)
+        answer, lsn = await broker.groups.join_group(request, context.client_id or "", context.host, version)
     if version < 7 and answer.protocol_name is None:  # null is of v7
         answer.protocol_name = ""
-    return Held(answer, lsn)
+    return Reply(answer, lsn)

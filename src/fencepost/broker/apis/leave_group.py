@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from fencepost.protocol.messages.leave_group import MemberResponse
 
 
 @serves(LeaveGroupRequest)
-def leave_group(request: LeaveGroupRequest, caller: Caller, broker: Broker) -> LeaveGroupResponse | Held:
-    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+def leave_group(request: LeaveGroupRequest, context: RequestContext, broker: Broker) -> LeaveGroupResponse | Reply:
+    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     groups = broker.groups
     error = groups.check(request.group_id)
     if error:
         return LeaveGroupResponse(error_code=error)
-    if caller.version < 3:
+    if context.version < 3:
         (error,), lsn = groups.leave_group(request.group_id, [(request.member_id, None)])
-        return Held(LeaveGroupResponse(error_code=error), lsn)
+        return Reply(LeaveGroupResponse(error_code=error), lsn)
     errors, lsn = groups.leave_group(
         request.group_id, [(member.member_id, member.group_instance_id) for member in request.members]
     )
@@ -34,4 +34,4 @@ def leave_group(request: LeaveGroupRequest, caller: Caller, broker: Broker) -> L
         MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error)
         for member, error in zip(request.members, errors, strict=True)
     ]
-    return Held(LeaveGroupResponse(error_code=ErrorCode.NONE, members=members), lsn)
+    return Reply(LeaveGroupResponse(error_code=ErrorCode.NONE, members=members), lsn)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from fencepost.protocol.messages.list_groups import ListedGroup
@@ -19,7 +19,7 @@ _TYPE = "classic"
 
 
 @serves(ListGroupsRequest)
-def list_groups(request: ListGroupsRequest, caller: Caller, broker: Broker) -> ListGroupsResponse:
+def list_groups(request: ListGroupsRequest, context: RequestContext, broker: Broker) -> ListGroupsResponse:
     if broker.groups.is_loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[])
     states = [state.lower() for state in request.states_filter]
@@ -34,6 +34,6 @@ def list_groups(request: ListGroupsRequest, caller: Caller, broker: Broker) -> L
         for group in broker.groups.groups()
         if (not states or group.state.value.lower() in states)
         and (not types or _TYPE in types)
-        and caller.may(Operation.DESCRIBE, Resource.GROUP, group.group_id)
+        and context.may(Operation.DESCRIBE, Resource.GROUP, group.group_id)
     ]
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)

@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import cast
 
-from fencepost.broker import pacing
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
+from fencepost.broker.network import pacing
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
@@ -42,13 +42,15 @@ CONSUMER = -1
 
 @serves(ListOffsetsRequest)
 def list_offsets(
-    request: ListOffsetsRequest, caller: Caller, broker: Broker
+    request: ListOffsetsRequest, context: RequestContext, broker: Broker
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    begun = pacing.begin(_answers(request, caller, caller.version, broker))
+    begun = pacing.begin(_answers(request, context, context.version, broker))
     return begun.result if isinstance(begun, pacing.Done) else begun
 
 
-def _answers(request: ListOffsetsRequest, caller: Caller, version: int, broker: Broker) -> Steps[ListOffsetsResponse]:
+def _answers(
+    request: ListOffsetsRequest, context: RequestContext, version: int, broker: Broker
+) -> Steps[ListOffsetsResponse]:
     """`version` is the one of the request: the caller may have sent others meanwhile."""
     pace = Pace()
     # Whoever is not a consumer reads without isolation.
@@ -56,7 +58,7 @@ def _answers(request: ListOffsetsRequest, caller: Caller, version: int, broker: 
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     topics = []
     for topic in request.topics:
-        seen = caller.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        seen = context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
         asked = Counter(wanted.partition_index for wanted in topic.partitions)
         answers = []
         for wanted in {wanted.partition_index: wanted for wanted in topic.partitions}.values():

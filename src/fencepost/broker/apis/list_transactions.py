@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from fencepost.broker import pacing
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network import pacing
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.transaction.listing import Filters
 from fencepost.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from fencepost.protocol.messages.list_transactions import TransactionState
@@ -20,12 +20,14 @@ from fencepost.protocol.steps import Pace, Steps
 
 
 @serves(ListTransactionsRequest)
-def list_transactions(request: ListTransactionsRequest, caller: Caller, broker: Broker) -> Held | Awaitable[Held]:
-    begun = pacing.begin(_answer(request, caller, broker))
+def list_transactions(
+    request: ListTransactionsRequest, context: RequestContext, broker: Broker
+) -> Reply | Awaitable[Reply]:
+    begun = pacing.begin(_answer(request, context, broker))
     return begun.result if isinstance(begun, pacing.Done) else begun
 
 
-def _answer(request: ListTransactionsRequest, caller: Caller, broker: Broker) -> Steps[Held]:
+def _answer(request: ListTransactionsRequest, context: RequestContext, broker: Broker) -> Steps[Reply]:
     pace = Pace()
     filters = Filters(
         request.state_filters,
@@ -36,7 +38,7 @@ def _answer(request: ListTransactionsRequest, caller: Caller, broker: Broker) ->
     listing = yield from broker.transactions.list_in_steps(filters, pace)
     states: list[TransactionState] = []
     for number, found in enumerate(listing.transactions, 1):
-        if caller.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, found.transactional_id):
+        if context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, found.transactional_id):
             states.append(
                 TransactionState(
                     transactional_id=found.transactional_id,
@@ -49,4 +51,4 @@ def _answer(request: ListTransactionsRequest, caller: Caller, broker: Broker) ->
     response = ListTransactionsResponse(
         error_code=listing.error, unknown_state_filters=list(listing.unknown_states), transaction_states=states
     )
-    return Held(response, listing.lsn)
+    return Reply(response, listing.lsn)

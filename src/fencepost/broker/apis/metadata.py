@@ -19,10 +19,10 @@ from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import NOT_ASKED, Caller
-from fencepost.broker.registry import serves
-from fencepost.broker.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
-from fencepost.broker.topics import Topic
+from fencepost.broker.metadata.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
+from fencepost.broker.metadata.topics import Topic
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.log.offline import OfflinePartition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, MetadataResponse
@@ -40,23 +40,23 @@ _AT_ONCE: Final = 100
 
 @serves(MetadataRequest, in_turn=True)
 def metadata(
-    request: MetadataRequest, caller: Caller, broker: Broker
+    request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
     asked = request.topics
-    error = _refusal(asked or (), caller.version)
+    error = _refusal(asked or (), context.version)
     if asked is not None and error is not None:
         return MetadataResponse(
             brokers=[],
             topics=[_refused(topic.name or "", error, topic.topic_id) for topic in asked],
-            error_code=error if caller.version >= 13 else ErrorCode.NONE,
+            error_code=error if context.version >= 13 else ErrorCode.NONE,
         )
-    missing = _missing(request, caller, broker)
+    missing = _missing(request, context, broker)
     if missing:
-        return _created_first(missing, request, caller, broker)
-    found, count = _find(request, caller, broker, {})
+        return _created_first(missing, request, context, broker)
+    found, count = _find(request, context, broker, {})
     if count > _AT_ONCE:
-        return _in_slices(found, request, caller, broker)
-    return _answer(list(found), request, caller, broker)
+        return _in_slices(found, request, context, broker)
+    return _answer(list(found), request, context, broker)
 
 
 Described = Iterator[MetadataResponseTopic]
@@ -70,64 +70,66 @@ def _names(request: MetadataRequest) -> list[str]:
     return list(dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None))
 
 
-def _missing(request: MetadataRequest, caller: Caller, broker: Broker) -> list[str]:
+def _missing(request: MetadataRequest, context: RequestContext, broker: Broker) -> list[str]:
     """The topics that are made because somebody asks for them."""
     if not request.allow_auto_topic_creation or not broker.settings["auto.create.topics.enable"]:
         return []
     if _by_ids(request):
         return []
-    return [name for name in _names(request) if name not in broker.topics.by_name and _may_describe(name, caller)]
+    return [name for name in _names(request) if name not in broker.topics.by_name and _may_describe(name, context)]
 
 
 def _find(
-    request: MetadataRequest, caller: Caller, broker: Broker, errors: Mapping[str, ErrorCode | None]
+    request: MetadataRequest, context: RequestContext, broker: Broker, errors: Mapping[str, ErrorCode | None]
 ) -> tuple[Described, int]:
     """What is told of each topic, one after the other, and how many these are.  `errors`: of those that were made."""
     asked = request.topics
-    if asked is None or (caller.version == 0 and not asked):
+    if asked is None or (context.version == 0 and not asked):
         known = list(broker.topics.by_name.values())
-        return (_described(topic, broker) for topic in known if _visible(topic, caller)), len(known)
+        return (_described(topic, broker) for topic in known if _visible(topic, context)), len(known)
     if _by_ids(request):
         ids = dict.fromkeys(topic.topic_id for topic in asked)
-        return (_by_id(topic_id, caller, broker) for topic_id in ids), len(ids)
+        return (_by_id(topic_id, context, broker) for topic_id in ids), len(ids)
     names = _names(request)
-    return (_by_name(name, caller, broker, errors) for name in names), len(names)
+    return (_by_name(name, context, broker, errors) for name in names), len(names)
 
 
 async def _created_first(
-    missing: Sequence[str], request: MetadataRequest, caller: Caller, broker: Broker
+    missing: Sequence[str], request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MetadataResponse:
     errors: dict[str, ErrorCode | None] = {}
     for name in missing:
-        errors[name] = await _create(name, caller, broker)
+        errors[name] = await _create(name, context, broker)
         await broker.slices.pause()
-    found, _ = _find(request, caller, broker, errors)
-    return await _in_slices(found, request, caller, broker)
+    found, _ = _find(request, context, broker, errors)
+    return await _in_slices(found, request, context, broker)
 
 
-async def _in_slices(found: Described, request: MetadataRequest, caller: Caller, broker: Broker) -> MetadataResponse:
+async def _in_slices(
+    found: Described, request: MetadataRequest, context: RequestContext, broker: Broker
+) -> MetadataResponse:
     """With turns for others, who may make and delete topics meanwhile."""
     topics = []
     for topic in found:
         topics.append(topic)
         await broker.slices.pause()
-    return _answer(topics, request, caller, broker)
+    return _answer(topics, request, context, broker)
 
 
 def _answer(
-    topics: list[MetadataResponseTopic], request: MetadataRequest, caller: Caller, broker: Broker
+    topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                topic.topic_authorized_operations = caller.authorized_operations(Resource.TOPIC, topic.name)
+                topic.topic_authorized_operations = context.authorized_operations(Resource.TOPIC, topic.name)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
         cluster_authorized_operations=(
-            caller.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
+            context.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
             if request.include_cluster_authorized_operations
             else NOT_ASKED
         ),
@@ -143,26 +145,26 @@ def _refusal(asked: Sequence[MetadataRequestTopic], version: int) -> ErrorCode |
     return ErrorCode.UNKNOWN_SERVER_ERROR if nameless else None
 
 
-def _visible(topic: Topic, caller: Caller) -> bool:
-    return _may_describe(topic.name, caller)
+def _visible(topic: Topic, context: RequestContext) -> bool:
+    return _may_describe(topic.name, context)
 
 
-def _may_describe(name: str, caller: Caller) -> bool:
-    return caller.may(Operation.DESCRIBE, Resource.TOPIC, name)
+def _may_describe(name: str, context: RequestContext) -> bool:
+    return context.may(Operation.DESCRIBE, Resource.TOPIC, name)
 
 
-def _by_id(topic_id: uuid.UUID, caller: Caller, broker: Broker) -> MetadataResponseTopic:
+def _by_id(topic_id: uuid.UUID, context: RequestContext, broker: Broker) -> MetadataResponseTopic:
     topic = broker.topics.by_id.get(topic_id)
-    if topic is None or not _visible(topic, caller):
+    if topic is None or not _visible(topic, context):
         return _refused(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
     return _described(topic, broker)
 
 
 def _by_name(
-    name: str, caller: Caller, broker: Broker, errors: Mapping[str, ErrorCode | None]
+    name: str, context: RequestContext, broker: Broker, errors: Mapping[str, ErrorCode | None]
 ) -> MetadataResponseTopic:
     """`errors`: of those that could not be made."""
-    if not _may_describe(name, caller):
+    if not _may_describe(name, context):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = broker.topics.by_name.get(name)
     if topic is None:
@@ -171,11 +173,11 @@ def _by_name(
     return _described(topic, broker)
 
 
-async def _create(name: str, caller: Caller, broker: Broker) -> ErrorCode | None:
+async def _create(name: str, context: RequestContext, broker: Broker) -> ErrorCode | None:
     """Make a topic that somebody asked for."""
     if not (
-        caller.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
-        or caller.may(Operation.CREATE, Resource.TOPIC, name)
+        context.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+        or context.may(Operation.CREATE, Resource.TOPIC, name)
     ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     try:

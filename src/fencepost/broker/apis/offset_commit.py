@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.group import CommitFor, Position
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
@@ -31,20 +31,20 @@ _FOR_EVER = 2**63 - 1
 
 
 @serves(OffsetCommitRequest)
-def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) -> Held:
+def offset_commit(request: OffsetCommitRequest, context: RequestContext, broker: Broker) -> Reply:
     errors: dict[tuple[int, int], ErrorCode] = {}
     positions: dict[TopicPartition, Position] = {}
     places: dict[tuple[int, int], TopicPartition] = {}
     now = broker.clock.now()
     expires = min(now + request.retention_time_ms, _FOR_EVER) if request.retention_time_ms >= 0 else -1
-    group_allowed = caller.may(Operation.READ, Resource.GROUP, request.group_id)
+    group_allowed = context.may(Operation.READ, Resource.GROUP, request.group_id)
     for number, topic in enumerate(request.topics):
-        name, unknown = _name(topic, caller, broker)
+        name, unknown = _name(topic, context, broker)
         for asked in topic.partitions:
             place = number, asked.partition_index
             if not group_allowed:
                 errors[place] = ErrorCode.GROUP_AUTHORIZATION_FAILED
-            elif name and not caller.may(Operation.READ, Resource.TOPIC, name):
+            elif name and not context.may(Operation.READ, Resource.TOPIC, name):
                 errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif not broker.storage.exists(name, asked.partition_index):
                 errors[place] = unknown
@@ -65,7 +65,7 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
         )
         committed = broker.groups.commit_offsets(who, positions)
         lsn = committed.lsn
-        errors |= {place: _told(committed.errors[at], caller.version) for place, at in places.items()}
+        errors |= {place: _told(committed.errors[at], context.version) for place, at in places.items()}
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,
@@ -79,7 +79,7 @@ def offset_commit(request: OffsetCommitRequest, caller: Caller, broker: Broker) 
         )
         for number, topic in enumerate(request.topics)
     ]
-    return Held(OffsetCommitResponse(topics=topics), lsn)
+    return Reply(OffsetCommitResponse(topics=topics), lsn)
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:
@@ -88,9 +88,9 @@ def _told(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _name(topic: OffsetCommitRequestTopic, caller: Caller, broker: Broker) -> tuple[str, ErrorCode]:
+def _name(topic: OffsetCommitRequestTopic, context: RequestContext, broker: Broker) -> tuple[str, ErrorCode]:
     """The topic's name, and what is said if there is no such topic."""
-    if caller.version < _TOPIC_IDS_SINCE:
+    if context.version < _TOPIC_IDS_SINCE:
         return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     known = broker.topics.by_id.get(topic.topic_id)
     return ("", ErrorCode.UNKNOWN_TOPIC_ID) if known is None else (known.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from fencepost.protocol.messages.offset_delete import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
@@ -13,11 +13,13 @@ from fencepost.protocol.types import TopicPartition
 
 
 @serves(OffsetDeleteRequest)
-def offset_delete(request: OffsetDeleteRequest, caller: Caller, broker: Broker) -> OffsetDeleteResponse | Held:
-    if not caller.may(Operation.DELETE, Resource.GROUP, request.group_id):
+def offset_delete(
+    request: OffsetDeleteRequest, context: RequestContext, broker: Broker
+) -> OffsetDeleteResponse | Reply:
+    if not context.may(Operation.DELETE, Resource.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[])
     asked = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    refused = {at: error for at in asked if (error := _unfit(at, caller, broker))}
+    refused = {at: error for at in asked if (error := _unfit(at, context, broker))}
     error, errors, lsn = broker.groups.delete_offsets(request.group_id, [at for at in asked if at not in refused])
     if error:
         return OffsetDeleteResponse(error_code=error, topics=[])
@@ -35,10 +37,10 @@ def offset_delete(request: OffsetDeleteRequest, caller: Caller, broker: Broker) 
         )
         for topic in request.topics
     ]
-    return Held(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics), lsn)
+    return Reply(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics), lsn)
 
 
-def _unfit(at: TopicPartition, caller: Caller, broker: Broker) -> ErrorCode | None:
-    if not caller.may(Operation.READ, Resource.TOPIC, at.topic):
+def _unfit(at: TopicPartition, context: RequestContext, broker: Broker) -> ErrorCode | None:
+    if not context.may(Operation.READ, Resource.TOPIC, at.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if not broker.storage.exists(*at) else None

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.group import Position
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
@@ -38,22 +38,26 @@ Answer = tuple[int, int, str, ErrorCode]
 
 
 @serves(OffsetFetchRequest)
-def offset_fetch(request: OffsetFetchRequest, caller: Caller, broker: Broker) -> Held:
-    if caller.version >= _SEVERAL_GROUPS_SINCE:
-        groups = [_group(asked, request.require_stable, caller, broker) for asked in request.groups]
-        return Held(OffsetFetchResponse(groups=groups), broker.storage.lsn)
-    return Held(_one_group(request, caller, broker), broker.storage.lsn)
+def offset_fetch(request: OffsetFetchRequest, context: RequestContext, broker: Broker) -> Reply:
+    if context.version >= _SEVERAL_GROUPS_SINCE:
+        groups = [_group(asked, request.require_stable, context, broker) for asked in request.groups]
+        return Reply(OffsetFetchResponse(groups=groups), broker.storage.lsn)
+    return Reply(_one_group(request, context, broker), broker.storage.lsn)
 
 
 def _fetch(
-    group_id: str, wanted: Sequence[TopicPartition] | None, require_stable: bool, caller: Caller, broker: Broker
+    group_id: str,
+    wanted: Sequence[TopicPartition] | None,
+    require_stable: bool,
+    context: RequestContext,
+    broker: Broker,
 ) -> dict[str, dict[int, Answer]] | ErrorCode:
     """By topic and partition."""
-    if not caller.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+    if not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     allowed = None
     if wanted is not None:
-        allowed = [at for at in wanted if caller.may(Operation.DESCRIBE, Resource.TOPIC, at.topic)]
+        allowed = [at for at in wanted if context.may(Operation.DESCRIBE, Resource.TOPIC, at.topic)]
     found = broker.groups.fetch_offsets(group_id, allowed, require_stable)
     if isinstance(found, ErrorCode):
         return found
@@ -62,7 +66,7 @@ def _fetch(
         answers = {at: found.get(at, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for at in wanted}
     by_topic: dict[str, dict[int, Answer]] = {}
     for at, answer in answers.items():
-        if wanted is not None or caller.may(Operation.DESCRIBE, Resource.TOPIC, at.topic):
+        if wanted is not None or context.may(Operation.DESCRIBE, Resource.TOPIC, at.topic):
             by_topic.setdefault(at.topic, {})[at.partition] = _answer(answer)
     return by_topic
 
@@ -75,13 +79,13 @@ def _answer(found: Position | ErrorCode | None) -> Answer:
     return found.offset, found.leader_epoch, found.metadata, ErrorCode.NONE
 
 
-def _one_group(request: OffsetFetchRequest, caller: Caller, broker: Broker) -> OffsetFetchResponse:
+def _one_group(request: OffsetFetchRequest, context: RequestContext, broker: Broker) -> OffsetFetchResponse:
     wanted = None
     if request.topics is not None:
         wanted = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    found = _fetch(request.group_id, wanted, request.require_stable, caller, broker)
+    found = _fetch(request.group_id, wanted, request.require_stable, context, broker)
     if isinstance(found, ErrorCode):
-        if caller.version >= 2 or wanted is None:
+        if context.version >= 2 or wanted is None:
             return OffsetFetchResponse(error_code=found)
         by_topic: dict[str, dict[int, Answer]] = {}
         for at in wanted:
@@ -107,7 +111,7 @@ def _one_group(request: OffsetFetchRequest, caller: Caller, broker: Broker) -> O
 
 
 def _group(
-    asked: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, broker: Broker
+    asked: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext, broker: Broker
 ) -> OffsetFetchResponseGroup:
     wanted: list[TopicPartition] | None = None
     unknown: list[OffsetFetchResponseTopics] = []
@@ -115,14 +119,14 @@ def _group(
         wanted = []
         for topic in asked.topics:
             name = topic.name
-            if caller.version >= _TOPIC_IDS_SINCE:
+            if context.version >= _TOPIC_IDS_SINCE:
                 known = broker.topics.by_id.get(topic.topic_id)
                 if known is None:
                     unknown.append(_unknown(topic))
                     continue
                 name = known.name
             wanted += [TopicPartition(name, index) for index in topic.partition_indexes]
-    found = _fetch(asked.group_id, wanted, require_stable, caller, broker)
+    found = _fetch(asked.group_id, wanted, require_stable, context, broker)
     if isinstance(found, ErrorCode):
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=found)
     topics = [

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import serves
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from fencepost.protocol.messages.offset_for_leader_epoch import (
@@ -21,23 +21,23 @@ from fencepost.protocol.messages.offset_for_leader_epoch import (
 
 @serves(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, caller: Caller, broker: Broker
+    request: OffsetForLeaderEpochRequest, context: RequestContext, broker: Broker
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_one(topic.topic, wanted, caller, broker) for wanted in topic.partitions],
+                partitions=[_one(topic.topic, wanted, context, broker) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _one(topic: str, wanted: OffsetForLeaderPartition, caller: Caller, broker: Broker) -> EpochEndOffset:
+def _one(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext, broker: Broker) -> EpochEndOffset:
     partition = broker.storage.partition(topic, wanted.partition)
     error, epoch, offset = ErrorCode.NONE, -1, -1
-    if not caller.may(Operation.DESCRIBE, Resource.TOPIC, topic):
+    if not context.may(Operation.DESCRIBE, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
         error = broker.storage.refusal(topic, wanted.partition)

@@ -16,14 +16,15 @@ from collections import Counter
 from collections.abc import Awaitable, Iterator
 from typing import Any, NamedTuple
 
-from fencepost.broker import pacing, record_sets
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.older_clients import Call, asks_for_new_epoch
-from fencepost.broker.record_sets import Flaw
-from fencepost.broker.registry import CLOSE, NO_ANSWER, Held, serves
-from fencepost.broker.verification import Mode, Verified, verify
+from fencepost.broker.leader import record_sets
+from fencepost.broker.leader.record_sets import Flaw
+from fencepost.broker.leader.verification import Mode, Verified, verify
+from fencepost.broker.network import pacing
+from fencepost.broker.network.older_clients import Call, asks_for_new_epoch
+from fencepost.broker.network.registry import CLOSE, NO_ANSWER, Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.log.batch_check import Checked
 from fencepost.log.partition import Appended, Partition, Refused
@@ -91,26 +92,26 @@ class _Produce(NamedTuple):
 
 
 @serves(ProduceRequest, advertised_first=0, in_turn=True)
-def produce(request: ProduceRequest, caller: Caller, broker: Broker) -> Any:
+def produce(request: ProduceRequest, context: RequestContext, broker: Broker) -> Any:
     topics = [
         (
             topic,
-            [_Write(TopicPartition(_name(topic, caller, broker), data.index), data) for data in topic.partition_data],
+            [_Write(TopicPartition(_name(topic, context, broker), data.index), data) for data in topic.partition_data],
         )
         for topic in request.topic_data
     ]
     writes = [write for _, of_topic in topics for write in of_topic]
     for write in writes:
-        _find(write, caller, broker)
+        _find(write, context, broker)
     _refuse_repeated(writes)
-    failed = _failure(request, writes, caller)
+    failed = _failure(request, writes, context)
     if failed is not None:
         for write in writes:
             write.outcome = failed
         return _append(_Produce(request, topics, writes, None, broker), 0)
-    waiting, verified = _verify(request, writes, caller, broker)
+    waiting, verified = _verify(request, writes, context, broker)
     coordinator = None
-    if caller.version < _IMPLICIT_ADD_SINCE and asks_for_new_epoch(caller, Call.PRODUCE):
+    if context.version < _IMPLICIT_ADD_SINCE and asks_for_new_epoch(context, Call.PRODUCE):
         coordinator = broker.transactions
     produce = _Produce(request, topics, writes, coordinator, broker)
     if verified is None or isinstance(verified, Verified):
@@ -174,7 +175,7 @@ def _append(produce: _Produce, lsn: int) -> Any:
     if request.acks == 0:
         # The client hears of an error by the connection's end, since it reads no answer.
         return NO_ANSWER if len(appended) == len(writes) else CLOSE
-    return Held(_response(produce.topics), max(appended, default=0) if not lsn else max(lsn, *appended, 0))
+    return Reply(_response(produce.topics), max(appended, default=0) if not lsn else max(lsn, *appended, 0))
 
 
 def _tell_timed_out(request: ProduceRequest, writes: list[_Write], coordinator: TransactionCoordinator) -> None:
@@ -187,27 +188,27 @@ def _tell_timed_out(request: ProduceRequest, writes: list[_Write], coordinator: 
             write.refuse(ErrorCode.UNKNOWN_PRODUCER_ID, "the transaction was open for too long and has been aborted")
 
 
-def _name(topic: TopicProduceData, caller: Caller, broker: Broker) -> str:
-    if caller.version < _TOPIC_IDS_SINCE:
+def _name(topic: TopicProduceData, context: RequestContext, broker: Broker) -> str:
+    if context.version < _TOPIC_IDS_SINCE:
         return topic.name
     known = broker.topics.by_id.get(topic.topic_id)
     return "" if known is None else known.name
 
 
-def _find(write: _Write, caller: Caller, broker: Broker) -> None:
+def _find(write: _Write, context: RequestContext, broker: Broker) -> None:
     """The partition, and the header of what is to be appended (facts §6.3 b-d).
 
     The header is known even where the partition is not: its batch may be transactional.
     """
-    if write.at.topic == "" and caller.version >= _TOPIC_IDS_SINCE:
+    if write.at.topic == "" and context.version >= _TOPIC_IDS_SINCE:
         write.refuse(ErrorCode.UNKNOWN_TOPIC_ID)
-    elif not caller.may(Operation.WRITE, Resource.TOPIC, write.at.topic):
+    elif not context.may(Operation.WRITE, Resource.TOPIC, write.at.topic):
         write.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     else:
         write.partition = broker.storage.partition(*write.at)
         if write.partition is None:
             write.refuse(broker.storage.refusal(*write.at))
-    found = record_sets.read(write.data.records, caller.version)
+    found = record_sets.read(write.data.records, context.version)
     if isinstance(found, BatchHeader):
         write.header = found
         return
@@ -233,7 +234,7 @@ def _transactional(writes: list[_Write]) -> Iterator[tuple[_Write, BatchHeader]]
             yield write, write.header
 
 
-def _failure(request: ProduceRequest, writes: list[_Write], caller: Caller) -> Refused | None:
+def _failure(request: ProduceRequest, writes: list[_Write], context: RequestContext) -> Refused | None:
     """Why nothing of the request is appended, in the order of Apache Kafka (facts §6.3 a, e; `record_sets`)."""
     transactional = False
     for write in writes:
@@ -242,7 +243,7 @@ def _failure(request: ProduceRequest, writes: list[_Write], caller: Caller) -> R
         if write.header is not None and write.header.is_transactional:
             transactional = True
             break
-    if transactional and not _may_write_transactions(request, caller):
+    if transactional and not _may_write_transactions(request, context):
         message = "a transactional batch needs a transactional id, and the right to write with it"
         return Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
     for write in writes:
@@ -257,17 +258,17 @@ def _failure(request: ProduceRequest, writes: list[_Write], caller: Caller) -> R
     return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
 
 
-def _may_write_transactions(request: ProduceRequest, caller: Caller) -> bool:
+def _may_write_transactions(request: ProduceRequest, context: RequestContext) -> bool:
     name = request.transactional_id
-    return name is not None and caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name)
+    return name is not None and context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name)
 
 
 def _verify(
-    request: ProduceRequest, writes: list[_Write], caller: Caller, broker: Broker
+    request: ProduceRequest, writes: list[_Write], context: RequestContext, broker: Broker
 ) -> tuple[Waiting, Verified | Awaitable[Verified] | None]:
     """Have the transaction coordinator vouch for each transactional write that needs it (KIP-890)."""
     waiting: Waiting = {}
-    implicit = caller.version >= _IMPLICIT_ADD_SINCE
+    implicit = context.version >= _IMPLICIT_ADD_SINCE
     for write, header in _transactional(writes):
         assert write.partition is not None
         if header.producer_id < 0 or not (implicit or write.partition.settings.verification_enabled):
@@ -285,7 +286,7 @@ def _verify(
     first = next(iter(waiting.values())).header
     assert first is not None
     assert request.transactional_id is not None
-    mode, name = Mode.of_produce(caller.version), request.transactional_id
+    mode, name = Mode.of_produce(context.version), request.transactional_id
     return waiting, verify(broker, mode, name, first.producer_id, first.producer_epoch, list(waiting))
 
 

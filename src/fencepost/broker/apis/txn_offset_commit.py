@@ -15,10 +15,10 @@ from typing import Any
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.registry import Held, serves
-from fencepost.broker.topic_rules import CONSUMER_OFFSETS
-from fencepost.broker.verification import Mode, Verified, verify
+from fencepost.broker.leader.verification import Mode, Verified, verify
+from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.group import CommitFor, Committed, Position
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import VerificationGuard
@@ -39,19 +39,19 @@ Positions = Mapping[TopicPartition, Position]
 
 
 @serves(TxnOffsetCommitRequest, in_turn=True)
-def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: Broker) -> Any:
+def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, broker: Broker) -> Any:
     errors: Places = {}
-    refused = _unauthorized(request, caller)
+    refused = _unauthorized(request, context)
     positions: dict[TopicPartition, Position] = {}
     places: dict[tuple[int, int], TopicPartition] = {}
     now = broker.clock.now()
     for number, topic in enumerate(request.topics):
-        name, unknown = _name(topic, caller, broker)
+        name, unknown = _name(topic, context, broker)
         for asked in topic.partitions:
             place = number, asked.partition_index
             if refused is not None:
                 errors[place] = refused
-            elif name and not caller.may(Operation.READ, Resource.TOPIC, name):
+            elif name and not context.may(Operation.READ, Resource.TOPIC, name):
                 errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif not broker.storage.exists(name, asked.partition_index):
                 errors[place] = unknown
@@ -61,7 +61,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, caller: Caller, broker: B
                 positions[at] = Position(
                     asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now
                 )
-    version = caller.version
+    version = context.version
     committed = _commit(request, positions, version, broker) if positions else Committed({}, 0)
     if isinstance(committed, Committed):
         return _answer(request, errors, places, committed, version, broker)
@@ -75,7 +75,7 @@ async def _answer_later(
     committed: Awaitable[Committed],
     version: int,
     broker: Broker,
-) -> Held:
+) -> Reply:
     return _answer(request, errors, places, await committed, version, broker)
 
 
@@ -86,26 +86,26 @@ def _answer(
     committed: Committed,
     version: int,
     broker: Broker,
-) -> Held:
+) -> Reply:
     errors |= {place: _told(committed.errors[at], version) for place, at in places.items()}
     response = _response(request, errors)
     response.transaction_timed_out = any(errors.values()) and broker.transactions.timed_out(
         request.transactional_id, request.producer_id, request.producer_epoch
     )
-    return Held(response, committed.lsn)
+    return Reply(response, committed.lsn)
 
 
-def _unauthorized(request: TxnOffsetCommitRequest, caller: Caller) -> ErrorCode | None:
-    if not caller.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+def _unauthorized(request: TxnOffsetCommitRequest, context: RequestContext) -> ErrorCode | None:
+    if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if not caller.may(Operation.READ, Resource.GROUP, request.group_id):
+    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return None
 
 
-def _name(topic: TxnOffsetCommitRequestTopic, caller: Caller, broker: Broker) -> tuple[str, ErrorCode]:
+def _name(topic: TxnOffsetCommitRequestTopic, context: RequestContext, broker: Broker) -> tuple[str, ErrorCode]:
     """The topic's name, and what is said if there is no such topic."""
-    if caller.version < _TOPIC_IDS_SINCE:
+    if context.version < _TOPIC_IDS_SINCE:
         return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     known = broker.topics.by_id.get(topic.topic_id)
     return ("", ErrorCode.UNKNOWN_TOPIC_ID) if known is None else (known.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.features import SUPPORTED, Features
-from fencepost.broker.registry import serves
+from fencepost.broker.metadata.features import SUPPORTED, Features
+from fencepost.broker.network.registry import serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult
@@ -20,23 +20,23 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 @serves(UpdateFeaturesRequest)
-def update_features(request: UpdateFeaturesRequest, caller: Caller, broker: Broker) -> UpdateFeaturesResponse:
-    if not caller.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+def update_features(request: UpdateFeaturesRequest, context: RequestContext, broker: Broker) -> UpdateFeaturesResponse:
+    if not context.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         return UpdateFeaturesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
     refused = {
-        update.feature: why for update in request.feature_updates if (why := _refusal(update, caller, broker.features))
+        update.feature: why for update in request.feature_updates if (why := _refusal(update, context, broker.features))
     }
     if refused:
         name, (error, message) = next(iter(refused.items()))
-        return _answer(request, caller, error, f"{name}: {message}")
+        return _answer(request, context, error, f"{name}: {message}")
     if not request.validate_only:
         levels = {update.feature: update.max_version_level for update in request.feature_updates}
         if not broker.features.change(levels):
-            return _answer(request, caller, ErrorCode.FEATURE_UPDATE_FAILED, "the features were changed meanwhile")
-    return _answer(request, caller, ErrorCode.NONE, None)
+            return _answer(request, context, ErrorCode.FEATURE_UPDATE_FAILED, "the features were changed meanwhile")
+    return _answer(request, context, ErrorCode.NONE, None)
 
 
-def _refusal(update: FeatureUpdateKey, caller: Caller, features: Features) -> tuple[ErrorCode, str] | None:
+def _refusal(update: FeatureUpdateKey, context: RequestContext, features: Features) -> tuple[ErrorCode, str] | None:
     known = SUPPORTED.get(update.feature)
     if known is None:
         return ErrorCode.INVALID_UPDATE_VERSION, f"there is no such feature; there are {', '.join(SUPPORTED)}"
@@ -44,7 +44,7 @@ def _refusal(update: FeatureUpdateKey, caller: Caller, features: Features) -> tu
     level, now = update.max_version_level, features.level(update.feature)
     if not low <= level <= high:
         return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is not between {low} and {high}"
-    kind = update.upgrade_type if caller.version >= 1 else _UPGRADE
+    kind = update.upgrade_type if context.version >= 1 else _UPGRADE
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         return ErrorCode.INVALID_UPDATE_VERSION, f"{kind} is no kind of upgrade"
     if level < now and kind == _UPGRADE:
@@ -55,11 +55,11 @@ def _refusal(update: FeatureUpdateKey, caller: Caller, features: Features) -> tu
 
 
 def _answer(
-    request: UpdateFeaturesRequest, caller: Caller, error: ErrorCode, message: str | None
+    request: UpdateFeaturesRequest, context: RequestContext, error: ErrorCode, message: str | None
 ) -> UpdateFeaturesResponse:
     """An error is one of the whole request: all features change, or none."""
     results = []
-    if caller.version <= 1 and not error:
+    if context.version <= 1 and not error:
         results = [
             UpdatableFeatureResult(feature=update.feature, error_code=ErrorCode.NONE, error_message="NONE")
             for update in request.feature_updates

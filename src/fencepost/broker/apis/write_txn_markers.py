@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.caller import Caller
-from fencepost.broker.markers import LocalMarkers
-from fencepost.broker.registry import Held, serves
+from fencepost.broker.leader.markers import LocalMarkers
+from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.transaction.markers import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -29,9 +29,9 @@ Errors = dict[str, dict[int, ErrorCode]]
 
 
 @serves(WriteTxnMarkersRequest)
-def write_txn_markers(request: WriteTxnMarkersRequest, caller: Caller, broker: Broker) -> Held:
+def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext, broker: Broker) -> Reply:
     allowed = any(
-        caller.may(operation, Resource.CLUSTER, CLUSTER_NAME)
+        context.may(operation, Resource.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
     )
     told: dict[int, Errors] = {}
@@ -40,7 +40,7 @@ def write_txn_markers(request: WriteTxnMarkersRequest, caller: Caller, broker: B
             # One result per producer id, which is all that a sender tells markers by.
             told.setdefault(marker.producer_id, {}).setdefault(at.topic, {})[at.partition] = _told(error)
     results = [_result(producer_id, errors) for producer_id, errors in told.items()]
-    return Held(WriteTxnMarkersResponse(markers=results), broker.storage.lsn)
+    return Reply(WriteTxnMarkersResponse(markers=results), broker.storage.lsn)
 
 
 def _write(asked: WritableTxnMarker, broker: Broker, *, allowed: bool) -> Mapping[TopicPartition, ErrorCode]:

@@ -8,7 +8,7 @@ from fencepost.coordinator.transaction.markers import Marker, Markers, Results
 from fencepost.coordinator.transaction.producer_ids import BlockProducerIds, ProducerIds, ProducerIdStore
 from fencepost.coordinator.transaction.settings import TransactionSettings
 from fencepost.coordinator.transaction.state import State
-from fencepost.coordinator.transaction.transaction import Pair
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 __all__ = [
     "DIFFERENCES",
@@ -24,7 +24,7 @@ __all__ = [
     "Listing",
     "Marker",
     "Markers",
-    "Pair",
+    "ProducerIdAndEpoch",
     "ProducerIdStore",
     "ProducerIds",
     "Results",

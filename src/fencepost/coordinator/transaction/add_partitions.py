@@ -22,14 +22,9 @@ from typing import NamedTuple
 
 from fencepost.coordinator.transaction.decision import Refusal, Transition, Unchanged
 from fencepost.coordinator.transaction.state import State
-from fencepost.coordinator.transaction.transaction import (
-    NO_EPOCH,
-    NO_PAIR,
-    NO_PRODUCER_ID,
-    TransactionMetadata,
-)
+from fencepost.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, Epoch, Milliseconds, ProducerId, TopicPartition
 
 
 class AddPartitions(NamedTuple):
@@ -47,10 +42,10 @@ def add_partitions(
     """Decide whether the partitions become part of the transaction.  `level`: the cluster's transaction.version."""
     if transaction.pending is not None:
         return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
-    held = transaction.held
-    if request.producer_id != held.producer_id:
+    current = transaction.current
+    if request.producer_id != current.producer_id:
         return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, _was_timed_out(transaction, request))
-    if request.producer_epoch != held.producer_epoch:
+    if request.producer_epoch != current.producer_epoch:
         return Refusal(ErrorCode.PRODUCER_FENCED, _was_timed_out(transaction, request))
     state, known = transaction.state, transaction.partitions
     if transaction.is_prepared:
@@ -60,7 +55,7 @@ def add_partitions(
     is_open = state is State.ONGOING
     added = [partition for partition in request.partitions if partition not in known]
     if is_open and not added:
-        return Unchanged(held.producer_id, held.producer_epoch)
+        return Unchanged(current.producer_id, current.producer_epoch)
     if request.transaction_version >= 2 and level < 1:
         began_before = is_open and transaction.client_transaction_version >= 2
         return Refusal(ErrorCode.TRANSACTION_ABORTABLE if began_before else ErrorCode.UNSUPPORTED_VERSION)
@@ -80,7 +75,7 @@ def add_partitions(
             now,
             request.transaction_version,
             transaction.instance_epoch,
-            NO_PAIR,
+            NO_PRODUCER,
             transaction.timed_out,
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from fencepost.coordinator.transaction.home import Held
+from fencepost.coordinator.transaction.shards import TransactionalIdEntry
 from fencepost.protocol.types import Milliseconds
 
 
@@ -17,22 +17,22 @@ class Alarms:
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Milliseconds, int, Held]] = []
+        self._heap: list[tuple[Milliseconds, int, TransactionalIdEntry]] = []
         self._set = 0
 
-    def set(self, held: Held, deadline: Milliseconds | None) -> None:
+    def set(self, entry: TransactionalIdEntry, deadline: Milliseconds | None) -> None:
         """Ring after `deadline`, or earlier.  Nothing if there is none."""
-        if deadline is None or (held.alarm is not None and held.alarm <= deadline):
+        if deadline is None or (entry.alarm is not None and entry.alarm <= deadline):
             return
-        held.alarm = deadline
+        entry.alarm = deadline
         self._set += 1
-        heappush(self._heap, (deadline, self._set, held))
+        heappush(self._heap, (deadline, self._set, entry))
 
-    def ring(self, now: Milliseconds) -> Iterator[Held]:
+    def ring(self, now: Milliseconds) -> Iterator[TransactionalIdEntry]:
         """Those whose alarm was set for before `now`, each once; their alarms are off until they are set again."""
         heap = self._heap
         while heap and heap[0][0] < now:
-            deadline, _, held = heappop(heap)
-            if held.alarm == deadline:
-                held.alarm = None
-                yield held
+            deadline, _, entry = heappop(heap)
+            if entry.alarm == deadline:
+                entry.alarm = None
+                yield entry

@@ -22,22 +22,27 @@ from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, Refusa
 from fencepost.coordinator.transaction.delivery import Delivery
 from fencepost.coordinator.transaction.end import End, end
 from fencepost.coordinator.transaction.expiry import is_expired
-from fencepost.coordinator.transaction.home import Held, Homes, Journals, Loading
 from fencepost.coordinator.transaction.initialize import Initialize, check, initialize
 from fencepost.coordinator.transaction.markers import Completion, Marker, Markers, marker_of
 from fencepost.coordinator.transaction.metrics import TransactionMetrics
 from fencepost.coordinator.transaction.prepare import complete
 from fencepost.coordinator.transaction.producer_ids import ProducerIds
 from fencepost.coordinator.transaction.settings import TransactionSettings
+from fencepost.coordinator.transaction.shards import (
+    Journals,
+    Loading,
+    TransactionalIdEntry,
+    TransactionCoordinatorShards,
+)
 from fencepost.coordinator.transaction.state import COMPLETION, TRANSITIONS, State
 from fencepost.coordinator.transaction.timeout import is_due, time_out
-from fencepost.coordinator.transaction.transaction import NO_TIMEOUT, Pair, TransactionMetadata
+from fencepost.coordinator.transaction.transaction import NO_TIMEOUT, TransactionMetadata
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import Clock, Work
 
 logger = get_logger(__name__)
@@ -60,8 +65,8 @@ class TransactionCoordinator:
     ) -> None:
         self._producer_ids, self._clock, self._jumped = producer_ids, clock, jumped
         self.settings, self.metrics = settings or TransactionSettings(), TransactionMetrics()
-        self._homes = Homes(storage)
-        self._held = self._homes.held
+        self._shards = TransactionCoordinatorShards(storage)
+        self._entries = self._shards.entries
         self._alarms, self._delivery = Alarms(), Delivery(markers, clock, self._marked)
         self._next_expiry = Milliseconds(clock.now() + self.settings.expiry_interval_ms)
 
@@ -77,7 +82,7 @@ class TransactionCoordinator:
         keep_prepared: bool = False,
     ) -> Initialized:
         """Claim a transactional id; without one, get a producer id for an idempotent producer."""
-        pair = Pair(ProducerId(producer_id), Epoch(producer_epoch))
+        pair = ProducerIdAndEpoch(ProducerId(producer_id), Epoch(producer_epoch))
         error = check(pair, transactional_id, timeout_ms, enable_2pc, keep_prepared, self.settings)
         if error:
             return Initialized(error)
@@ -88,35 +93,35 @@ class TransactionCoordinator:
                 if given is None
                 else Initialized(ErrorCode.NONE, given, Epoch(0))
             )
-        held = self._held.get(transactional_id) or self._new(transactional_id)
-        if not isinstance(held, Held):
-            return Initialized(held)
+        entry = self._entries.get(transactional_id) or self._new(transactional_id)
+        if not isinstance(entry, TransactionalIdEntry):
+            return Initialized(entry)
         request = Initialize(pair, NO_TIMEOUT if enable_2pc else Milliseconds(timeout_ms), keep_prepared)
         now, level = self._clock.now(), self.settings.transaction_version()
-        decision = initialize(held.transaction, request, now, level)
+        decision = initialize(entry.transaction, request, now, level)
         if decision is NEEDS_PRODUCER_ID:
             fresh = self._producer_ids.next()
             if fresh is None:
-                return Initialized(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, lsn=held.lsn)
-            decision = initialize(held.transaction, request, now, level, fresh)
+                return Initialized(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, lsn=entry.lsn)
+            decision = initialize(entry.transaction, request, now, level, fresh)
             assert decision is not NEEDS_PRODUCER_ID, "a fresh producer id is enough"
         if isinstance(decision, Refusal):
-            return Initialized(decision.error, lsn=held.lsn)
+            return Initialized(decision.error, lsn=entry.lsn)
         if isinstance(decision, Transition):
-            error = self._write(held, decision.to, level)
+            error = self._write(entry, decision.to, level)
             if error:
-                return Initialized(error, lsn=held.lsn)
+                return Initialized(error, lsn=entry.lsn)
             if decision.to.is_prepared:
                 self.metrics.fenced += 1
-                self._finish(held, now)
+                self._finish(entry, now)
             else:
-                if transactional_id not in self._held:
-                    self._homes.add(transactional_id, held)
-                self._alarms.set(held, decision.to.deadline)
+                if transactional_id not in self._entries:
+                    self._shards.add(transactional_id, entry)
+                self._alarms.set(entry, decision.to.deadline)
                 self.metrics.initialized += 1
             if decision.error:
-                return Initialized(decision.error, lsn=held.lsn)
-        return Initialized(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, held.lsn, *decision.ongoing)
+                return Initialized(decision.error, lsn=entry.lsn)
+        return Initialized(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, entry.lsn, *decision.ongoing)
 
     def add_partitions(
         self,
@@ -130,20 +135,20 @@ class TransactionCoordinator:
 
         `client_transaction_version`: 2 for an implicit add (AddPartitionsToTxn v4 and later), else 0.
         """
-        held = self._held.get(transactional_id)
-        if held is None:
+        entry = self._entries.get(transactional_id)
+        if entry is None:
             return Added(self._absent(transactional_id))
         request = AddPartitions(ProducerId(producer_id), Epoch(producer_epoch), partitions, client_transaction_version)
         level = self.settings.transaction_version()
-        decision = add_partitions(held.transaction, request, self._clock.now(), level)
+        decision = add_partitions(entry.transaction, request, self._clock.now(), level)
         if isinstance(decision, Refusal):
-            return Added(decision.error, held.lsn, decision.timed_out)
+            return Added(decision.error, entry.lsn, decision.timed_out)
         if isinstance(decision, Transition):
-            error = self._write(held, decision.to, level)
+            error = self._write(entry, decision.to, level)
             if error:
-                return Added(error, held.lsn)
-            self._alarms.set(held, decision.to.deadline)
-        return Added(ErrorCode.NONE, held.lsn)
+                return Added(error, entry.lsn)
+            self._alarms.set(entry, decision.to.deadline)
+        return Added(ErrorCode.NONE, entry.lsn)
 
     def verify_partitions(
         self,
@@ -153,51 +158,51 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
         """Which of the partitions are part of the open transaction.  Never 0 for one that is not."""
-        held = self._held.get(transactional_id)
-        if held is None:
+        entry = self._entries.get(transactional_id)
+        if entry is None:
             return dict.fromkeys(partitions, self._absent(transactional_id))
-        return verify(held.transaction, ProducerId(producer_id), Epoch(producer_epoch), partitions)
+        return verify(entry.transaction, ProducerId(producer_id), Epoch(producer_epoch), partitions)
 
     def end(self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, version: int) -> Ended:
         """Commit or abort.  `version` is the API version of the request."""
-        held = self._held.get(transactional_id)
-        if held is None:
+        entry = self._entries.get(transactional_id)
+        if entry is None:
             return Ended(self._absent(transactional_id))
         request = End(ProducerId(producer_id), Epoch(producer_epoch), commit, version)
         now, level = self._clock.now(), self.settings.transaction_version()
-        decision = end(held.transaction, request, now, level)
+        decision = end(entry.transaction, request, now, level)
         if decision is NEEDS_PRODUCER_ID:
             fresh = self._producer_ids.next()
             if fresh is None:
-                return Ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, lsn=held.lsn)
-            decision = end(held.transaction, request, now, level, fresh)
+                return Ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, lsn=entry.lsn)
+            decision = end(entry.transaction, request, now, level, fresh)
             assert decision is not NEEDS_PRODUCER_ID, "a fresh producer id is enough"
         if isinstance(decision, Refusal):
-            return Ended(decision.error, lsn=held.lsn, timed_out=decision.timed_out)
+            return Ended(decision.error, lsn=entry.lsn, timed_out=decision.timed_out)
         if isinstance(decision, Transition):
-            error = self._write(held, decision.to, level)
+            error = self._write(entry, decision.to, level)
             if error:
-                return Ended(error, lsn=held.lsn)
-            self._finish(held, now)
-            return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, held.lsn)
-        return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, held.lsn, decision.timed_out)
+                return Ended(error, lsn=entry.lsn)
+            self._finish(entry, now)
+            return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, entry.lsn)
+        return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, entry.lsn, decision.timed_out)
 
     def timed_out(self, transactional_id: str, producer_id: int, producer_epoch: int) -> bool:
         """This pair's transaction was timed out by the server, and no other instance took over since (KIP-588)."""
-        held = self._held.get(transactional_id)
-        return held is not None and held.transaction.was_timed_out(producer_id, producer_epoch)
+        entry = self._entries.get(transactional_id)
+        return entry is not None and entry.transaction.was_timed_out(producer_id, producer_epoch)
 
     def is_loading(self, transactional_id: str) -> bool:
         """Nothing can be said about this id yet."""
         index = self.partition_for(transactional_id)
-        return self._homes.lookup(index) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return self._shards.lookup(index) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def describe(self, transactional_id: str) -> listing.Description:
         """One transactional id as DescribeTransactions shows it."""
-        held = self._held.get(transactional_id)
-        if held is not None:
-            waiting = held.completion.waiting if held.completion is not None else None
-            return listing.describe(held.transaction, waiting, held.lsn)
+        entry = self._entries.get(transactional_id)
+        if entry is not None:
+            waiting = entry.completion.waiting if entry.completion is not None else None
+            return listing.describe(entry.transaction, waiting, entry.lsn)
         error = self._absent(transactional_id)
         unknown = error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return listing.Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else error)
@@ -208,10 +213,10 @@ class TransactionCoordinator:
 
     def list_in_steps(self, filters: listing.Filters, pace: Pace) -> Steps[listing.Listing]:
         """The transactional ids of this node that pass the filters; 14 while any journal partition is being loaded."""
-        if self._homes.loading:
+        if self._shards.loading:
             return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        held = [*self._held.values()]
-        found = ((each.transaction, each.lsn) for each in held)
+        entries = [*self._entries.values()]
+        found = ((each.transaction, each.lsn) for each in entries)
         return (yield from listing.select(found, filters, self._clock.now(), pace))
 
     def partition_for(self, transactional_id: str) -> int:
@@ -229,13 +234,14 @@ class TransactionCoordinator:
 
         None if there is nothing to do.  After JournalUnreadable they go on being answered 14.
         """
-        begun = self._homes.begin(partition_index)
+        begun = self._shards.begin(partition_index)
         if begun is None:
             return None
-        self.resign(partition_index, begun.home.coordinator_epoch - 1)  # what an older election knew may be out of date
+        # What an older election knew may be out of date.
+        self.resign(partition_index, begun.shard.coordinator_epoch - 1)
 
         def step() -> bool:
-            if not self._homes.is_current(begun):
+            if not self._shards.is_current(begun):
                 return True
             if not begun.step(loading.LOAD_STEP):
                 return False
@@ -246,22 +252,22 @@ class TransactionCoordinator:
 
     def resign(self, partition_index: int, leader_epoch: int | None = None) -> None:
         """Give a journal partition up, unless it was won again after `leader_epoch`."""
-        for held in self._homes.resign(partition_index, leader_epoch):
-            if held.completion is not None:
-                self._delivery.drop(held.completion)
+        for entry in self._shards.resign(partition_index, leader_epoch):
+            if entry.completion is not None:
+                self._delivery.drop(entry.completion)
 
     def reconcile(
         self, open_transactions: Mapping[TopicPartition, Sequence[tuple[int, int]]]
-    ) -> Mapping[Pair, Sequence[TopicPartition]]:
+    ) -> Mapping[ProducerIdAndEpoch, Sequence[TopicPartition]]:
         """Abort what is open in a partition of this node but that no transactional id knows of; returns what that was.
 
         Only for a node that leads the whole journal, when all of it is loaded; otherwise nothing is touched.
         """
-        homes = list(self._homes)
-        if self._homes.loading or len(homes) < self.settings.partitions:
+        shards = list(self._shards)
+        if self._shards.loading or len(shards) < self.settings.partitions:
             return {}
-        found = reconcile.unknown(open_transactions, (held.transaction for held in self._held.values()))
-        epoch = max(home.coordinator_epoch for home in homes)
+        found = reconcile.unknown(open_transactions, (entry.transaction for entry in self._entries.values()))
+        epoch = max(shard.coordinator_epoch for shard in shards)
         now = self._clock.now()
         for pair, partitions in found.items():
             logger.warning(
@@ -277,15 +283,15 @@ class TransactionCoordinator:
     def tick(self, now: Milliseconds) -> Work[None]:
         """Try markers again, abort transactions whose time is up, forget ids that nobody uses."""
         self._delivery.retry(now)
-        for held in list(self._alarms.ring(now)):
+        for entry in list(self._alarms.ring(now)):
             try:
-                self._time_out(held, now)
+                self._time_out(entry, now)
             except Exception:
                 # The others' time is up all the same, and what rang once must ring again.
-                self._alarms.set(held, held.transaction.deadline)
+                self._alarms.set(entry, entry.transaction.deadline)
                 logger.exception(
                     "a transaction could not be timed out and is tried again transactional_id=%s",
-                    held.transaction.transactional_id,
+                    entry.transaction.transactional_id,
                 )
             yield
         if now >= self._next_expiry or now < self._next_expiry - self.settings.expiry_interval_ms:
@@ -296,51 +302,51 @@ class TransactionCoordinator:
         """Try every missing marker now: a leader that was away is back."""
         self._delivery.retry(self._clock.now(), at_once=True)
 
-    def _time_out(self, held: Held, now: Milliseconds) -> None:
-        transaction = held.transaction
-        if self._held.get(transaction.transactional_id) is not held:
+    def _time_out(self, entry: TransactionalIdEntry, now: Milliseconds) -> None:
+        transaction = entry.transaction
+        if self._entries.get(transaction.transactional_id) is not entry:
             return
         jumped = self._jumped(transaction.start_timestamp)
         if not is_due(transaction, Milliseconds(now - jumped)):
-            self._alarms.set(held, transaction.deadline and Milliseconds(transaction.deadline + jumped))
+            self._alarms.set(entry, transaction.deadline and Milliseconds(transaction.deadline + jumped))
             return
-        self._abort_open(held, now, "its time is up")
+        self._abort_open(entry, now, "its time is up")
 
     def abort_abandoned(self, transactional_id: str, producer_id: ProducerId) -> None:
         """Abort what this producer left open when its connection closed; never a two-phase commit."""
-        held = self._held.get(transactional_id)
-        if held is None or held.transaction.producer_id != producer_id:
+        entry = self._entries.get(transactional_id)
+        if entry is None or entry.transaction.producer_id != producer_id:
             return
-        transaction = held.transaction
+        transaction = entry.transaction
         if transaction.state is State.ONGOING and transaction.pending is None and transaction.deadline is not None:
-            self._abort_open(held, self._clock.now(), "its producer's connection closed")
+            self._abort_open(entry, self._clock.now(), "its producer's connection closed")
 
-    def _abort_open(self, held: Held, now: Milliseconds, why: str) -> None:
-        transaction = held.transaction
+    def _abort_open(self, entry: TransactionalIdEntry, now: Milliseconds, why: str) -> None:
+        transaction = entry.transaction
         level = self.settings.transaction_version()
         decision = time_out(transaction, level, now)
         if decision is NEEDS_PRODUCER_ID:
             fresh = self._producer_ids.next()
             decision = NEEDS_PRODUCER_ID if fresh is None else time_out(transaction, level, now, fresh)
-        if decision is NEEDS_PRODUCER_ID or self._write(held, decision.to, level):
-            self._alarms.set(held, Milliseconds(now + TIMEOUT_RETRY_MS))
+        if decision is NEEDS_PRODUCER_ID or self._write(entry, decision.to, level):
+            self._alarms.set(entry, Milliseconds(now + TIMEOUT_RETRY_MS))
             return
         self.metrics.timed_out += 1
         logger.info(
             "aborting a transaction, %s transactional_id=%s producer_id=%d epoch=%d timeout_ms=%d",
             why,
             transaction.transactional_id,
-            *transaction.held,
+            *transaction.current,
             transaction.timeout_ms,
         )
-        self._finish(held, now)
+        self._finish(entry, now)
 
     def _expire(self, now: Milliseconds) -> Work[None]:
         def is_due(transaction: TransactionMetadata) -> bool:
             kept_ms = self.settings.id_expiration_ms + self._jumped(transaction.last_update_timestamp)
             return is_expired(transaction, kept_ms, now)
 
-        self.metrics.expired += yield from self._homes.expire(is_due, now)
+        self.metrics.expired += yield from self._shards.expire(is_due, now)
 
     # Steps
 
@@ -348,23 +354,23 @@ class TransactionCoordinator:
         """What is answered for an id that is not held here."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-        home = self._homes.lookup(self.partition_for(transactional_id))
-        return home if isinstance(home, ErrorCode) else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        shard = self._shards.lookup(self.partition_for(transactional_id))
+        return shard if isinstance(shard, ErrorCode) else ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-    def _new(self, transactional_id: str) -> Held | ErrorCode:
+    def _new(self, transactional_id: str) -> TransactionalIdEntry | ErrorCode:
         """An id that is used for the first time.  It is remembered when its first record is written."""
-        home = self._homes.lookup(self.partition_for(transactional_id))
-        if isinstance(home, ErrorCode):
-            return home
+        shard = self._shards.lookup(self.partition_for(transactional_id))
+        if isinstance(shard, ErrorCode):
+            return shard
         producer_id = self._producer_ids.next()
         if producer_id is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return Held(TransactionMetadata(transactional_id, producer_id), home)
+        return TransactionalIdEntry(TransactionMetadata(transactional_id, producer_id), shard)
 
-    def _write(self, held: Held, to: TransactionMetadata, level: int) -> ErrorCode:
+    def _write(self, entry: TransactionalIdEntry, to: TransactionMetadata, level: int) -> ErrorCode:
         """Append the next state and hold it, or change nothing."""
-        assert (held.transaction.state, to.state) in TRANSITIONS, "a transaction moves only as its table says"
-        outcome = held.home.append(journal.encode(to, level))
+        assert (entry.transaction.state, to.state) in TRANSITIONS, "a transaction moves only as its table says"
+        outcome = entry.shard.append(journal.encode(to, level))
         if isinstance(outcome, ErrorCode):
             logger.warning(
                 "the state of a transaction could not be written transactional_id=%s producer_id=%d epoch=%d error=%s",
@@ -374,41 +380,41 @@ class TransactionCoordinator:
                 outcome.name,
             )
             return outcome
-        held.lsn = outcome
-        held.transaction = to
+        entry.lsn = outcome
+        entry.transaction = to
         return ErrorCode.NONE
 
-    def _finish(self, held: Held, now: Milliseconds) -> None:
+    def _finish(self, entry: TransactionalIdEntry, now: Milliseconds) -> None:
         """Write the markers of a transaction that is decided, and COMPLETE once all are written."""
-        prepared = held.transaction
+        prepared = entry.transaction
         if prepared.state is State.PREPARE_COMMIT:
             self.metrics.committed += 1
         else:
             self.metrics.aborted += 1
-        completion = Completion(marker_of(prepared, held.home.coordinator_epoch), prepared.partitions, held)
-        held.completion = completion
+        completion = Completion(marker_of(prepared, entry.shard.coordinator_epoch), prepared.partitions, entry)
+        entry.completion = completion
         if self._delivery.start(completion, now) and not self._marked(completion, now):
             self._delivery.keep(completion, now)
 
     def _marked(self, completion: Completion, now: Milliseconds) -> bool:
         """Every marker is written: append COMPLETE.  False if that must be tried again."""
-        held = completion.owner
-        if held is None:
+        entry = completion.owner
+        if entry is None:
             return True
-        assert held.completion is completion, "a transaction is completed by its own markers only"
-        if self._write(held, complete(held.transaction, now), self.settings.transaction_version()):
+        assert entry.completion is completion, "a transaction is completed by its own markers only"
+        if self._write(entry, complete(entry.transaction, now), self.settings.transaction_version()):
             return False
-        held.completion = None
+        entry.completion = None
         return True
 
     def _publish(self, loaded: Loading) -> None:
-        self._homes.publish(loaded)
+        self._shards.publish(loaded)
         now = self._clock.now()
-        for held in list(loaded.home.held.values()):
+        for entry in list(loaded.shard.entries.values()):
             self.metrics.loaded += 1
-            if held.transaction.is_prepared:
+            if entry.transaction.is_prepared:
                 # The decision stands; whichever markers were written are written again.
-                held.transaction = held.transaction._replace(pending=COMPLETION[held.transaction.state])
-                self._finish(held, now)
+                entry.transaction = entry.transaction._replace(pending=COMPLETION[entry.transaction.state])
+                self._finish(entry, now)
             else:
-                self._alarms.set(held, held.transaction.deadline)
+                self._alarms.set(entry, entry.transaction.deadline)

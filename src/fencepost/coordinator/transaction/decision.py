@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
-from fencepost.coordinator.transaction.transaction import NO_EPOCH, NO_PAIR, NO_PRODUCER_ID, Pair, TransactionMetadata
+from fencepost.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId
+from fencepost.protocol.types import NO_PRODUCER, Epoch, ProducerId, ProducerIdAndEpoch
 
 
 class Refusal(NamedTuple):
@@ -28,7 +28,7 @@ class Unchanged(NamedTuple):
     producer_epoch: Epoch = NO_EPOCH
     timed_out: bool = False
     #: The open transaction that was kept for the caller to end (KIP-939).
-    ongoing: Pair = NO_PAIR
+    ongoing: ProducerIdAndEpoch = NO_PRODUCER
 
 
 class Transition(NamedTuple):
@@ -39,7 +39,7 @@ class Transition(NamedTuple):
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: Epoch = NO_EPOCH
     #: The open transaction that was kept for the caller to end (KIP-939).
-    ongoing: Pair = NO_PAIR
+    ongoing: ProducerIdAndEpoch = NO_PRODUCER
 
 
 class NeedsProducerId(Enum):

@@ -39,9 +39,9 @@ from fencepost.coordinator.transaction.decision import (
 )
 from fencepost.coordinator.transaction.prepare import complete, prepare
 from fencepost.coordinator.transaction.state import State
-from fencepost.coordinator.transaction.transaction import LAST_EPOCH, TransactionMetadata
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import LAST_CLIENT_EPOCH, Epoch, Milliseconds, ProducerId
 
 FIRST_BUMPING_VERSION: Final = 5
 
@@ -54,7 +54,7 @@ class Outcome(Enum):
     DONE = "it was done before: success with the current pair"
 
 
-class Caller(Enum):
+class EpochRelation(Enum):
     """How the caller's epoch relates to the current one."""
 
     CURRENT = "the current pair"
@@ -84,31 +84,31 @@ OUTCOMES: dict[tuple[State, bool], Outcome | ErrorCode] = {
 }
 
 #: (state, commit?, caller) -> what happens from v5 on.
-OUTCOMES_BUMPING: dict[tuple[State, bool, Caller], Outcome | ErrorCode] = {
-    (State.EMPTY, True, Caller.CURRENT): _INVALID,
-    (State.EMPTY, True, Caller.REPEATING): _FENCED,
-    (State.EMPTY, False, Caller.CURRENT): Outcome.PREPARE_EMPTY,
-    (State.EMPTY, False, Caller.REPEATING): _FENCED,
-    (State.ONGOING, True, Caller.CURRENT): Outcome.PREPARE,
-    (State.ONGOING, True, Caller.REPEATING): _FENCED,
-    (State.ONGOING, False, Caller.CURRENT): Outcome.PREPARE,
-    (State.ONGOING, False, Caller.REPEATING): _FENCED,
-    (State.PREPARE_COMMIT, True, Caller.CURRENT): _FENCED,
-    (State.PREPARE_COMMIT, True, Caller.REPEATING): _CONCURRENT,
-    (State.PREPARE_COMMIT, False, Caller.CURRENT): _FENCED,
-    (State.PREPARE_COMMIT, False, Caller.REPEATING): _INVALID,
-    (State.PREPARE_ABORT, True, Caller.CURRENT): _FENCED,
-    (State.PREPARE_ABORT, True, Caller.REPEATING): _INVALID,
-    (State.PREPARE_ABORT, False, Caller.CURRENT): _FENCED,
-    (State.PREPARE_ABORT, False, Caller.REPEATING): _CONCURRENT,
-    (State.COMPLETE_COMMIT, True, Caller.CURRENT): _INVALID,
-    (State.COMPLETE_COMMIT, True, Caller.REPEATING): Outcome.DONE,
-    (State.COMPLETE_COMMIT, False, Caller.CURRENT): Outcome.PREPARE_EMPTY,
-    (State.COMPLETE_COMMIT, False, Caller.REPEATING): _INVALID,
-    (State.COMPLETE_ABORT, True, Caller.CURRENT): _INVALID,
-    (State.COMPLETE_ABORT, True, Caller.REPEATING): _INVALID,
-    (State.COMPLETE_ABORT, False, Caller.CURRENT): Outcome.PREPARE_EMPTY,
-    (State.COMPLETE_ABORT, False, Caller.REPEATING): Outcome.DONE,
+OUTCOMES_BUMPING: dict[tuple[State, bool, EpochRelation], Outcome | ErrorCode] = {
+    (State.EMPTY, True, EpochRelation.CURRENT): _INVALID,
+    (State.EMPTY, True, EpochRelation.REPEATING): _FENCED,
+    (State.EMPTY, False, EpochRelation.CURRENT): Outcome.PREPARE_EMPTY,
+    (State.EMPTY, False, EpochRelation.REPEATING): _FENCED,
+    (State.ONGOING, True, EpochRelation.CURRENT): Outcome.PREPARE,
+    (State.ONGOING, True, EpochRelation.REPEATING): _FENCED,
+    (State.ONGOING, False, EpochRelation.CURRENT): Outcome.PREPARE,
+    (State.ONGOING, False, EpochRelation.REPEATING): _FENCED,
+    (State.PREPARE_COMMIT, True, EpochRelation.CURRENT): _FENCED,
+    (State.PREPARE_COMMIT, True, EpochRelation.REPEATING): _CONCURRENT,
+    (State.PREPARE_COMMIT, False, EpochRelation.CURRENT): _FENCED,
+    (State.PREPARE_COMMIT, False, EpochRelation.REPEATING): _INVALID,
+    (State.PREPARE_ABORT, True, EpochRelation.CURRENT): _FENCED,
+    (State.PREPARE_ABORT, True, EpochRelation.REPEATING): _INVALID,
+    (State.PREPARE_ABORT, False, EpochRelation.CURRENT): _FENCED,
+    (State.PREPARE_ABORT, False, EpochRelation.REPEATING): _CONCURRENT,
+    (State.COMPLETE_COMMIT, True, EpochRelation.CURRENT): _INVALID,
+    (State.COMPLETE_COMMIT, True, EpochRelation.REPEATING): Outcome.DONE,
+    (State.COMPLETE_COMMIT, False, EpochRelation.CURRENT): Outcome.PREPARE_EMPTY,
+    (State.COMPLETE_COMMIT, False, EpochRelation.REPEATING): _INVALID,
+    (State.COMPLETE_ABORT, True, EpochRelation.CURRENT): _INVALID,
+    (State.COMPLETE_ABORT, True, EpochRelation.REPEATING): _INVALID,
+    (State.COMPLETE_ABORT, False, EpochRelation.CURRENT): Outcome.PREPARE_EMPTY,
+    (State.COMPLETE_ABORT, False, EpochRelation.REPEATING): Outcome.DONE,
 }
 
 
@@ -137,11 +137,11 @@ def end(
 def _end(
     transaction: TransactionMetadata, request: End, now: Milliseconds, fresh: ProducerId | None
 ) -> Decision | Literal[NeedsProducerId.NEEDED]:
-    held = transaction.held
-    if (request.producer_id, request.producer_epoch) != held:
+    current = transaction.current
+    if (request.producer_id, request.producer_epoch) != current:
         if transaction.was_timed_out(request.producer_id, request.producer_epoch):
             return _end_timed_out(transaction, request)
-        foreign = request.producer_id != held.producer_id
+        foreign = request.producer_id != current.producer_id
         return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING if foreign else ErrorCode.PRODUCER_FENCED)
     if transaction.pending not in (None, State.PREPARE_EPOCH_FENCE):
         return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -149,7 +149,7 @@ def _end(
     if isinstance(outcome, ErrorCode):
         return Refusal(outcome)
     if outcome is Outcome.DONE:
-        return Unchanged(*held)
+        return Unchanged(*current)
     return _prepared(transaction, request.commit, 0, now, fresh)
 
 
@@ -158,18 +158,18 @@ def _end_bumping(
 ) -> Decision | Literal[NeedsProducerId.NEEDED]:
     if transaction.pending not in (None, State.PREPARE_EPOCH_FENCE):
         return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
-    held = transaction.held
+    current = transaction.current
     timed_out = transaction.was_timed_out(request.producer_id, request.producer_epoch)
-    if timed_out and (request.commit or transaction.is_prepared or held.producer_epoch <= LAST_EPOCH):
+    if timed_out and (request.commit or transaction.is_prepared or current.producer_epoch <= LAST_CLIENT_EPOCH):
         return _end_timed_out(transaction, request)
-    caller = Caller.REPEATING if timed_out else relation(transaction, request)
+    caller = EpochRelation.REPEATING if timed_out else relation(transaction, request)
     if isinstance(caller, ErrorCode):
         return Refusal(caller)
     outcome = OUTCOMES_BUMPING[transaction.state, request.commit, caller]
     if isinstance(outcome, ErrorCode):
         return Refusal(outcome)
-    if outcome is Outcome.DONE and (request.commit or held.producer_epoch <= LAST_EPOCH):
-        return Unchanged(*held)
+    if outcome is Outcome.DONE and (request.commit or current.producer_epoch <= LAST_CLIENT_EPOCH):
+        return Unchanged(*current)
     # What is left of DONE is an abort at epoch 32767, which no client may be given: abort once more, and rotate.
     began_bumping = transaction.state is State.ONGOING and transaction.client_transaction_version >= 2
     if level < 1 and not began_bumping:
@@ -178,19 +178,19 @@ def _end_bumping(
     return _prepared(transaction, request.commit, 2, now, fresh)
 
 
-def relation(transaction: TransactionMetadata, request: End) -> Caller | ErrorCode:
+def relation(transaction: TransactionMetadata, request: End) -> EpochRelation | ErrorCode:
     """Whether a v5 caller holds the current pair, or the one before the last bump; else what it is told."""
-    held = transaction.held
+    current = transaction.current
     rotated = (
         transaction.previous_producer_id == request.producer_id
-        and request.producer_epoch == LAST_EPOCH
-        and held.producer_epoch == 0
+        and request.producer_epoch == LAST_CLIENT_EPOCH
+        and current.producer_epoch == 0
     )
-    if request.producer_id != held.producer_id and not rotated:
+    if request.producer_id != current.producer_id and not rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if rotated or (request.producer_epoch == held.producer_epoch - 1 and not _is_fenced(transaction, request)):
-        return Caller.REPEATING
-    return Caller.CURRENT if request.producer_epoch == held.producer_epoch else ErrorCode.PRODUCER_FENCED
+    if rotated or (request.producer_epoch == current.producer_epoch - 1 and not _is_fenced(transaction, request)):
+        return EpochRelation.REPEATING
+    return EpochRelation.CURRENT if request.producer_epoch == current.producer_epoch else ErrorCode.PRODUCER_FENCED
 
 
 def _is_fenced(transaction: TransactionMetadata, request: End) -> bool:
@@ -203,15 +203,15 @@ def _is_fenced(transaction: TransactionMetadata, request: End) -> bool:
 
 def _end_timed_out(transaction: TransactionMetadata, request: End) -> Refusal | Unchanged:
     """The caller's transaction was aborted by the server, and nobody else took over since."""
-    held = transaction.held
+    current = transaction.current
     if request.commit and not request.bumps:
-        foreign = request.producer_id != held.producer_id
+        foreign = request.producer_id != current.producer_id
         return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING if foreign else ErrorCode.PRODUCER_FENCED, timed_out=True)
     if transaction.pending is not None or transaction.is_prepared:
         return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, timed_out=True)
     if request.commit:
         return Refusal(ErrorCode.TRANSACTION_ABORTABLE, timed_out=True)
-    return Unchanged(*held, timed_out=True)
+    return Unchanged(*current, timed_out=True)
 
 
 def _prepared(

@@ -39,18 +39,15 @@ from fencepost.coordinator.transaction.prepare import fence
 from fencepost.coordinator.transaction.settings import TransactionSettings
 from fencepost.coordinator.transaction.state import IDLE, State
 from fencepost.coordinator.transaction.transaction import (
-    LAST_EPOCH,
     NO_EPOCH,
-    NO_PAIR,
     NO_PARTITIONS,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    Pair,
     TransactionMetadata,
     is_exhausted,
 )
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import LAST_CLIENT_EPOCH, NO_PRODUCER, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch
 
 
 class Claim(Enum):
@@ -98,27 +95,27 @@ OUTCOMES: dict[tuple[Claim, bool], Outcome | ErrorCode] = {
 class Initialize(NamedTuple):
     """An InitProducerId that passed the checks of the request itself; a pair of (-1, -1) is none."""
 
-    pair: Pair
+    pair: ProducerIdAndEpoch
     timeout_ms: Milliseconds
     keep_prepared: bool = False
 
 
-def claim_of(transaction: TransactionMetadata, pair: Pair) -> Claim:
+def claim_of(transaction: TransactionMetadata, pair: ProducerIdAndEpoch) -> Claim:
     """How the pair relates to an initialised transactional id."""
-    held = transaction.held
-    if pair == NO_PAIR:
+    current = transaction.current
+    if pair == NO_PRODUCER:
         return Claim.NEW_INSTANCE
-    if pair == held:
+    if pair == current:
         return Claim.CURRENT
     if pair == transaction.claimed:
         return Claim.REPEATED
-    if pair.producer_id != held.producer_id:
+    if pair.producer_id != current.producer_id:
         return Claim.FOREIGN
-    if pair.producer_epoch > held.producer_epoch:
+    if pair.producer_epoch > current.producer_epoch:
         return Claim.AHEAD
     if pair.producer_epoch < transaction.instance_epoch:
         return Claim.OLDER_INSTANCE
-    return Claim.REPEATED if pair.producer_epoch == held.producer_epoch - 1 else Claim.EARLIER
+    return Claim.REPEATED if pair.producer_epoch == current.producer_epoch - 1 else Claim.EARLIER
 
 
 def initialize(
@@ -136,7 +133,7 @@ def initialize(
         return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
     if transaction.producer_epoch < 0:
         return _first(transaction, request, now)
-    held = transaction.held
+    current = transaction.current
     claim = claim_of(transaction, request.pair)
     if transaction.is_prepared:
         known = claim is not Claim.FOREIGN or _may_have_rotated(transaction, request.pair)
@@ -145,13 +142,13 @@ def initialize(
     outcome = OUTCOMES[claim, is_open]
     if isinstance(outcome, ErrorCode):
         return Refusal(outcome, transaction.was_timed_out(*request.pair))
-    if held.producer_epoch > LAST_EPOCH and outcome in (Outcome.TELL, Outcome.REPEAT):
+    if current.producer_epoch > LAST_CLIENT_EPOCH and outcome in (Outcome.TELL, Outcome.REPEAT):
         # The current epoch is one that no client may hold: move on instead of telling it.
         outcome = Outcome.FENCE if is_open else Outcome.BUMP
     if outcome is Outcome.TELL:
         kept = is_open and request.keep_prepared
-        ongoing = Pair(transaction.producer_id, transaction.producer_epoch) if kept else NO_PAIR
-        return Unchanged(*held, ongoing=ongoing)
+        ongoing = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch) if kept else NO_PRODUCER
+        return Unchanged(*current, ongoing=ongoing)
     if is_open and request.keep_prepared:
         return _keep(transaction, request, now, fresh)
     if outcome is Outcome.FENCE:
@@ -161,25 +158,29 @@ def initialize(
         return Transition(fenced, ErrorCode.CONCURRENT_TRANSACTIONS)
     assert transaction.state in IDLE, "only a transactional id without a transaction is handed out"
     if outcome is Outcome.REPEAT:
-        return _claimed(transaction, request, now, held, transaction.instance_epoch)
-    given = _next_pair(held, fresh)
+        return _claimed(transaction, request, now, current, transaction.instance_epoch)
+    given = _next_pair(current, fresh)
     if given is None:
         return NEEDS_PRODUCER_ID
-    rotated = given.producer_id != held.producer_id
+    rotated = given.producer_id != current.producer_id
     starts = claim is Claim.NEW_INSTANCE or rotated
     return _claimed(transaction, request, now, given, given.producer_epoch if starts else transaction.instance_epoch)
 
 
 def _first(transaction: TransactionMetadata, request: Initialize, now: Milliseconds) -> Transition:
     """A new id, or one that had expired: its own producer id and epoch 0, whatever pair the caller held."""
-    return _claimed(transaction, request, now, Pair(transaction.producer_id, Epoch(0)), Epoch(0))
+    return _claimed(transaction, request, now, ProducerIdAndEpoch(transaction.producer_id, Epoch(0)), Epoch(0))
 
 
 def _claimed(
-    transaction: TransactionMetadata, request: Initialize, now: Milliseconds, given: Pair, instance_epoch: Epoch
+    transaction: TransactionMetadata,
+    request: Initialize,
+    now: Milliseconds,
+    given: ProducerIdAndEpoch,
+    instance_epoch: Epoch,
 ) -> Transition:
     """Hand out a pair; the transaction that was ended before is forgotten."""
-    rotated = request.pair != NO_PAIR and request.pair.producer_id != given.producer_id
+    rotated = request.pair != NO_PRODUCER and request.pair.producer_id != given.producer_id
     to = TransactionMetadata(
         transaction.transactional_id,
         given.producer_id,
@@ -195,8 +196,8 @@ def _claimed(
         now,
         transaction.client_transaction_version,
         instance_epoch,
-        request.pair if rotated else NO_PAIR,
-        NO_PAIR if request.pair == NO_PAIR else transaction.timed_out,
+        request.pair if rotated else NO_PRODUCER,
+        NO_PRODUCER if request.pair == NO_PRODUCER else transaction.timed_out,
     )
     return Transition(to, ErrorCode.NONE, given.producer_id, given.producer_epoch)
 
@@ -205,30 +206,30 @@ def _keep(
     transaction: TransactionMetadata, request: Initialize, now: Milliseconds, fresh: ProducerId | None
 ) -> Transition | Literal[NeedsProducerId.NEEDED]:
     """Leave a prepared transaction open, and give the caller a pair of its own to end it with (KIP-939)."""
-    given = _next_pair(transaction.held, fresh)
+    given = _next_pair(transaction.current, fresh)
     if given is None:
         return NEEDS_PRODUCER_ID
-    starts = request.pair == NO_PAIR or given.producer_id != transaction.held.producer_id
+    starts = request.pair == NO_PRODUCER or given.producer_id != transaction.current.producer_id
     to = transaction._replace(
         next_producer_id=given.producer_id,
         next_producer_epoch=given.producer_epoch,
         timeout_ms=request.timeout_ms,
         last_update_timestamp=now,
         instance_epoch=given.producer_epoch if starts else transaction.instance_epoch,
-        timed_out=NO_PAIR if request.pair == NO_PAIR else transaction.timed_out,
+        timed_out=NO_PRODUCER if request.pair == NO_PRODUCER else transaction.timed_out,
     )
-    ongoing = Pair(transaction.producer_id, transaction.producer_epoch)
+    ongoing = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     return Transition(to, ErrorCode.NONE, given.producer_id, given.producer_epoch, ongoing)
 
 
-def _next_pair(held: Pair, fresh: ProducerId | None) -> Pair | None:
+def _next_pair(current: ProducerIdAndEpoch, fresh: ProducerId | None) -> ProducerIdAndEpoch | None:
     """The pair after this one; None if it takes a fresh producer id and there is none at hand."""
-    if not is_exhausted(held.producer_epoch):
-        return Pair(held.producer_id, Epoch(held.producer_epoch + 1))
-    return None if fresh is None else Pair(fresh, Epoch(0))
+    if not is_exhausted(current.producer_epoch):
+        return ProducerIdAndEpoch(current.producer_id, Epoch(current.producer_epoch + 1))
+    return None if fresh is None else ProducerIdAndEpoch(fresh, Epoch(0))
 
 
-def _may_have_rotated(transaction: TransactionMetadata, pair: Pair) -> bool:
+def _may_have_rotated(transaction: TransactionMetadata, pair: ProducerIdAndEpoch) -> bool:
     return pair.producer_id == transaction.previous_producer_id and is_exhausted(pair.producer_epoch)
 
 
@@ -237,7 +238,7 @@ LONGEST_ID: Final = 32_767
 
 
 def check(
-    pair: Pair,
+    pair: ProducerIdAndEpoch,
     transactional_id: str | None,
     timeout_ms: int,
     enable_2pc: bool,

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.coordinator.transaction.state import STORED, State
-from fencepost.coordinator.transaction.transaction import NO_PARTITIONS, Pair, TransactionMetadata
+from fencepost.coordinator.transaction.transaction import NO_PARTITIONS, TransactionMetadata
 from fencepost.log.damage import FileDamaged
 from fencepost.protocol import codec, records
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.stored import TransactionLogKey, TransactionLogValue, TransactionPartitions
-from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 
 TOPIC: Final = "__transaction_state"
 #: Header of a version 0 record: the version 1 encoding of what version 0 has no room for.
@@ -198,6 +198,6 @@ def _transaction(transactional_id: str, value: TransactionLogValue, more: Transa
         Milliseconds(value.transaction_last_update_timestamp_ms),
         more.client_transaction_version,
         Epoch(instance_epoch),
-        Pair(ProducerId(more.claimed_producer_id), Epoch(more.claimed_producer_epoch)),
-        Pair(ProducerId(more.timed_out_producer_id), Epoch(more.timed_out_producer_epoch)),
+        ProducerIdAndEpoch(ProducerId(more.claimed_producer_id), Epoch(more.claimed_producer_epoch)),
+        ProducerIdAndEpoch(ProducerId(more.timed_out_producer_id), Epoch(more.timed_out_producer_epoch)),
     )

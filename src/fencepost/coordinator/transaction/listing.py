@@ -61,15 +61,15 @@ def describe(
 ) -> Description:
     """`waiting`: the partitions whose marker is missing, while the transaction is being ended."""
     partitions = transaction.partitions if waiting is None else waiting
-    held = transaction.held
+    current = transaction.current
     return Description(
         transaction.transactional_id,
         ErrorCode.NONE,
         transaction.state.wire_name,
         transaction.timeout_ms,
         transaction.start_timestamp,
-        held.producer_id,
-        held.producer_epoch,
+        current.producer_id,
+        current.producer_epoch,
         tuple(partitions),
         lsn,
     )

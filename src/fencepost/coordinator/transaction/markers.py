@@ -17,7 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.coordinator.transaction.home import Held
+    from fencepost.coordinator.transaction.shards import TransactionalIdEntry
 
 
 class Marker(NamedTuple):
@@ -79,7 +79,9 @@ class Completion:
 
     __slots__ = ("attempts", "due", "in_flight", "marker", "owner", "since", "waiting")
 
-    def __init__(self, marker: Marker, partitions: Iterable[TopicPartition], owner: Held | None = None) -> None:
+    def __init__(
+        self, marker: Marker, partitions: Iterable[TopicPartition], owner: TransactionalIdEntry | None = None
+    ) -> None:
         self.marker = marker
         #: Whose transaction it ends; None for one that no transactional id knows of.
         self.owner = owner

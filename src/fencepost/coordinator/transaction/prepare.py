@@ -26,17 +26,21 @@ from typing import Literal
 from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, NeedsProducerId
 from fencepost.coordinator.transaction.state import COMPLETION, State
 from fencepost.coordinator.transaction.transaction import (
-    LAST_EPOCH,
-    MAX_EPOCH,
     NO_EPOCH,
-    NO_PAIR,
     NO_PARTITIONS,
     NO_PRODUCER_ID,
-    Pair,
     TransactionMetadata,
     is_exhausted,
 )
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import (
+    LAST_CLIENT_EPOCH,
+    MAX_PRODUCER_EPOCH,
+    NO_PRODUCER,
+    Epoch,
+    Milliseconds,
+    ProducerId,
+    ProducerIdAndEpoch,
+)
 
 
 def prepare(
@@ -55,14 +59,14 @@ def prepare(
     """
     producer_epoch = transaction.producer_epoch
     next_producer_id, next_producer_epoch = NO_PRODUCER_ID, NO_EPOCH
-    held = transaction.held
+    current = transaction.current
     if transaction.next_producer_epoch >= 0:
-        if is_exhausted(held.producer_epoch):
+        if is_exhausted(current.producer_epoch):
             if fresh is None:
                 return NEEDS_PRODUCER_ID
             next_producer_id, next_producer_epoch = fresh, Epoch(0)
         else:
-            next_producer_id, next_producer_epoch = held.producer_id, Epoch(held.producer_epoch + 1)
+            next_producer_id, next_producer_epoch = current.producer_id, Epoch(current.producer_epoch + 1)
         producer_epoch = _bumped(producer_epoch)
     elif transaction_version >= 2:
         if is_exhausted(producer_epoch):
@@ -78,7 +82,7 @@ def prepare(
         transaction.transactional_id,
         transaction.producer_id,
         producer_epoch,
-        held.producer_id,
+        current.producer_id,
         next_producer_id,
         next_producer_epoch,
         transaction.timeout_ms,
@@ -89,7 +93,7 @@ def prepare(
         now,
         transaction_version,
         transaction.instance_epoch,
-        NO_PAIR,
+        NO_PRODUCER,
         transaction.timed_out,
     )
 
@@ -97,14 +101,14 @@ def prepare(
 def complete(transaction: TransactionMetadata, now: Milliseconds) -> TransactionMetadata:
     """What a prepared transaction becomes when its markers are written.  The same for every `now` but the timestamp."""
     producer_id, producer_epoch = transaction.producer_id, transaction.producer_epoch
-    instance_epoch, claimed = transaction.instance_epoch, NO_PAIR
+    instance_epoch, claimed = transaction.instance_epoch, NO_PRODUCER
     previous = transaction.previous_producer_id
     if transaction.next_producer_id >= 0:
         producer_id = transaction.next_producer_id
         producer_epoch = Epoch(max(transaction.next_producer_epoch, 0))
         if producer_id != previous:
             # The client's id rotates: every epoch of the new one is this instance's, and so was the last old one.
-            instance_epoch, claimed = Epoch(0), Pair(previous, LAST_EPOCH)
+            instance_epoch, claimed = Epoch(0), ProducerIdAndEpoch(previous, LAST_CLIENT_EPOCH)
     return TransactionMetadata(
         transaction.transactional_id,
         producer_id,
@@ -138,18 +142,18 @@ def fence(
 
     `level`: the cluster's transaction.version.  `new_instance`: asked for by an InitProducerId without a pair.
     """
-    held = transaction.held
+    current = transaction.current
     fenced = prepare(transaction, False, level, now, fresh, fencing=True)
     if fenced is NEEDS_PRODUCER_ID:
         return fenced
-    if timed_out and held.producer_epoch < MAX_EPOCH:
-        fenced = fenced._replace(timed_out=held)
+    if timed_out and current.producer_epoch < MAX_PRODUCER_EPOCH:
+        fenced = fenced._replace(timed_out=current)
     if new_instance and level < 2 and fenced.next_producer_id < 0:
         # Under transaction.version 2 the fenced instance may still claim the bumped epoch, as in Apache Kafka, until
         # the new one comes back for its own; below it is fenced for good.
-        fenced = fenced._replace(instance_epoch=fenced.producer_epoch, timed_out=NO_PAIR)
+        fenced = fenced._replace(instance_epoch=fenced.producer_epoch, timed_out=NO_PRODUCER)
     return fenced
 
 
 def _bumped(epoch: Epoch) -> Epoch:
-    return epoch if epoch >= MAX_EPOCH else Epoch(epoch + 1)
+    return epoch if epoch >= MAX_PRODUCER_EPOCH else Epoch(epoch + 1)

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from fencepost.coordinator.transaction.state import State
-from fencepost.coordinator.transaction.transaction import Pair, TransactionMetadata
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
+from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
 
 
 def unknown(
     open_transactions: Mapping[TopicPartition, Sequence[tuple[int, int]]], transactions: Iterable[TransactionMetadata]
-) -> dict[Pair, list[TopicPartition]]:
+) -> dict[ProducerIdAndEpoch, list[TopicPartition]]:
     """The pairs that hold a transaction open where their transactional id does not know of one, and the partitions."""
     by_producer_id: dict[ProducerId, TransactionMetadata] = {
         transaction.producer_id: transaction
         for transaction in transactions
         if transaction.state is State.ONGOING or transaction.is_prepared
     }
-    found: dict[Pair, list[TopicPartition]] = {}
+    found: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
     for partition, pairs in open_transactions.items():
         for producer_id, producer_epoch in pairs:
-            pair = Pair(ProducerId(producer_id), Epoch(producer_epoch))
+            pair = ProducerIdAndEpoch(ProducerId(producer_id), Epoch(producer_epoch))
             transaction = by_producer_id.get(pair.producer_id)
             if transaction is None or partition not in transaction.partitions:
                 found.setdefault(pair, []).append(partition)

@@ -24,29 +24,23 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from fencepost.coordinator.transaction.state import PREPARED, State
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import (
+    LAST_CLIENT_EPOCH,
+    NO_PRODUCER,
+    Epoch,
+    Milliseconds,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_EPOCH: Final = Epoch(-1)
 NO_TIMESTAMP: Final = Milliseconds(-1)
-#: Largest epoch there is (int16).  Only the coordinator and markers ever carry it.
-MAX_EPOCH: Final = Epoch(32767)
-#: Largest epoch that a client may hold.  A pair at or beyond it is exhausted: the next bump takes a new producer id.
-LAST_EPOCH: Final = Epoch(32766)
 #: Time-out of a transaction that takes part in a two-phase commit (KIP-939): none.
 NO_TIMEOUT: Final = Milliseconds(2**31 - 1)
 #: A set that keeps its order; never changed in place.
 NO_PARTITIONS: Final[Mapping[TopicPartition, None]] = MappingProxyType({})
-
-
-class Pair(NamedTuple):
-    """A producer id and epoch, as a client holds it."""
-
-    producer_id: ProducerId
-    producer_epoch: Epoch
-
-
-NO_PAIR: Final = Pair(NO_PRODUCER_ID, NO_EPOCH)
 
 
 class TransactionMetadata(NamedTuple):
@@ -72,15 +66,15 @@ class TransactionMetadata(NamedTuple):
     #: transaction.version of the request that did the last transition; the markers carry it.
     client_transaction_version: int = 0
     instance_epoch: Epoch = NO_EPOCH
-    claimed: Pair = NO_PAIR
-    timed_out: Pair = NO_PAIR
+    claimed: ProducerIdAndEpoch = NO_PRODUCER
+    timed_out: ProducerIdAndEpoch = NO_PRODUCER
 
     @property
-    def held(self) -> Pair:
+    def current(self) -> ProducerIdAndEpoch:
         """The pair of the client that may act: the next one where a prepared transaction was kept for it."""
         if self.next_producer_epoch >= 0:
-            return Pair(self.next_producer_id, self.next_producer_epoch)
-        return Pair(self.producer_id, self.producer_epoch)
+            return ProducerIdAndEpoch(self.next_producer_id, self.next_producer_epoch)
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def keeps_prepared(self) -> bool:
@@ -105,4 +99,4 @@ class TransactionMetadata(NamedTuple):
 
 def is_exhausted(epoch: int) -> bool:
     """No further epoch could be given to a client after this one."""
-    return epoch >= LAST_EPOCH
+    return epoch >= LAST_CLIENT_EPOCH

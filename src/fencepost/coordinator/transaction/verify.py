@@ -20,10 +20,10 @@ def verify(
     partitions: Sequence[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
     """One answer for every partition asked for."""
-    held = transaction.held
-    if producer_id != held.producer_id:
+    current = transaction.current
+    if producer_id != current.producer_id:
         return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if producer_epoch != held.producer_epoch:
+    if producer_epoch != current.producer_epoch:
         return dict.fromkeys(partitions, ErrorCode.PRODUCER_FENCED)
     if transaction.is_prepared:
         return dict.fromkeys(partitions, ErrorCode.CONCURRENT_TRANSACTIONS)

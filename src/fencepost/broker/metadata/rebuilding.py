@@ -1,0 +1,151 @@
+"""The metadata made again from the partitions, where its file is lost.
+
+`partition.metadata` has the topic ids, the directories' names have the topics and numbers.  What is nowhere else is
+lost: the settings of topics, the cluster id, finalized features.  So that nothing more is, topics keep everything from
+then on (retention without limit) until somebody gives them their settings again.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from fencepost.broker.metadata.store import MetadataStore
+from fencepost.broker.metadata.topic_rules import INTERNAL_SETTINGS, LARGEST_COUNT, topic_name_error
+from fencepost.coordinator.loading import JournalUnreadable
+from fencepost.coordinator.transaction import journal
+from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
+from fencepost.log.partition import Partition
+from fencepost.log.storage import Storage
+from fencepost.node_log import get_logger
+
+logger = get_logger(__name__)
+
+OPTION: Final = "--rebuild-metadata"
+FIRST_PRODUCER_ID: Final = 1_000_000_000
+"""Producer ids go on so far beyond the largest one that is found: of those that were given and have written nothing
+that is left, there are fewer."""
+UNFINISHED: Final = "rebuilding"
+"""Key that is there until a start has read every partition and said to the commit log what there is."""
+KEEP_EVERYTHING: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class FoundTopic(NamedTuple):
+    """A topic as its partitions say it is."""
+
+    topic_id: uuid.UUID
+    partitions: int
+    missing: int
+    """How many of them have no directory."""
+
+
+def lost(root: object) -> DirectoryUnusable:
+    """What is said where there are partitions, and nothing knows of any topic."""
+    return DirectoryUnusable(
+        f"{root}/metadata.sqlite is lost or empty, and there are partitions in {root}: put back a copy of it, or start "
+        f"once with {OPTION}, which makes it again from them without the settings of topics (docs/operating.md)"
+    )
+
+
+def topics_of(found: Iterable[FoundPartition], largest: int) -> dict[str, FoundTopic]:
+    """The topics that partitions are of; `largest`: how many a topic may have.  Raises DirectoryUnusable.
+
+    A directory without an id is left out, and so is the copy of a partition under another name, if the commit log
+    tells which of them is the copy.
+    """
+    by_name: dict[str, list[FoundPartition]] = {}
+    for each in found:
+        if each.topic_id is not None and each.index < largest:
+            by_name.setdefault(each.topic, []).append(each)
+    ids = {name: _id_of(partitions) for name, partitions in by_name.items()}
+    originals = {ids[name] for name, partitions in by_name.items() if any(each.logged for each in partitions)}
+    topics: dict[str, FoundTopic] = {}
+    for name, partitions in by_name.items():
+        topic_id = ids[name]
+        if topic_id in originals and not any(each.logged for each in partitions):
+            continue  # a copy
+        twin = next((other for other, topic in topics.items() if topic.topic_id == topic_id), None)
+        if twin is not None:
+            raise DirectoryUnusable(
+                f"the partitions of {twin!r} and of {name!r} have the same topic id: one of them is a copy, move it "
+                f"out of the data directory, then start with {OPTION} again"
+            )
+        count = max(each.index for each in partitions) + 1
+        topics[name] = FoundTopic(topic_id, count, count - len(partitions))
+    return topics
+
+
+def _id_of(partitions: Sequence[FoundPartition]) -> uuid.UUID:
+    """The id that most of a topic's partitions have, those that the commit log knows before all others."""
+    logged = [each for each in partitions if each.logged]
+    votes = Counter(each.topic_id for each in logged or partitions)
+    chosen = min(votes.items(), key=lambda item: (-item[1], str(item[0])))[0]
+    assert chosen is not None, "only partitions with an id are asked"
+    return chosen
+
+
+def begin(store: MetadataStore, storage: Storage, *, wanted: bool) -> bool:
+    """Before topics are opened: write them down anew, if the store has lost them and that is wanted.
+
+    True if `finish` is to be called when the storage has started.  Raises DirectoryUnusable.
+    """
+    if store.get(UNFINISHED) is not None:
+        storage.adopt()
+        return True
+    empty = not store.list("")
+    if not wanted:
+        if empty and storage.has_partitions:
+            raise lost(storage.path)
+        return False
+    if not empty:
+        raise DirectoryUnusable(f"{storage.path}/metadata.sqlite knows its topics: start again without {OPTION}")
+    found = [each for each in storage.adopt() if topic_name_error(each.topic) is None]
+    topics = topics_of(found, LARGEST_COUNT)
+    store.write({key: (value, 0) for key, value in changes(topics, INTERNAL_SETTINGS).items()})
+    for name, topic in topics.items():
+        gap = f", {topic.missing} of them without a directory, which are made empty" if topic.missing else ""
+        logger.warning("made topic %s again with %d partitions%s", name, topic.partitions, gap)
+    return True
+
+
+def finish(store: MetadataStore, storage: Storage, producer_ids: str) -> None:
+    """The commit log knows every partition now; `producer_ids`: the key of the next producer id."""
+    first = str(FIRST_PRODUCER_ID + largest_producer_id(storage.partitions()) + 1).encode()
+    store.write({UNFINISHED: (None, 1), producer_ids: (first, 1)})
+
+
+def changes(topics: Mapping[str, FoundTopic], internal: Mapping[str, Mapping[str, str]]) -> dict[str, bytes]:
+    """What is written for them, by key of the metadata store; `internal`: settings of the broker's own topics."""
+    found = {}
+    for name, (topic_id, count, _) in topics.items():
+        settings = dict(internal.get(name, KEEP_EVERYTHING))
+        described = {"id": str(topic_id), "partitions": count, "settings": settings}
+        found[f"topic/{name}"] = json.dumps(described).encode()
+    found["producer-ids"] = str(FIRST_PRODUCER_ID).encode()
+    found[UNFINISHED] = b"1"
+    return found
+
+
+def largest_producer_id(partitions: Iterable[Partition]) -> int:
+    """The largest one that any partition, or any transaction, knows of; -1 for none."""
+    return max((known for partition in partitions for known in _producer_ids(partition)), default=-1)
+
+
+def _producer_ids(partition: Partition) -> Iterator[int]:
+    yield from partition.producers.entries
+    for header, _ in partition.scan(partition.log_start_offset):
+        yield header.producer_id
+    if partition.topic != journal.TOPIC:
+        return
+    try:
+        for records in journal.read(partition.index, partition.scan(0)):
+            for record in records:
+                entry = journal.decode(partition.index, record)
+                if entry is not None and entry.transaction is not None:
+                    yield entry.transaction.producer_id
+                    yield entry.transaction.next_producer_id
+    except JournalUnreadable:
+        return  # It is told when the coordinator reads it; what it hides lies within the margin.

@@ -1,0 +1,78 @@
+"""What a topic may be called, and which settings it may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from fencepost.broker.metadata.settings import BadSetting, check_topic_settings
+from fencepost.node_log import get_logger
+from fencepost.protocol.errors import ErrorCode
+
+logger = get_logger(__name__)
+
+TRANSACTION_STATE: Final = "__transaction_state"
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+_JOURNAL: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+#: compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.
+INTERNAL_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    CONSUMER_OFFSETS: {**_JOURNAL, "compression.type": "producer"},
+    TRANSACTION_STATE: {
+        **_JOURNAL,
+        "compression.type": "uncompressed",
+        "unclean.leader.election.enable": "false",
+    },
+}
+LARGEST_COUNT: Final = 10_000
+NO_LEADER: Final = -1
+"""In place of the node that leads a partition, while that is offline."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+
+
+def topic_name_error(name: str) -> ErrorCode | None:
+    """INVALID_TOPIC_EXCEPTION if a topic cannot be called that."""
+    legal = _NAME.match(name) and name not in (".", "..")
+    return None if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class TopicRefused(Exception):
+    """A change that is not made, with its error code and a sentence."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+def checked(settings: Mapping[str, str | None]) -> dict[str, str]:
+    """The settings of a topic, if it can have them.  Raises TopicRefused."""
+    try:
+        check_topic_settings(settings)
+    except BadSetting as error:
+        raise TopicRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def usable(topic: str, stored: Mapping[str, str]) -> dict[str, str]:
+    """The stored settings of a topic without those that an older version took and this one does not."""
+    kept: dict[str, str] = {}
+    for name, value in stored.items():
+        try:
+            kept |= checked({name: value})
+        except TopicRefused as refused:
+            logger.warning("topic %s: %s; its default counts until it is set anew", topic, refused)
+    try:
+        check_internal(topic, kept)
+    except TopicRefused as refused:
+        logger.warning("%s: it is compacted from now on", refused)
+        kept["cleanup.policy"] = _JOURNAL["cleanup.policy"]
+    return kept
+
+
+def check_internal(topic: str, settings: Mapping[str, str]) -> None:
+    """Raises TopicRefused for settings by which the broker's own topics would lose what is not superseded."""
+    if topic in INTERNAL and settings.get("cleanup.policy") != _JOURNAL["cleanup.policy"]:
+        why = "positions and transactions that are still needed would be deleted by age or size"
+        raise TopicRefused(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} is compact and stays so: {why}")

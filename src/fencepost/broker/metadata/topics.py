@@ -1,0 +1,366 @@
+"""The topics of the cluster: their ids, partition counts and settings, durable in the metadata store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fencepost.broker.compaction import journal_settings
+from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.metadata.store import MetadataStore
+from fencepost.broker.metadata.topic_rules import (
+    INTERNAL,
+    INTERNAL_SETTINGS,
+    LARGEST_COUNT,
+    TRANSACTION_STATE,
+    TopicRefused,
+    checked,
+    topic_name_error,
+    usable,
+)
+from fencepost.log.disk import DiskFull, NothingLeft
+from fencepost.log.offline import OfflinePartition
+from fencepost.log.partition import Partition
+from fencepost.log.settings import LogSettings
+from fencepost.log.storage import Storage
+from fencepost.node_log import get_logger
+from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import Slices, Work, at_once
+
+logger = get_logger(__name__)
+
+_PREFIX = "topic/"
+_DELETED = "deleted-topic/"
+"""Ids of topics that are deleted, with their names, until nothing of them could be taken for another one's."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: list[Partition | OfflinePartition]
+    count: int
+    """Partitions that the store knows of: more than there are while it grows."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """The settings given for it."""
+    version: int = 0
+    coming: list[Partition | OfflinePartition] = field(default_factory=list)
+    """Partitions that are made but not shown to anybody yet."""
+    growth: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while partitions are added."""
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL
+
+
+class Topics:
+    """All topics, in memory and in the store.
+
+    The store decides: a topic is made, grown or deleted when it is written there, and what is missing of its partitions
+    is made by the next start.  Making and removing them may take long, so it is done in slices; a topic is shown when
+    all of it is there, and nobody finds it any more before the first file of it goes.
+    """
+
+    def __init__(self, store: MetadataStore, storage: Storage, settings: Settings, chance: random.Random) -> None:
+        self._store = store
+        self._storage = storage
+        self._settings = settings
+        self._random = chance
+        self.by_name: dict[str, Topic] = {}
+        self.by_id: dict[uuid.UUID, Topic] = {}
+        self._coming: dict[str, asyncio.Future[None]] = {}
+        """Names of topics that are being made, and the end of that."""
+        self._going: dict[str, asyncio.Future[None]] = {}
+        """Names of deleted topics of which something is left, and the end of that."""
+        self._buried: dict[str, tuple[None, int]] = {}
+        """Keys of deleted topics that need not be known any more; they go with the next change."""
+
+    def load(self) -> None:
+        """Open every topic that the store knows."""
+        deleted = self._store.list(_DELETED)
+        self._storage.deleted = {
+            uuid.UUID(key.removeprefix(_DELETED)): stored.value.decode() for key, stored in deleted.items()
+        }
+        for key, stored in self._store.list(_PREFIX).items():
+            described = json.loads(stored.value)
+            name, topic_id = key.removeprefix(_PREFIX), uuid.UUID(described["id"])
+            settings = usable(name, described["settings"])
+            self._open(name, topic_id, described["partitions"], settings, stored.version)
+        # Where there is a topic of that name again, nothing was left of the deleted one before that was made.
+        for name in self._storage.deleted.values():
+            if name not in self.by_name:
+                self._going[name] = _future()
+
+    @property
+    def half_deleted(self) -> list[str]:
+        """At the start: names of topics whose deletion was perhaps not finished when the node ended."""
+        return list(self._going)
+
+    def deletions_finished(self, names: Iterable[str]) -> None:
+        """Nothing is left of those that were half deleted, and that is durable."""
+        self._buried |= {f"{_DELETED}{topic_id}": (None, 1) for topic_id in self._storage.deleted}
+        for name in names:
+            self._going.pop(name).set_result(None)
+
+    def _open(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> None:
+        at_once(self._make(Topic(name, topic_id, [], count, dict(settings), version)))
+
+    def _make(self, topic: Topic) -> Work[None]:
+        """Make, or open, the partitions that a topic has not got yet, and show them.  Raises NothingLeft."""
+        log_settings = self._log_settings(topic.name, topic.settings)
+        topic.coming = []
+        for index in range(len(topic.partitions), topic.count):
+            topic.coming.append(
+                self._storage.create_partition(topic.name, topic.topic_id, index, log_settings, shown=False)
+            )
+            yield
+        self._set(topic, topic.coming)  # they may have changed meanwhile
+        self._storage.show(topic.coming)
+        topic.partitions += topic.coming
+        topic.coming = []
+        self.by_name[topic.name] = self.by_id[topic.topic_id] = topic
+
+    def _log_settings(self, name: str, given: Mapping[str, str]) -> LogSettings:
+        found = self._settings.log_settings(given)
+        return journal_settings(found, given) if name in INTERNAL else found
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        return self._storage.partition(name, index)
+
+    def check_new(self, name: str, count: int, settings: Mapping[str, str]) -> None:
+        """Raises TopicRefused if such a topic cannot be made."""
+        self.check_name(name)
+        checked(settings)
+        if not 1 <= count <= LARGEST_COUNT:
+            raise TopicRefused(
+                ErrorCode.INVALID_PARTITIONS, f"{count} partitions for {name!r}: there may be 1 to {LARGEST_COUNT}"
+            )
+
+    def check_name(self, name: str) -> None:
+        """Raises TopicRefused if a new topic cannot be called that.
+
+        Names that differ in dots and underscores only are one name to metrics; as in Apache Kafka there is one of them.
+        """
+        if topic_name_error(name) is not None:
+            why = "a topic name has 1 to 249 letters, digits, dots, underscores and hyphens"
+            raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name: {why}")
+        if name in self.by_name or name in self._coming:
+            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if "." in name or "_" in name:
+            alike = [
+                known for known in (*self.by_name, *self._coming) if known.replace(".", "_") == name.replace(".", "_")
+            ]
+            if alike:
+                why = f"{name!r} is too much like {alike[0]!r}: they differ in dots and underscores only"
+                raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+    def new_id(self) -> uuid.UUID:
+        """An id that no topic has."""
+        return uuid.UUID(int=self._random.getrandbits(128), version=4)
+
+    async def create(self, name: str, count: int, settings: Mapping[str, str], slices: Slices) -> Topic:
+        """Make a topic, durably.  Raises TopicRefused."""
+        self.check_new(name, count, settings)
+        self._coming[name] = _future()
+        try:
+            if name in self._going:
+                await asyncio.shield(self._going[name])
+            return await slices.run(self._creation(name, count, settings))
+        finally:
+            self._coming.pop(name).set_result(None)
+
+    async def made(self, name: str) -> None:
+        """Wait while somebody makes a topic of this name."""
+        if name in self._coming:
+            await asyncio.shield(self._coming[name])
+
+    def create_at_once(self, name: str, count: int, settings: Mapping[str, str] | None = None) -> Topic:
+        """The same in one step, for what is small and was not deleted just now.  Raises TopicRefused."""
+        self.check_new(name, count, settings or {})
+        assert name not in self._going, "what is left of a deleted topic goes before the next of its name comes"
+        return at_once(self._creation(name, count, settings or {}))
+
+    def _check_places(self, name: str, indexes: Iterable[int]) -> Work[None]:
+        """Raises TopicRefused where somebody else's files are: no partition may take them for its own."""
+        for index in indexes:
+            found = self._storage.in_the_way(name, index)
+            if found is not None:
+                why = f"{found} is there and is no partition of this cluster: move it elsewhere, then try again"
+                raise TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
+            yield
+
+    def _check_room(self, name: str, count: int) -> None:
+        """Raises TopicRefused, before anything is written, if there is no space for so many partitions."""
+        if not self._storage.space.has_room_for(count):
+            raise _nothing_left(name, DiskFull())
+
+    def _creation(self, name: str, count: int, settings: Mapping[str, str]) -> Work[Topic]:
+        yield from self._check_places(name, range(count))
+        self._check_room(name, count)
+        topic = Topic(name, self.new_id(), [], count, dict(settings), 1)
+        if not self._save(name, topic.topic_id, count, settings, 0):
+            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        try:
+            yield from self._make(topic)
+        except NothingLeft as full:
+            self._write(_deletion(topic))
+            self._remove_coming(topic)
+            raise _nothing_left(name, full) from full
+        return topic
+
+    def _remove_coming(self, topic: Topic) -> None:
+        for partition in topic.coming:
+            self._storage.delete_partition(partition)
+        self._storage.deleted_durably()
+        topic.coming = []
+
+    def ensure_internal(self, name: str) -> Topic:
+        """The internal topic, made if it is not there yet."""
+        known = self.by_name.get(name)
+        if known is not None:
+            return known
+        return self.create_at_once(name, self.internal_count(name), INTERNAL_SETTINGS[name])
+
+    def internal_count(self, name: str) -> int:
+        """How many partitions the internal topic has, or will have: once it is there the setting has no say."""
+        known = self.by_name.get(name)
+        if known is not None:
+            return len(known.partitions)
+        of_transactions = name == TRANSACTION_STATE
+        return self._settings.number(
+            "transaction.state.log.num.partitions" if of_transactions else "offsets.topic.num.partitions"
+        )
+
+    def check_count(self, topic: Topic, count: int) -> None:
+        """Raises TopicRefused if the topic cannot grow to `count` partitions."""
+        have = topic.count
+        if not have < count <= LARGEST_COUNT:
+            message = (
+                f"topic {topic.name!r} has {have} partitions: {count} is not between {have + 1} and {LARGEST_COUNT}"
+            )
+            raise TopicRefused(ErrorCode.INVALID_PARTITIONS, message)
+
+    async def add_partitions(self, topic: Topic, count: int, slices: Slices) -> None:
+        """Grow a topic to `count` partitions, durably.  Raises TopicRefused."""
+        async with topic.growth:
+            self.check_count(topic, count)
+            await slices.run(self._growth(topic, count))
+
+    def _growth(self, topic: Topic, count: int) -> Work[None]:
+        have = topic.count
+        yield from self._check_places(topic.name, range(have, count))
+        self._check_room(topic.name, count - have)
+        self._check_there(topic)
+        self._replace(topic, count, topic.settings)
+        try:
+            for _ in self._make(topic):
+                yield
+                self._check_there(topic)
+        except NothingLeft as full:
+            self._remove_coming(topic)
+            self._replace(topic, have, topic.settings)
+            raise _nothing_left(topic.name, full) from full
+
+    def _check_there(self, topic: Topic) -> None:
+        if self.by_name.get(topic.name) is not topic:
+            raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was deleted meanwhile")
+
+    def change_settings(self, topic: Topic, settings: Mapping[str, str]) -> None:
+        """Replace the settings of a topic, durably.  Raises TopicRefused."""
+        checked(settings)
+        self._replace(topic, topic.count, settings)
+        topic.settings = dict(settings)
+        self._set(topic, topic.partitions)
+
+    def _set(self, topic: Topic, partitions: Iterable[Partition | OfflinePartition]) -> None:
+        log_settings = self._log_settings(topic.name, topic.settings)
+        for partition in partitions:
+            partition.settings = log_settings
+
+    def withdraw(self, topic: Topic) -> None:
+        """Delete a topic, durably: nobody finds it any more.  What is left of it is for `removal`.
+
+        Raises TopicRefused.
+        """
+        try:
+            written = self._write(_deletion(topic))
+        except NothingLeft as full:
+            raise _nothing_left(topic.name, full) from full
+        if not written:
+            raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was changed meanwhile")
+        del self.by_name[topic.name], self.by_id[topic.topic_id]
+        self._storage.hide(topic.partitions)
+        self._going[topic.name] = _future()
+
+    async def remove(self, topics: Sequence[Topic], forgetting: Work[None], slices: Slices) -> None:
+        """Remove the partitions of topics that were withdrawn, then do what others do to forget them.
+
+        Topics of their names can be made only when all of this is durable: a power loss would leave them what is the
+        old ones'.
+        """
+        renamed = await slices.run(self._removal(topics, forgetting))
+        await self._storage.wait_durable(self._storage.lsn)
+        for topic in topics:
+            if topic in renamed:
+                self._buried[f"{_DELETED}{topic.topic_id}"] = (None, 1)
+            self._going.pop(topic.name).set_result(None)
+
+    def _removal(self, topics: Sequence[Topic], forgetting: Work[None]) -> Work[list[Topic]]:
+        """Those of which nothing is left under its own name."""
+        renamed = []
+        for topic in topics:
+            whole = True
+            for partition in topic.partitions + topic.coming:
+                whole &= self._storage.delete_partition(partition)
+                yield
+            if whole:
+                renamed.append(topic)
+        self._storage.deleted_durably()
+        yield from forgetting
+        return renamed
+
+    def _write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
+        written = self._store.write({**self._buried, **changes})
+        if written:
+            self._buried = {}
+        return written
+
+    def _replace(self, topic: Topic, count: int, settings: Mapping[str, str]) -> None:
+        if not self._save(topic.name, topic.topic_id, count, settings, topic.version):
+            raise TopicRefused(ErrorCode.CONCURRENT_TRANSACTIONS, f"topic {topic.name!r} was changed meanwhile")
+        topic.version += 1
+        topic.count = count
+
+    def _save(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> bool:
+        described = {"id": str(topic_id), "partitions": count, "settings": dict(settings)}
+        try:
+            return self._write({_PREFIX + name: (json.dumps(described).encode(), version)})
+        except NothingLeft as full:
+            raise _nothing_left(name, full) from full
+
+
+def _deletion(topic: Topic) -> dict[str, tuple[bytes | None, int]]:
+    """What is written when a topic is deleted: a start may have to finish that."""
+    return {
+        _PREFIX + topic.name: (None, topic.version),
+        f"{_DELETED}{topic.topic_id}": (topic.name.encode(), 0),
+    }
+
+
+def _future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _nothing_left(name: str, error: NothingLeft) -> TopicRefused:
+    if isinstance(error, DiskFull):
+        return TopicRefused(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left on the disk for topic {name!r}: free some"
+        )
+    return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name!r} cannot have its files: {error}")

@@ -1,0 +1,1 @@
+"""What listens and dispatches: connections, frames, limits, and the table of APIs."""

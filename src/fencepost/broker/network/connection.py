@@ -1,0 +1,401 @@
+"""One connection: frames in, requests to their handlers, responses out in the order of the requests.
+
+A response waits for the responses before it, and for the lsn that it depends on.  Requests are handled as soon as they
+are read, so many of them share one sync.  Everything that became ready in one step leaves in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fencepost.broker.network.error_responses import error_response
+from fencepost.broker.network.frame_buffer import SMALL, FrameBuffer
+from fencepost.broker.network.limits import LARGE_ANSWER, MOST_HELD, MOST_KEPT, MOST_WAITING, ONE_AT_A_TIME, PIECE
+from fencepost.broker.network.refusals import shown
+from fencepost.broker.network.registry import CLOSE, NO_ANSWER, SERVED, Reply
+from fencepost.broker.network.request_context import Peer, RequestContext
+from fencepost.node_log import get_logger
+from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode_request, encode_response, read_request_header
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.messages import REQUESTS, ApiVersionsResponse
+from fencepost.protocol.messages.api_versions import ApiVersion
+
+if TYPE_CHECKING:
+    from fencepost.broker.broker import Broker
+
+logger = get_logger(__name__)
+
+_FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
+
+
+class _Slot:
+    """The place of one response in the order of requests."""
+
+    __slots__ = ("data", "lsn", "size")
+
+    def __init__(self, size: int) -> None:
+        self.data: bytes | None = None
+        self.lsn = 0
+        self.size = size
+        """Bytes that wait in it: of the request, then of the response."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._transport: asyncio.Transport | None = None
+        self.peer = Peer(broker.authorizer, "")
+        self._context = RequestContext(self.peer, -1, None)
+        """Of the newest request; the next one like it has the same."""
+        self._address = ""
+        self._frames = FrameBuffer(broker.largest_request)
+        self._reserved = 0
+        """Bytes of the node's request memory that the frame at hand takes."""
+        self._slots: deque[_Slot] = deque()
+        self._held = 0
+        """Bytes in the slots."""
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._output: list[bytes] = []
+        self._unsent = 0
+        self._rest: deque[memoryview] = deque()
+        """What the transport did not take; in front of the output."""
+        self._large = 0
+        """Bytes of large answers that have not left."""
+        self._active = True
+        """Whether something came or went since `tidy` looked last."""
+        self._idle_since = 0.0
+        self._reading = True
+        self._stopped = False
+        """Whether the frame at hand waits for its turn, or for memory."""
+        self._writable = True
+        self._handling = False
+        self._in_turn: asyncio.Task[None] | None = None
+        """What every later request waits for."""
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0] if peer else "unknown"
+        self.peer.host = f"/{self._address}"
+        self._broker.connections[self] = None
+        if not self._broker.connection_quotas.opened(self._address):
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        self._broker.connections.pop(self, None)
+        self._broker.connection_quotas.closed(self._address)
+        self._broker.connection_ended()
+        self._broker.request_memory.forget(self._memory_came)
+        self._release_request()
+        self._broker.answer_memory.give(self._large)
+        self._large = 0
+        self._broker.disconnections.lost(self.peer)
+        for task in list(self._tasks):
+            if task is not self._in_turn:  # a write goes on without its client, who may be gone unnoticed anyway
+                task.cancel()
+        self._slots.clear()
+        self._output.clear()
+        self._rest.clear()
+
+    def close(self) -> None:
+        """End the connection; the answers that are ready are still sent."""
+        self._send()
+        if self._transport is not None:
+            while self._rest:
+                self._transport.write(self._rest.popleft())
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        self._writable = self._active = True
+        self._send()
+        self._throttle()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._frames.filled(nbytes)
+        self._active = True
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        return False
+
+    # Frames
+
+    def _go_on(self) -> None:
+        """Handle what has been read, for as long as the client takes its responses."""
+        self._handling = True
+        try:
+            self._serve()
+        except Exception:
+            self._broken()
+        finally:
+            self._handling = False
+        self._send()
+
+    def _serve(self) -> None:
+        """The requests that are there, as far as they may be handled now."""
+        frames = self._frames
+        while self._may_go_on:
+            try:
+                frame = frames.take()
+            except ProtocolError as error:
+                self._refuse(str(error))
+                return
+            if frame is None:
+                if frames.announced > self._reserved and frames.announced > SMALL:
+                    self._reserve(frames.announced)
+                return
+            if self._slots and int.from_bytes(frame[:2], "big") in ONE_AT_A_TIME:
+                frames.put_back(frame)
+                self._stop()
+                return
+            self._request(frame)
+            if self._reserved:
+                self._release_request()
+            if self._unsent > PIECE:
+                self._send()
+            if self._transport is None or self._transport.is_closing():
+                return
+
+    def _reserve(self, size: int) -> None:
+        """Have the memory for a large frame, or wait for it; it is given back when the request has been handled."""
+        memory = self._broker.request_memory
+        if memory.take(size - self._reserved):
+            self._reserved = size
+        else:
+            memory.wait(self._memory_came)
+            self._stop()
+
+    def _memory_came(self) -> None:
+        self._stopped = False
+        self._throttle()
+
+    def _release_request(self) -> None:
+        reserved, self._reserved = self._reserved, 0
+        if reserved:
+            self._broker.request_memory.give(reserved)
+            if self._broker.request_memory.is_short or self._frames.size > MOST_KEPT:
+                self._frames.shrink()
+
+    def _stop(self) -> None:
+        """Nothing more is read or handled before something has changed."""
+        self._stopped = True
+        self._throttle()
+
+    def tidy(self, now: float, longest_idle: float) -> None:
+        """Called now and then: give back memory that is not used, and end what nobody has used for so many seconds."""
+        if self._active:
+            self._active, self._idle_since = False, now
+            return
+        self._frames.shrink()
+        if 0 <= longest_idle <= now - self._idle_since:
+            logger.info("closing the connection from %s: nothing came for %d s", self.peer.host, longest_idle)
+            self.close()
+
+    def _refuse(self, why: str) -> None:
+        logger.warning("closing the connection from %s: %s", self.peer.host, why)
+        self._frames.drop()
+        self.close()
+
+    def _broken(self) -> None:
+        """Something outside any handler failed, maybe while somebody else was answered: this connection ends alone."""
+        logger.exception("closing the connection from %s: it could not be served", self.peer.host)
+        self.abort()
+
+    # Requests
+
+    def _request(self, frame: memoryview) -> None:
+        try:
+            header = read_request_header(frame, _FLEXIBLE)
+            served = SERVED.get(header.api_key)
+            if served is None or not served.first <= header.api_version <= served.newest(self._broker.settings):
+                self._unsupported(header)
+                return
+            request = decode_request(served.request, frame, header.api_version, header.body_start)
+        except ProtocolError as error:
+            self._refuse(str(error))
+            return
+        self._broker.metrics.requests[header.api_key] += 1
+        context = self._context
+        if context.version != header.api_version or context.client_id != header.client_id:
+            context = self._context = RequestContext(self.peer, header.api_version, header.client_id)
+        try:
+            answer = served.handler(request, context, self._broker)
+        except Exception:
+            answer = self._failed(request, header)
+        if isinstance(answer, CoroutineType):
+            slot = _Slot(len(frame))
+            self._slots.append(slot)
+            self._held += slot.size
+            task = asyncio.get_running_loop().create_task(self._wait(answer, slot, header, request))
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+            if served.in_turn:
+                self._in_turn = task
+                task.add_done_callback(self._turn_over)
+            self._throttle()
+        else:
+            self._answer(answer, None, header, request)
+
+    async def _wait(self, answer: Awaitable[Any], slot: _Slot, header: RequestHeader, request: Any) -> None:
+        try:
+            response = await answer
+        except Exception:
+            response = self._failed(request, header)
+        try:
+            self._answer(response, slot, header, request)
+        except Exception:
+            self._broken()
+
+    def _failed(self, request: Any, header: RequestHeader) -> Any:
+        """What is answered where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection."""
+        logger.exception(
+            "a request failed and is answered UNKNOWN_SERVER_ERROR api=%d version=%d client=%s host=%s",
+            header.api_key,
+            header.api_version,
+            shown(header.client_id),
+            self.peer.host,
+            extra={"kind": header.api_key},
+        )
+        answer = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return CLOSE if answer is None else answer
+
+    def _turn_over(self, _: asyncio.Task[None]) -> None:
+        self._in_turn = None
+        self._throttle()
+
+    def _answer(self, answer: Any, slot: _Slot | None, header: RequestHeader, request: Any) -> None:
+        """Put an answer into its place, and send what is ready."""
+        lsn = 0
+        if type(answer) is Reply:
+            answer, lsn = answer
+        if answer is CLOSE:
+            self.close()
+            return
+        try:
+            data = b"" if answer is NO_ANSWER else encode_response(answer, header.api_version, header.correlation_id)
+        except Exception:
+            instead = self._failed(request, header)
+            if instead is CLOSE:
+                self.close()
+                return
+            data = encode_response(instead, header.api_version, header.correlation_id)
+        held, size = lsn > self._broker.storage.durable, len(data)
+        if size > LARGE_ANSWER and self._transport is not None:
+            self._large += size
+            self._broker.answer_memory.add(size)
+        if slot is None and not self._slots and not held:
+            if data:
+                self._output.append(data)
+                self._unsent += size
+            return
+        if slot is None:
+            slot = _Slot(0)
+            self._slots.append(slot)
+        self._held += size - slot.size
+        slot.data, slot.lsn, slot.size = data, lsn, size
+        if held:
+            self._broker.storage.when_durable(lsn, self._ready)
+        else:
+            self._ready()
+        self._throttle()
+
+    def _unsupported(self, header: RequestHeader) -> None:
+        """ApiVersions of the future gets the answer that every client can read; anything else ends the connection."""
+        if header.api_key != API_VERSIONS:
+            self._refuse(f"api {header.api_key} version {header.api_version} is not served here")
+            return
+        served = SERVED[API_VERSIONS]
+        answer = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=served.first, max_version=served.last)],
+        )
+        self._answer(answer, None, header._replace(api_version=0), None)
+
+    # Responses
+
+    def _ready(self) -> None:
+        """Take what is ready from the front of the order."""
+        slots, durable = self._slots, self._broker.storage.durable
+        while slots:
+            slot = slots[0]
+            if slot.data is None or slot.lsn > durable:
+                break
+            if slot.data:
+                self._output.append(slot.data)
+                self._unsent += slot.size
+            self._held -= slot.size
+            slots.popleft()
+        if self._stopped and not slots and not self._broker.request_memory.waits(self._memory_came):
+            self._stopped = False
+        if not self._handling:
+            self._send()
+        if not self._reading:
+            self._throttle()
+
+    def _send(self) -> None:
+        if not self._output and not self._rest:
+            return
+        if self._transport is not None:
+            if self._rest or self._unsent > PIECE:
+                self._send_pieces(self._transport)
+            else:
+                self._transport.write(self._output[0] if len(self._output) == 1 else b"".join(self._output))
+        self._output, self._unsent = [], 0
+        if self._large and not self._rest and not self._slots:
+            self._broker.answer_memory.give(self._large)
+            self._large = 0
+
+    def _send_pieces(self, transport: asyncio.Transport) -> None:
+        """Nothing is copied before the transport takes it."""
+        rest = self._rest
+        rest.extend(map(memoryview, self._output))
+        while rest and self._writable:
+            piece = rest[0][:PIECE]
+            if len(piece) == len(rest[0]):
+                rest.popleft()
+            else:
+                rest[0] = rest[0][PIECE:]
+            transport.write(piece)
+
+    @property
+    def _may_go_on(self) -> bool:
+        return (
+            self._writable
+            and not self._stopped
+            and self._in_turn is None
+            and self._held < MOST_HELD
+            and len(self._slots) < MOST_WAITING
+        )
+
+    def _throttle(self) -> None:
+        """Read on only while the client takes its responses."""
+        may_read = self._may_go_on
+        if may_read != self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = may_read
+            if may_read:
+                self._transport.resume_reading()
+                if not self._handling:
+                    self._go_on()
+            else:
+                self._transport.pause_reading()

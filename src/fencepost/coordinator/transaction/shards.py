@@ -1,0 +1,194 @@
+"""The journal partitions that this node leads, and the transactional ids that live there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from fencepost.coordinator.transaction import journal
+from fencepost.coordinator.transaction.markers import Completion
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
+from fencepost.log.partition import Appended, Refused
+from fencepost.log.producer_state import Origin
+from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.records import Record
+from fencepost.protocol.types import Buffer, Milliseconds
+from fencepost.runtime import Work
+
+
+class JournalPartition(Protocol):
+    """What the coordinator needs of a partition of `__transaction_state`."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    def append(self, batch: bytes, origin: Origin, /) -> Appended | Refused: ...
+
+    def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, Buffer]]: ...
+
+
+class Journals(Protocol):
+    """Where journal partitions are found; the node's storage."""
+
+    def partition(self, topic: str, index: int) -> JournalPartition | None: ...
+
+
+class TransactionalIdEntry:
+    """One transactional id in memory."""
+
+    __slots__ = ("alarm", "completion", "lsn", "shard", "transaction")
+
+    def __init__(self, transaction: TransactionMetadata, shard: TransactionCoordinatorShard, lsn: int = 0) -> None:
+        self.transaction = transaction
+        self.shard = shard
+        #: What an answer about this id depends on.
+        self.lsn = lsn
+        #: The markers that the transaction waits for.
+        self.completion: Completion | None = None
+        #: When the alarm for this id rings; None if none is set.
+        self.alarm: Milliseconds | None = None
+
+
+class TransactionCoordinatorShard:
+    """One journal partition and its ids."""
+
+    __slots__ = ("coordinator_epoch", "entries", "index", "log")
+
+    def __init__(self, index: int, log: JournalPartition) -> None:
+        self.index = index
+        self.log = log
+        #: Markers carry it, so that an older coordinator's are refused.
+        self.coordinator_epoch = log.leader_epoch
+        self.entries: dict[str, TransactionalIdEntry] = {}
+
+    def append(self, batch: bytes) -> int | ErrorCode:
+        """The lsn of the append, or what the client is told if it was refused."""
+        outcome = self.log.append(batch, Origin.COORDINATOR)
+        if isinstance(outcome, Appended):
+            return outcome.lsn
+        return journal.APPEND_ERRORS.get(outcome.error, outcome.error)
+
+
+class Loading:
+    """Reads a journal partition, a few batches at a time; requests are answered 14 until it is done.
+
+    Nothing is published before the last batch is read.  A newer election starts another one, and this one is dropped.
+    Of each key only the last record is decoded: of a long journal that is a small part.
+    """
+
+    def __init__(self, index: int, log: JournalPartition) -> None:
+        self.index = index
+        self.shard = TransactionCoordinatorShard(index, log)
+        self._newest: dict[bytes, Record] = {}
+        """Key -> its last record, in the order of these records; no tombstones."""
+        self._batches: Iterator[list[Record]] | None = journal.read(index, log.scan(0))
+        self._left: Iterator[Record] = iter(())
+        """What is still to be decoded when all is read."""
+
+    def step(self, batches: int) -> bool:
+        """Read up to so many batches; true when all are read.  Raises JournalUnreadable: then it stays unloaded."""
+        for _ in range(batches):
+            found = None if self._batches is None else next(self._batches, None)
+            if found is not None:
+                self._note(found)
+                continue
+            if self._batches is not None:
+                self._batches, self._left = None, iter(self._newest.values())
+            record = next(self._left, None)
+            if record is None:
+                return True
+            decoded = journal.decode(self.index, record)
+            if decoded is not None and decoded.transaction is not None:
+                self.shard.entries[decoded.transactional_id] = TransactionalIdEntry(decoded.transaction, self.shard)
+        return False
+
+    def _note(self, found: list[Record]) -> None:
+        for record in found:
+            assert record.key is not None, "the journal has refused one without"
+            self._newest.pop(record.key, None)
+            if record.value is not None:
+                self._newest[record.key] = record
+
+
+class TransactionCoordinatorShards:
+    """Every journal partition that this node leads, loaded or being loaded, and all their ids."""
+
+    def __init__(self, journals: Journals) -> None:
+        self._journals = journals
+        self._loaded: dict[int, TransactionCoordinatorShard] = {}
+        self.loading: dict[int, Loading] = {}
+        #: All ids of the loaded partitions.
+        self.entries: dict[str, TransactionalIdEntry] = {}
+
+    def __iter__(self) -> Iterator[TransactionCoordinatorShard]:
+        return iter(self._loaded.values())
+
+    def lookup(self, index: int) -> TransactionCoordinatorShard | ErrorCode:
+        """The loaded journal partition, or what a client is told that asks for one of its ids."""
+        shard = self._loaded.get(index)
+        if shard is not None:
+            return shard
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if index in self.loading else ErrorCode.NOT_COORDINATOR
+
+    def begin(self, index: int) -> Loading | None:
+        """Start to load a partition that this node leads now.  None if this election is known already (KAFKA-15468)."""
+        log = self._journals.partition(journal.TOPIC, index)
+        if log is None:
+            return None
+        known = self._loaded.get(index) or (self.loading[index].shard if index in self.loading else None)
+        if known is not None and known.coordinator_epoch >= log.leader_epoch:
+            return None
+        loading = self.loading[index] = Loading(index, log)
+        return loading
+
+    def is_current(self, loading: Loading) -> bool:
+        """No newer election, and no resignation, came in between."""
+        return self.loading.get(loading.index) is loading
+
+    def publish(self, loading: Loading) -> None:
+        """Answer for the ids that were read."""
+        assert self.is_current(loading), "only the newest load of a partition is published"
+        del self.loading[loading.index]
+        self._loaded[loading.index] = loading.shard
+        self.entries.update(loading.shard.entries)
+
+    def resign(self, index: int, epoch: int | None) -> list[TransactionalIdEntry]:
+        """Forget a partition, unless it was won again at a later epoch (KAFKA-18137).  Returns its ids."""
+        loading = self.loading.get(index)
+        if loading is not None and (epoch is None or loading.shard.coordinator_epoch <= epoch):
+            del self.loading[index]
+        shard = self._loaded.get(index)
+        if shard is None or (epoch is not None and shard.coordinator_epoch > epoch):
+            return []
+        del self._loaded[index]
+        for transactional_id in shard.entries:
+            del self.entries[transactional_id]
+        return list(shard.entries.values())
+
+    def add(self, transactional_id: str, entry: TransactionalIdEntry) -> None:
+        """Remember an id whose first record is written."""
+        self.entries[transactional_id] = entry.shard.entries[transactional_id] = entry
+
+    def forget(self, transactional_id: str) -> None:
+        """The id's tombstone is written."""
+        del self.entries.pop(transactional_id).shard.entries[transactional_id]
+
+    def expire(self, is_due: Callable[[TransactionMetadata], bool], now: Milliseconds) -> Work[int]:
+        """Write tombstones for the ids that are due, a batch in each step, and forget them; how many these were."""
+
+        def due(shard: TransactionCoordinatorShard, keys: Iterable[str]) -> list[str]:
+            entries = shard.entries if self._loaded.get(shard.index) is shard else {}
+            return [key for key in keys if key in entries and is_due(entries[key].transaction)]
+
+        count = 0
+        for shard in list(self._loaded.values()):
+            for together in journal.in_batches(due(shard, list(shard.entries))):
+                yield
+                keys = due(shard, together)  # some may have been used meanwhile, or the partition resigned
+                if keys and isinstance(shard.append(journal.tombstones(keys, now)), ErrorCode):
+                    break
+                for key in keys:
+                    self.forget(key)
+                count += len(keys)
+        return count

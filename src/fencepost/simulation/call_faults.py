@@ -1,0 +1,150 @@
+"""What lies between coordinators and leaders, as if each were on a node of its own: calls are lost, late and repeated.
+
+Three calls go this way: a marker (coordinator to leader), a look at a transaction and an addition to it (leader to
+coordinator).  What is answered is durable on the side that answers.  A node that ends takes with it what is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from fencepost.broker import Broker
+from fencepost.broker.leader.markers import LocalMarkers
+from fencepost.broker.leader.registrar import Answer, LocalRegistrar, Question
+from fencepost.coordinator.transaction.markers import Marker, Results
+from fencepost.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.simulation.world import World
+
+T = TypeVar("T")
+
+#: Seconds that an answer is waited for.
+PATIENCE: Final = 1.0
+_SLOWEST: Final = 0.001
+#: A repeated call comes up to so many seconds after the first: a transaction or many later.
+_LATEST_REPETITION: Final = 0.5
+
+
+class Call(Enum):
+    """What is asked."""
+
+    MARKER = "marker"
+    LOOK = "look"
+    ADD = "add"
+
+
+class CallFault(Enum):
+    """What goes wrong with a call."""
+
+    LOST = "lost"
+    ANSWER_LOST = "answer lost"
+    LATE = "late"
+    ANSWER_LATE = "answer late"
+    REPEATED = "repeated"
+
+
+class NoAnswer(Exception):
+    """It was waited for as long as anybody waits."""
+
+
+class Links:
+    """Faults come with the probabilities given for each kind, one at most for each call."""
+
+    def __init__(self, world: World, faults: Mapping[CallFault, float], calls: Sequence[Call] = tuple(Call)) -> None:
+        self._world = world
+        self._random = world.chance("links")
+        self._faults = faults
+        self._calls = calls
+        self._repetitions: dict[asyncio.Task[None], None] = {}
+
+    def markers(self, broker: Broker) -> FarMarkers:
+        return FarMarkers(self, broker)
+
+    def registrar(self, broker: Broker) -> FarRegistrar:
+        return FarRegistrar(self, broker)
+
+    async def carry(self, call: Call, node: Broker, carry_out: Callable[[], T], what: str) -> T:
+        """Have the other end carry a call out, and give its answer.  Raises NoAnswer."""
+        fault = self._draw(call)
+        if fault is not None:
+            self._world.note(f"{call.value} {fault.value}: {what}")
+        if fault is CallFault.LOST:
+            await self._pass(node, PATIENCE)
+            raise NoAnswer
+        await self._pass(node, self._late() if fault is CallFault.LATE else self._latency())
+        answer = carry_out()
+        if fault is CallFault.REPEATED:
+            task = asyncio.get_running_loop().create_task(self._repeat(node, carry_out, f"{call.value} again: {what}"))
+            self._repetitions[task] = None
+            task.add_done_callback(self._repetitions.pop)
+        # An answer is a promise, so it leaves when what it says is durable.
+        await node.storage.wait_durable(node.storage.lsn)
+        if fault is CallFault.ANSWER_LOST:
+            await self._pass(node, PATIENCE)
+            raise NoAnswer
+        await self._pass(node, self._late() if fault is CallFault.ANSWER_LATE else self._latency())
+        return answer
+
+    async def _repeat(self, node: Broker, carry_out: Callable[[], object], what: str) -> None:
+        await asyncio.sleep(self._random.uniform(0, _LATEST_REPETITION))
+        if self._world.broker is node:
+            self._world.note(what)
+            carry_out()
+
+    async def _pass(self, node: Broker, seconds: float) -> None:
+        """Time goes by.  Nobody waits any more on a node that has ended."""
+        await asyncio.sleep(seconds)
+        if self._world.broker is not node:
+            raise asyncio.CancelledError
+
+    def _draw(self, call: Call) -> CallFault | None:
+        if call not in self._calls:
+            return None
+        dice = self._random.random()
+        for fault, probability in self._faults.items():
+            dice -= probability
+            if dice < 0:
+                return fault
+        return None
+
+    def _latency(self) -> float:
+        return self._random.uniform(0.00002, _SLOWEST)
+
+    def _late(self) -> float:
+        return self._random.uniform(0, PATIENCE)
+
+
+class FarMarkers:
+    """Leaders that are far away (coordinator.transaction.markers.Markers)."""
+
+    def __init__(self, links: Links, node: Broker) -> None:
+        self._links = links
+        self._node = node
+        self._leaders = LocalMarkers(node)
+
+    def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> Awaitable[Results]:
+        where = ",".join(f"{at.topic}-{at.partition}" for at in partitions)
+        what = f"producer_id={marker.producer_id} epoch={marker.producer_epoch} commit={marker.commit} {where}"
+        return self._links.carry(Call.MARKER, self._node, lambda: self._leaders.write(marker, partitions), what)
+
+
+class FarRegistrar:
+    """A coordinator that is far away (broker.registrar.Registrar)."""
+
+    def __init__(self, links: Links, node: Broker) -> None:
+        self._links = links
+        self._node = node
+        self._coordinator = LocalRegistrar(node)
+
+    async def ask(self, question: Question) -> Answer:
+        call = Call.ADD if question.add else Call.LOOK
+        where = ",".join(f"{at.topic}-{at.partition}" for at in question.partitions)
+        what = f"producer_id={question.producer_id} epoch={question.producer_epoch} {where}"
+        try:
+            return await self._links.carry(call, self._node, lambda: self._coordinator.ask(question), what)
+        except NoAnswer:
+            return Answer.lost(question)

@@ -1,0 +1,138 @@
+"""A transactional load while calls between coordinators and leaders, or clients and broker, go wrong.
+
+They are lost, late and repeated.  In between the broker crashes, or coordinators move to another election; transactions
+time out, instances take over from each other.  A history and the broken promises come out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from fencepost.broker.metadata.topic_rules import TRANSACTION_STATE
+from fencepost.client import Admin
+from fencepost.simulation.call_faults import Call, CallFault, Links
+from fencepost.simulation.checkers import check, misplaced, surprised
+from fencepost.simulation.crashes import finalize
+from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.request_faults import RequestFault, RequestFaults
+from fencepost.simulation.workload import Load, Outcomes, make_topics, produce, read_all, read_positions
+from fencepost.simulation.world import ADDRESS, World
+
+#: Little of everything.
+EVERYTHING: Final[Mapping[CallFault, float]] = {
+    CallFault.LOST: 0.02,
+    CallFault.ANSWER_LOST: 0.02,
+    CallFault.LATE: 0.02,
+    CallFault.ANSWER_LATE: 0.02,
+    CallFault.REPEATED: 0.05,
+}
+EVERY_REQUEST_FAULT: Final[Mapping[RequestFault, float]] = dict.fromkeys(RequestFault, 0.02)
+#: Impatient, so that what is late is met by what comes after it.
+LOAD: Final = Load(
+    positions=0.3, takeovers=0.05, transaction_timeout_ms=1500, request_timeout_ms=400, delivery_timeout_ms=700
+)
+#: Time-outs are looked for often, since much is late.
+SETTINGS: Final[Mapping[str, object]] = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
+_ENDED: Final = ("Empty", "CompleteCommit", "CompleteAbort")
+_PATIENCE: Final = 180
+
+
+class Plan(NamedTuple):
+    """What happens in a run."""
+
+    links: Mapping[CallFault, float] = {}
+    calls: tuple[Call, ...] = tuple(Call)
+    request_faults: Mapping[RequestFault, float] = {}
+    apis: tuple[int, ...] | None = None
+    crashes: float = 0
+    """Of each incident, how likely the broker crashes; otherwise nothing happens, or coordinators move."""
+    moves: float = 0
+    changes: float = 0
+    """How likely transaction.version is changed at an incident, to any level."""
+    incidents: int = 20
+    level: int = 2
+    producers: int = 3
+    load: Load = LOAD
+
+
+class Report(NamedTuple):
+    """What came of a run."""
+
+    history: list[str]
+    faults: list[str]
+    outcomes: Outcomes
+
+
+def disturb(seed: int, plan: Plan) -> Report:
+    """Run the load; the same seed gives the same history.  Coordinators move only in a run without crashes."""
+    assert not (plan.crashes and plan.moves), "an election is not remembered over a restart"
+
+    async def main(loop: VirtualLoop) -> Report:
+        world = World(loop, seed, SETTINGS)
+        if plan.links:
+            world.links = Links(world, plan.links, plan.calls)
+        outcomes, stop = Outcomes(), asyncio.Event()
+        await world.start()
+        await make_topics(world, plan.level)
+        if plan.request_faults:
+            chance = world.chance("mishaps")
+            world.network.request_faults = RequestFaults(chance, world.note, plan.request_faults, plan.apis)
+        names = [f"producer-{n}" for n in range(plan.producers)]
+        tasks = [loop.create_task(produce(world, name, outcomes, stop, plan.load)) for name in names]
+        for _ in range(plan.incidents):
+            await asyncio.sleep(world.random.expovariate(1 / 0.1))
+            await _incident(world, plan)
+        await asyncio.sleep(0.5)
+        stop.set()
+        await asyncio.gather(*tasks)
+        world.network.request_faults = None
+        shown = await read_all(world)
+        faults = check(outcomes, shown) + surprised(outcomes)
+        faults += misplaced(outcomes, shown, await read_positions(world, names))
+        faults += await _unfinished(world)
+        await world.stop()
+        return Report(world.history, faults, outcomes)
+
+    return run(main)
+
+
+async def _incident(world: World, plan: Plan) -> None:
+    dice = world.random.random()
+    if dice < plan.crashes:
+        if world.random.random() < 0.5:
+            world.lose_power()
+        else:
+            world.kill()
+        await asyncio.sleep(world.random.uniform(0, 0.02))
+        await world.start()
+    elif dice < plan.crashes + plan.moves:
+        await _move(world, world.random.randrange(3))
+    elif dice < plan.crashes + plan.moves + plan.changes:
+        await finalize(world, world.random.randrange(3))
+
+
+async def _move(world: World, index: int) -> None:
+    """A partition of the coordinators' journal is elected anew; for a moment nobody answers for its ids."""
+    assert world.broker is not None
+    journal = world.broker.storage.partition(TRANSACTION_STATE, index)
+    if journal is None:
+        return
+    journal.leader_epoch += 1
+    world.note(f"coordinator {index} moves, epoch {journal.leader_epoch}")
+    world.broker.transactions.resign(index)
+    await asyncio.sleep(world.random.uniform(0, 0.02))
+    world.broker.transactions.load(index)
+
+
+async def _unfinished(world: World) -> list[str]:
+    """Every transaction ends: what its producer left open does by its time-out, and what was decided is carried out."""
+    give_up = world.loop.time() + _PATIENCE
+    async with Admin(ADDRESS, runtime=world.runtime("auditor")) as admin:
+        while True:
+            states = await admin.list_transactions()
+            left = [f"{name} stays {state}" for name, state in sorted(states.items()) if state not in _ENDED]
+            if not left or world.loop.time() > give_up:
+                return left
+            await asyncio.sleep(1)

@@ -1,0 +1,95 @@
+"""What is left of a deleted topic for one of the same name: nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.broker.group_talk import commit, find_group, position, txn_commit
+from tests.broker.wire import (
+    SETTINGS,
+    Client,
+    batch,
+    clients,
+    ended,
+    fetch,
+    init,
+    list_offset,
+    new_topic,
+    produce,
+    values,
+)
+
+from fencepost.broker import running_broker
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
+from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.messages.delete_topics import DeleteTopicState
+
+client = clients()
+
+
+def delete(client: Client, name: str) -> None:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1000)
+    assert client.ask(request).responses[0].error_code == ErrorCode.NONE
+
+
+def make_again(client: Client, name: str) -> None:
+    wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    assert client.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code == ErrorCode.NONE
+
+
+def test_records_positions_and_producers_are_gone(client: Client) -> None:
+    find_group(client)
+    topic, other = new_topic(client), new_topic(client)
+    assert produce(client, topic, batch("old", pair=(7, 5), sequence=0)).error_code == ErrorCode.NONE
+    for each in (topic, other):
+        assert commit(client, each, 1) == commit(client, each, 1, group="h") == [ErrorCode.NONE]
+    delete(client, topic)
+    assert produce(client, topic, batch("lost"), version=12).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    make_again(client, topic)
+    assert values(fetch(client, topic)) == []
+    assert list_offset(client, topic, -1).offset == 0
+    assert position(client, topic) == position(client, topic, group="h") == (-1, ErrorCode.NONE)
+    assert position(client, other) == (1, ErrorCode.NONE)
+    assert produce(client, topic, batch("new", pair=(7, 0), sequence=0)).error_code == ErrorCode.NONE
+
+
+def test_a_position_that_was_pending_is_not_for_the_new_topic(client: Client) -> None:
+    find_group(client)
+    topic, pair = new_topic(client), init(client, "t")
+    assert txn_commit(client, "t", pair, topic, 9) == [ErrorCode.NONE]
+    delete(client, topic)
+    make_again(client, topic)
+    assert position(client, topic, stable=True) == (-1, ErrorCode.NONE)
+    ended(client, "t", pair)
+    assert position(client, topic) == (-1, ErrorCode.NONE)
+
+
+def test_a_transaction_that_wrote_to_it_can_be_ended(client: Client) -> None:
+    gone, kept, pair = new_topic(client), new_topic(client), init(client, "t")
+    for topic in (gone, kept):
+        data = batch("x", pair=pair, sequence=0, transactional=True)
+        assert produce(client, topic, data, "t").error_code == ErrorCode.NONE
+    delete(client, gone)
+    pair = ended(client, "t", pair)
+    assert values(fetch(client, kept)) == ["x"]
+    make_again(client, gone)
+    assert fetch(client, gone).high_watermark == 0
+
+
+def test_it_stays_deleted_after_a_restart(tmp_path: Path) -> None:
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        find_group(client)
+        topic = new_topic(client)
+        produce(client, topic, batch("old"))
+        commit(client, topic, 1)
+        delete(client, topic)
+        client.close()
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        assert topic not in broker.topics.by_name
+        make_again(client, topic)
+        assert values(fetch(client, topic)) == []
+        assert position(client, topic) == (-1, ErrorCode.NONE)
+        client.close()

@@ -1,0 +1,162 @@
+"""Metadata that is lost is said, and made again from the partitions when that is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.broker.group_talk import commit, find_group
+from tests.broker.wire import (
+    SETTINGS,
+    Client,
+    batch,
+    ended,
+    fetch,
+    find_coordinator,
+    init,
+    init_answer,
+    new_topic,
+    produce,
+    values,
+)
+
+from fencepost.broker import Broker
+from fencepost.broker.metadata.rebuilding import FIRST_PRODUCER_ID, topics_of
+from fencepost.broker.metadata.topic_rules import INTERNAL, INTERNAL_SETTINGS
+from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
+from fencepost.log.storage import Storage
+from fencepost.protocol.errors import ErrorCode
+
+A, B = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+@contextmanager
+def node(data: Path, flush: str = "durable", *, rebuild: bool = False) -> Iterator[Client]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    broker = Broker(data=data, settings=SETTINGS, flush=flush, rebuild_metadata=rebuild)
+    try:
+        asyncio.run_coroutine_threadsafe(broker.start(), loop).result()
+        client = Client(broker)
+        try:
+            yield client
+        finally:
+            client.close()
+            asyncio.run_coroutine_threadsafe(broker.stop(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def lose(data: Path, how: str) -> None:
+    file = data / "metadata.sqlite"
+    if how == "gone":
+        file.unlink()
+    elif how == "empty":
+        file.write_bytes(b"")
+    else:
+        file.write_bytes(b"no database at all" * 100)
+
+
+@pytest.mark.parametrize("flush", ["durable", "os"])
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_lost_metadata_is_refused_and_made_again(tmp_path: Path, flush: str, how: str) -> None:
+    with node(tmp_path, flush) as client:
+        topic = new_topic(client, partitions=3, retention_ms="1000000")
+        kept = dict(client.broker.topics.by_id)
+        assert produce(client, topic, batch("x", "y")).error_code == ErrorCode.NONE
+        pair = init(client, "id")
+        record = batch("z", pair=pair, sequence=0, transactional=True)
+        assert produce(client, topic, record, "id").error_code == ErrorCode.NONE
+        pair = ended(client, "id", pair)
+        find_group(client)
+        assert commit(client, topic, 2) == [ErrorCode.NONE]
+    lose(tmp_path, how)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.log") if "commit-log" not in str(path)}
+    for _ in range(2):
+        with pytest.raises(DirectoryUnusable, match=r"is lost or empty.*--rebuild-metadata"), node(tmp_path, flush):
+            pass
+        assert {path: path.read_bytes() for path in before} == before
+    with node(tmp_path, flush, rebuild=True) as client:
+        topics = client.broker.topics
+        assert {topic_id: (each.name, each.count) for topic_id, each in topics.by_id.items()} == {
+            topic_id: (each.name, each.count) for topic_id, each in kept.items()
+        } | {topics.by_name[name].topic_id: (name, 5) for name in INTERNAL}
+        assert values(fetch(client, topic)) == ["x", "y", "z"]
+        assert topics.by_name[topic].settings == {"retention.ms": "-1", "retention.bytes": "-1"}
+        for name in INTERNAL:
+            assert topics.by_name[name].settings == dict(INTERNAL_SETTINGS[name])
+        fresh = init_answer(client, None)
+        assert fresh.producer_id > FIRST_PRODUCER_ID + pair.producer_id
+        find_coordinator(client, "id")
+        again = init_answer(client, "id", pair)
+        assert (again.error_code, again.producer_id) == (ErrorCode.NONE, pair.producer_id)
+    with pytest.raises(DirectoryUnusable, match="start again without"), node(tmp_path, flush, rebuild=True):
+        pass
+    with node(tmp_path, flush) as client:
+        assert values(fetch(client, topic)) == ["x", "y", "z"]
+
+
+def test_partitions_that_this_commit_log_never_knew_are_read_as_they_are(tmp_path: Path) -> None:
+    """A directory put together from copies; also when the node ends before the rebuilding is finished."""
+    with node(tmp_path / "one") as client:
+        topic = new_topic(client)
+        assert produce(client, topic, batch("x")).error_code == ErrorCode.NONE
+    with node(tmp_path / "two") as client:
+        other = new_topic(client)
+        assert produce(client, other, batch("y")).error_code == ErrorCode.NONE
+    shutil.copytree(tmp_path / "one" / f"{topic}-0", tmp_path / "two" / f"{topic}-0")
+    (tmp_path / "two" / "metadata.sqlite").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+
+        def start(_: Storage) -> None:
+            raise OSError(5, "it ends here")
+
+        patch.setattr(Storage, "start", start)
+        with pytest.raises(DirectoryUnusable, match="it ends here"), node(tmp_path / "two", rebuild=True):
+            pass
+    with node(tmp_path / "two") as client:
+        assert values(fetch(client, topic)) == ["x"]
+        assert values(fetch(client, other)) == ["y"]
+        assert init_answer(client, None).producer_id >= FIRST_PRODUCER_ID
+
+
+def test_a_file_of_somebody_else_is_not_written_to(tmp_path: Path) -> None:
+    with node(tmp_path) as client:
+        new_topic(client)
+    lose(tmp_path, "damaged")
+    with pytest.raises(DirectoryUnusable, match=r"put back a copy of it, or move it away"), node(tmp_path):
+        pass
+    (tmp_path / "metadata.sqlite").unlink()
+    with sqlite3.connect(tmp_path / "metadata.sqlite") as foreign:
+        foreign.execute("CREATE TABLE accounts (name TEXT)")
+    before = (tmp_path / "metadata.sqlite").read_bytes()
+    with pytest.raises(DirectoryUnusable, match="of another program, with tables accounts"), node(tmp_path):
+        pass
+    assert (tmp_path / "metadata.sqlite").read_bytes() == before
+
+
+def test_what_partitions_say_of_their_topics() -> None:
+    def found(topic: str, index: int, topic_id: uuid.UUID | None, logged: bool = False) -> FoundPartition:
+        return FoundPartition(topic, index, topic_id, logged)
+
+    partitions = [found("a", 0, A, True), found("a", 2, A), found("a-1", 0, B), found("a", 1, None)]
+    assert topics_of(partitions, 10) == {"a": (A, 3, 1), "a-1": (B, 1, 0)}
+    # One changed letter among several; what the commit log knows counts more than many.
+    assert topics_of([found("a", 0, B), found("a", 1, A), found("a", 2, A)], 10)["a"].topic_id == A
+    assert topics_of([found("a", 0, B, True), found("a", 1, A), found("a", 2, A)], 10)["a"].topic_id == B
+    # Copies under other names, and names that are no partitions of ours.
+    copies = [found("a", 0, A, True), found("a-backup", 0, A), found("a-0-backup", 20261121, A)]
+    assert topics_of(copies, 10) == {"a": (A, 1, 0)}
+    with pytest.raises(DirectoryUnusable, match="'a' and of 'a-backup' have the same topic id"):
+        topics_of([found("a", 0, A), found("a-backup", 0, A)], 10)
+    assert topics_of([], 10) == {}

@@ -1,0 +1,126 @@
+"""One contract, two stores: the one on SQLite and its twin in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.broker.metadata.store import MetadataStore, SqliteMetadataStore, Versioned, WatchedMetadataStore
+from fencepost.log.commit_log import StorageFailed
+from fencepost.simulation.metadata import MemoryMetadataStore
+
+Open = Callable[[], MetadataStore]
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Opens the same store, again and again."""
+    if request.param == "sqlite":
+        return lambda: SqliteMetadataStore(tmp_path / "metadata.sqlite")
+    memory = MemoryMetadataStore()
+    return lambda: memory(tmp_path)
+
+
+def test_a_value_is_kept_with_its_version(opened: Open) -> None:
+    store = opened()
+    assert store.get("a") is None
+    assert store.write({"a": (b"1", 0)})
+    assert store.get("a") == Versioned(b"1", 1)
+    assert store.write({"a": (b"2", 1)})
+    assert store.get("a") == Versioned(b"2", 2)
+    store.close()
+    again = opened()
+    assert again.get("a") == Versioned(b"2", 2)
+    again.close()
+
+
+@pytest.mark.parametrize("version", [0, 2, 7, -1])
+def test_another_version_changes_nothing(opened: Open, version: int) -> None:
+    store = opened()
+    store.write({"a": (b"1", 0)})
+    assert not store.write({"a": (b"x", version)})
+    assert not store.write({"a": (None, version)})
+    assert store.get("a") == Versioned(b"1", 1)
+    store.close()
+
+
+def test_what_is_not_there_has_version_0(opened: Open) -> None:
+    store = opened()
+    assert not store.write({"a": (b"1", 1)})
+    assert store.get("a") is None
+    store.close()
+
+
+def test_all_or_nothing(opened: Open) -> None:
+    store = opened()
+    store.write({"a": (b"1", 0)})
+    assert not store.write({"b": (b"1", 0), "a": (b"2", 0)})
+    assert not store.write({"a": (b"2", 1), "b": (b"1", 5)})
+    assert store.list("") == {"a": Versioned(b"1", 1)}
+    assert store.write({"a": (None, 1), "b": (b"1", 0), "c": (b"2", 0)})
+    assert store.list("") == {"b": Versioned(b"1", 1), "c": Versioned(b"2", 1)}
+    store.close()
+
+
+def test_what_was_removed_begins_anew(opened: Open) -> None:
+    store = opened()
+    store.write({"a": (b"1", 0)})
+    store.write({"a": (b"2", 1)})
+    assert store.write({"a": (None, 2)})
+    assert store.get("a") is None
+    assert store.write({"a": (b"3", 0)})
+    assert store.get("a") == Versioned(b"3", 1)
+    store.close()
+
+
+def test_a_list_is_sorted_and_takes_its_prefix_literally(opened: Open) -> None:
+    store = opened()
+    names = ["topic/b", "topic/a", "topic/%", "topic", "topic_x", "Topic/c", "other"]
+    store.write({name: (name.encode(), 0) for name in names})
+    assert list(store.list("topic/")) == ["topic/%", "topic/a", "topic/b"]
+    assert list(store.list("topic_")) == ["topic_x"]
+    assert list(store.list("%")) == []
+    assert list(store.list("")) == sorted(names)
+    store.close()
+
+
+def test_nothing_to_write_is_written(opened: Open) -> None:
+    store = opened()
+    assert store.write({})
+    assert store.list("") == {}
+    store.close()
+
+
+def test_a_sync_that_fails_ends_the_node(tmp_path: Path) -> None:
+    """And nobody takes it for an error of the request that was being served."""
+    failures: list[StorageFailed] = []
+    inner = SqliteMetadataStore(tmp_path / "metadata.sqlite")
+    store = WatchedMetadataStore(inner, failures.append)
+    assert store.write({"a": (b"1", 0)})
+
+    class Failing:
+        """A connection whose commits fail as fsync does."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self.connection = connection
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.connection, name)
+
+        def execute(self, statement: str, *values: Any) -> object:
+            if statement == "COMMIT":
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                raise error
+            return self.connection.execute(statement, *values)
+
+    inner._connection = Failing(inner._connection)  # type: ignore[assignment]
+    with pytest.raises(StorageFailed, match="disk I/O error"):
+        store.write({"a": (b"2", 1)})
+    assert [str(failure) for failure in failures] == ["the disk did not take a change of the metadata: disk I/O error"]
+    assert store.get("a") == Versioned(b"1", 1)
+    store.close()

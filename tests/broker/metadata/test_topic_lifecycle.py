@@ -1,0 +1,257 @@
+"""Topics of every legal name are made, written to, deleted and made again, and the machine stops at every step."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.log.log_doubles import ROOT, StoppedClock, append, batch, run, values_of
+
+from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.metadata.topic_rules import TopicRefused, topic_name_error
+from fencepost.broker.metadata.topics import Topics
+from fencepost.log import commit_log
+from fencepost.log.commit_log import StorageFailed
+from fencepost.log.storage import Storage
+from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import Slices, Work
+from fencepost.simulation.disk import PowerCut, SimulatedDisk
+from fencepost.simulation.metadata import MemoryMetadataStore
+
+PARTITIONS = 2
+NODE = {".lock", "commit-log", "fencepost.version"}
+NAMES = [
+    "t",
+    "t" * 213,
+    "t" * 214,
+    "t" * 249,
+    "t-0",
+    "t-0-0",
+    "t-delete",
+    "t-0.00000000000000000000000000000000-delete",
+    "...",
+    "-",
+    "-0",
+    "commit-log",
+    "." * 249,
+]
+HARD = st.sampled_from(["-0", "-1", "-delete", ".", "-", "_", "0", "a", "A" * 60, "a.0123456789abcdef" * 4, "x" * 213])
+LEGAL = st.lists(HARD, min_size=1, max_size=6).map("".join).map(lambda name: name[-249:])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_files() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit_log, "_ALLOCATION", 4096)
+        yield
+
+
+def nothing() -> Work[None]:
+    """What others have to forget of a topic."""
+    yield
+
+
+class Node:
+    """Topics on a disk that can be cut off, and what was acknowledged of each."""
+
+    def __init__(self, seed: int) -> None:
+        self.disk = SimulatedDisk(Random(seed))
+        self.store = MemoryMetadataStore()
+        self.chance = Random(seed)
+        self.clock = StoppedClock()
+        self.acknowledged: dict[uuid.UUID, list[bytes]] = {}
+        self.start()
+
+    def start(self) -> None:
+        given, life = Settings({"log.segment.delete.delay.ms": 0}), self.disk.life
+
+        def failed(failure: StorageFailed) -> None:
+            assert self.disk.off or life != self.disk.life, failure
+
+        self.storage = Storage(self.disk, ROOT, given.log_settings(), self.clock, "durable", failed)
+        self.storage.open()
+        self.topics = Topics(self.store, self.storage, given, self.chance)
+        self.topics.load()
+        self.storage.start()
+        self.topics.deletions_finished(self.topics.half_deleted)
+        self.slices = Slices()
+
+    async def create(self, name: str) -> None:
+        topic = await self.topics.create(name, PARTITIONS, {}, self.slices)
+        for partition in topic.partitions:
+            append(self.storage.partition(name, partition.index), batch(tag=f"{topic.topic_id}"))  # type: ignore[arg-type]
+        await self.durable()
+        self.acknowledged[topic.topic_id] = [f"{topic.topic_id}".encode()]
+
+    async def delete(self, name: str, settle: bool) -> None:
+        topic = self.topics.by_name[name]
+        # Whoever has not heard that it is deleted may find it either way.
+        self.acknowledged.pop(topic.topic_id, None)
+        self.topics.withdraw(topic)
+        try:
+            await asyncio.wait_for(self.topics.remove([topic], nothing(), self.slices), 10)
+        except TimeoutError:
+            assert self.disk.off, "only then it never becomes durable"
+            raise PowerCut from None
+        if settle:
+            await self.durable()
+
+    async def durable(self) -> None:
+        while self.storage.durable < self.storage.last_appended:
+            if self.disk.off:
+                raise PowerCut
+            await asyncio.sleep(0.001)
+
+    def check(self) -> None:
+        """What is there is what was acknowledged, of the topics that there are; of all others there is nothing."""
+        assert self.storage.offline == {}
+        assert self.acknowledged.keys() <= self.topics.by_id.keys()
+        directories = set()
+        for topic in self.topics.by_name.values():
+            for partition in topic.partitions:
+                directories.add(f"{topic.name}-{partition.index}")
+                found = self.storage.partition(topic.name, partition.index)
+                assert found is not None and found.topic_id == topic.topic_id
+                expected = [f"{topic.topic_id}".encode()]
+                least = self.acknowledged.get(topic.topic_id, [])
+                assert values_of(found) in (expected, least), (
+                    "nothing is lost, and nothing of an earlier topic is there"
+                )
+        assert set(self.disk.list(ROOT)) == NODE | directories
+
+
+async def live(node: Node, names: list[str], settle: bool) -> None:
+    """Make and delete each of them twice, in turn."""
+    for _ in range(2):
+        for name in names:
+            await node.create(name)
+        for name in names:
+            await node.delete(name, settle)
+
+
+def lives(seed: int, names: list[str], operation: int, power_loss: bool, settle: bool) -> bool:
+    """Stop at that operation on the disk, start again, check, go on; false if there are not so many."""
+    reached = False
+
+    async def main() -> None:
+        nonlocal reached
+        node = Node(seed)
+        node.disk.cut_power_after(operation)
+        try:
+            await live(node, names, settle)
+        except PowerCut:
+            reached = True
+        reached = reached or node.disk.off
+        for _ in range(2):
+            (node.disk.power_loss if power_loss else node.disk.crash)()
+            node.start()
+            node.check()
+        for name in names:
+            if name in node.topics.by_name:
+                await node.delete(name, settle)
+            await node.create(name)
+        await node.durable()
+        node.check()
+        node.storage.close()
+        node.start()
+        node.check()
+
+    run(main())
+    return reached
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+@pytest.mark.parametrize("settle", [False, True])
+def test_a_stop_at_every_step(power_loss: bool, settle: bool) -> None:
+    for seed in range(3):
+        operation = seed + 1
+        while lives(seed, ["t", "t-0"], operation, power_loss, settle):
+            operation += 3
+        assert operation > 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert topic_name_error(name) is None
+    with caplog.at_level(logging.WARNING):
+        for operation in (15, 22, 30, 40, 50, 10_000):
+            for power_loss in (False, True):
+                lives(1, [name], operation, power_loss, settle=False)
+    assert caplog.messages == []
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(LEGAL, min_size=1, max_size=3, unique_by=lambda name: name.replace(".", "_")), st.data())
+def test_all_names(names: list[str], data: st.DataObject) -> None:
+    names = [name for name in names if topic_name_error(name) is None]
+    operation = data.draw(st.integers(1, 120))
+    lives(data.draw(st.integers(0, 5)), names, operation, data.draw(st.booleans()), data.draw(st.booleans()))
+
+
+def test_a_name_whose_place_is_taken_is_refused_and_what_is_there_stays() -> None:
+    async def main() -> None:
+        node = Node(1)
+        for place in ("other-1", "more-2"):
+            node.disk.make_directory(ROOT / place)
+            node.disk.open(ROOT / place / f"{0:020d}.log").pwrite(b"somebody's", 0)
+        for _ in range(2):
+            with pytest.raises(TopicRefused, match=r"/data/other-1 is there.*move it elsewhere") as refused:
+                await node.topics.create("other", 2, {}, node.slices)
+            assert refused.value.error is ErrorCode.KAFKA_STORAGE_ERROR
+        await node.create("more")
+        with pytest.raises(TopicRefused, match="/data/more-2 is there"):
+            await node.topics.add_partitions(node.topics.by_name["more"], 3, node.slices)
+        assert not node.disk.exists(ROOT / "other-0") and len(node.topics.by_name["more"].partitions) == 2
+        await node.topics.create("other", 1, {}, node.slices)
+        assert node.disk.open(ROOT / "other-1" / f"{0:020d}.log").pread(99, 0) == b"somebody's"
+        await node.delete("more", settle=True)
+        assert node.disk.list(ROOT / "more-2") == [f"{0:020d}.log"]
+
+    run(main())
+
+
+def test_a_deletion_that_could_not_be_done_is_done_by_the_next_start() -> None:
+    """A directory that cannot be renamed now: the topic is gone, and what was left of it goes later."""
+
+    async def main() -> None:
+        node = Node(1)
+        await node.create("t")
+        rename = node.disk.rename
+
+        def refuse(*_: Path) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        node.disk.rename = refuse  # type: ignore[assignment]
+        await node.delete("t", settle=True)
+        node.disk.rename = rename  # type: ignore[method-assign]
+        assert node.disk.exists(ROOT / "t-0")
+        with pytest.raises(TopicRefused, match="/data/t-0 is there"):
+            await node.topics.create("t", 1, {}, node.slices)
+        await node.create("another")
+        node.disk.power_loss()
+        node.start()
+        node.check()
+        await node.create("t")
+        node.check()
+
+    run(main())
+
+
+def test_deleted_topics_are_not_remembered_for_ever() -> None:
+    async def main() -> None:
+        node = Node(1)
+        for _ in range(20):
+            await node.create("t")
+            await node.delete("t", settle=True)
+            assert len(node.store.list("deleted-topic/")) == 1
+        await node.create("t")
+        assert node.store.list("deleted-topic/") == {}
+
+    run(main())

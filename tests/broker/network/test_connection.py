@@ -1,0 +1,224 @@
+"""One connection does not harm the node or the others: slow readers, failing handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.broker.group_talk import alone, find_group, join_request
+from tests.broker.wire import (
+    Client,
+    batch,
+    clients,
+    fetch_request,
+    new_topic,
+    on_the_loop,
+    produce,
+    produce_request,
+    serving,
+    values,
+)
+
+from fencepost.broker import Broker
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.registry import SERVED, Reply
+from fencepost.broker.network.request_context import RequestContext
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import (
+    ApiVersionsRequest,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    LeaveGroupRequest,
+    MetadataRequest,
+)
+from fencepost.protocol.messages.find_coordinator import Coordinator
+
+client = clients()
+HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
+MEGABYTE = 1 << 20
+
+
+def unsent(broker: Broker) -> int:
+    """Bytes of responses that the node holds because clients do not take them."""
+    return on_the_loop(
+        broker,
+        lambda: sum(
+            connection._transport.get_write_buffer_size()
+            + sum(map(len, connection._output))
+            + sum(map(len, connection._rest))
+            for connection in broker.connections
+            if connection._transport is not None
+        ),
+    )
+
+
+@pytest.mark.parametrize("pieces", [1, 100])
+def test_a_client_that_does_not_read_is_not_answered_without_end(client: Client, pieces: int) -> None:
+    """However it sends its requests: one answer more than the transport takes, and no further request is handled."""
+    topic, slow = new_topic(client), Client(client.broker)
+    assert produce(client, topic, batch("x" * (MEGABYTE - 200))).error_code == ErrorCode.NONE
+    requests = [slow.frame(fetch_request(slow, topic)) for _ in range(100)]
+    for number in range(pieces):
+        share = len(requests) // pieces
+        slow.send_bytes(b"".join(requests[number * share : (number + 1) * share]))
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+    assert unsent(client.broker) < 4 * MEGABYTE
+    for _ in range(100):
+        (fetched,) = slow.receive().responses[0].partitions
+        assert len(values(fetched)) == 1
+    assert slow.ask(HELLO).error_code == ErrorCode.NONE
+    slow.close()
+
+
+class Breaks:
+    """An authorizer with a bug."""
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:  # noqa: ARG002
+        raise ZeroDivisionError(name)
+
+
+@pytest.mark.parametrize(
+    ("request_", "api"),
+    [(MetadataRequest(topics=None), 3), (join_request(), 11)],
+    ids=["a function", "a coroutine function"],
+)
+def test_a_handler_that_fails_ends_its_own_connection_only(
+    request_: object, api: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Breaks()) as broker, caplog.at_level(logging.ERROR):
+        client = Client(broker)
+        on_the_loop(broker, lambda: broker.topics.create_at_once("t", 1))
+        client.send(HELLO, request_, HELLO)
+        assert client.receive().error_code == ErrorCode.NONE
+        assert client.receive().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert client.receive().error_code == ErrorCode.NONE, "the connection goes on"
+        client.close()
+    (line,) = [record for record in caplog.records if record.name == "fencepost.broker.network.connection"]
+    assert f"api={api} " in line.getMessage()
+    assert line.exc_info is not None and line.exc_info[0] is ZeroDivisionError
+
+
+def test_a_failure_that_no_answer_can_tell_ends_its_own_connection_only() -> None:
+    with serving(Breaks()) as broker:
+        client, other = Client(broker), Client(broker)
+        on_the_loop(broker, lambda: broker.topics.create_at_once("t", 1))
+        client.send(HELLO)
+        client.send(MetadataRequest(topics=None), version=12)
+        assert client.receive().error_code == ErrorCode.NONE, "what was answered before is sent"
+        assert client.is_closed()
+        assert other.ask(HELLO).error_code == ErrorCode.NONE
+        other.close()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_answer_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
+    async def later(request: Any, context: RequestContext, broker: Broker) -> Any:
+        return now(request, context, broker)
+
+    def now(_: Any, __: RequestContext, broker: Broker) -> Any:
+        broken = FindCoordinatorResponse(error_code=ErrorCode.NONE, coordinators=[_coordinator("x" * 32_768)])
+        return Reply(broken, broker.storage.last_appended)
+
+    key = 10
+    monkeypatch.setitem(SERVED, key, replace(SERVED[key], handler=later if waits else now))
+    with serving() as broker:
+        client = Client(broker)
+        topic = new_topic(client)
+        client.send(produce_request(client, topic, [batch("a")]))
+        client.send(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorRequest(coordinator_keys=["h"]))
+        assert client.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        for name in "gh":
+            (told,) = client.receive().coordinators
+            assert (told.key, told.error_code) == (name, ErrorCode.UNKNOWN_SERVER_ERROR)
+        client.close()
+
+
+def _coordinator(name: str) -> Coordinator:
+    return Coordinator(key=name, node_id=0, host="h", port=1, error_code=ErrorCode.NONE)
+
+
+def test_what_fails_while_somebody_else_is_answered_ends_its_own_connection_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sync calls back every connection that waits for it, and one of them goes on with its next request."""
+    with serving() as broker:
+        first, second, third = Client(broker), Client(broker), Client(broker)
+        topic = new_topic(first)
+        every = [first, second, third]
+        for client in every:
+            assert client.ask(HELLO).error_code == ErrorCode.NONE
+        ready = Connection._ready
+        broken = on_the_loop(broker, lambda: next(iter(broker.connections)))
+
+        def breaks(self: Connection) -> None:
+            if self is broken:
+                raise ZeroDivisionError
+            ready(self)
+
+        monkeypatch.setattr(Connection, "_ready", breaks)
+        requests = [client.frame(produce_request(client, topic, [batch("a")])) for client in every]
+
+        def at_once() -> None:
+            """In one step of the loop, so that one sync answers them all."""
+            for connection, request in zip(list(broker.connections), requests, strict=True):
+                connection.get_buffer(-1)[: len(request)] = request
+                connection.buffer_updated(len(request))
+
+        on_the_loop(broker, at_once)
+        for client in every[1:]:
+            assert client.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            assert client.ask(HELLO).error_code == ErrorCode.NONE
+        for client in every:
+            client.close()
+
+
+def test_a_request_that_waits_keeps_its_own_name_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of it later is said of its client, whoever else uses the connection meanwhile."""
+    seen: list[tuple[str | None, int]] = []
+    waiting: list[asyncio.Future[None]] = []
+
+    async def later(_: Any, context: RequestContext, __: Broker) -> Any:
+        if not waiting:
+            waiting.append(asyncio.get_running_loop().create_future())
+            await waiting[0]
+        else:
+            waiting[0].set_result(None)
+        seen.append((context.client_id, context.version))
+        return FindCoordinatorResponse(error_code=ErrorCode.NONE)
+
+    monkeypatch.setitem(SERVED, 10, replace(SERVED[10], handler=later))
+    with serving() as broker:
+        client = Client(broker)
+        frames = []
+        for name, version in (("first", 3), ("second", 4)):
+            client._client_id = name
+            frames.append(client.frame(FindCoordinatorRequest(), version))
+        client.send_bytes(b"".join(frames))
+        for _ in frames:
+            assert client.receive().error_code == ErrorCode.NONE
+        client.close()
+    assert sorted(seen) == [("first", 3), ("second", 4)]
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 9])
+def test_a_client_id_that_leaves_no_room_for_a_member_id(version: int) -> None:
+    """Apache Kafka answers -1 to it; others in the group do not notice."""
+    with serving() as broker:
+        other = Client(broker)
+        find_group(other)
+        for name, fits in (("x" * 32_734, True), ("x" * 32_735, False), ("ü" * 16_383, False), ("x" * 32_767, False)):
+            strange = Client(broker, client_id=name)
+            joined = strange.ask(join_request(), version)
+            if not fits:
+                assert (joined.error_code, joined.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            else:
+                assert joined.error_code == (ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else ErrorCode.NONE)
+                leave = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
+                assert strange.ask(leave, 2).error_code == ErrorCode.NONE
+            strange.close()
+        assert alone(other).member_id
+        other.close()

@@ -1,0 +1,65 @@
+"""transaction.abort.on.disconnect: what a producer left open is aborted soon after its connection closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fencepost.client import Admin, Producer
+from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.world import ADDRESS, World
+
+GRACE_MS = 500
+
+
+async def state_after(world: World, seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    async with Admin(ADDRESS, runtime=world.runtime(f"admin-{world.loop.time()}")) as admin:
+        found = await admin.describe_transaction("id")
+    assert found is not None
+    return found.state
+
+
+def states(enabled: bool, leaves: bool, prepared: bool = False) -> tuple[str, str]:
+    """State of the open transaction within the grace time, and after it."""
+
+    async def main(loop: VirtualLoop) -> tuple[str, str]:
+        settings = {
+            "transaction.abort.on.disconnect": enabled,
+            "transaction.abort.on.disconnect.grace.ms": GRACE_MS,
+            "transaction.two.phase.commit.enable": True,
+        }
+        world = World(loop, 1, settings)
+        await world.start()
+        producer = Producer(ADDRESS, transactional_id="id", runtime=world.runtime("producer"))
+        await producer.init_transactions()
+        if prepared:
+            assert world.broker is not None
+            answer = world.broker.transactions.init_producer_id("id", 60_000, enable_2pc=True)
+            assert producer._transactions is not None
+            producer._transactions._identity = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
+        await producer.begin_transaction()
+        await (await producer.send("t", b"open"))
+        if leaves:
+            await producer.abandon()
+        found = await state_after(world, GRACE_MS / 2000), await state_after(world, GRACE_MS / 1000)
+        await producer.abandon()
+        await world.stop()
+        return found
+
+    return run(main)
+
+
+def test_it_is_aborted_after_the_grace_time() -> None:
+    assert states(enabled=True, leaves=True) == ("Ongoing", "CompleteAbort")
+
+
+@pytest.mark.parametrize(("enabled", "leaves"), [(False, True), (True, False)])
+def test_it_stays_open_while_the_producer_does_or_where_the_setting_is_off(enabled: bool, leaves: bool) -> None:
+    assert states(enabled, leaves) == ("Ongoing", "Ongoing")
+
+
+def test_a_two_phase_commit_is_left_alone() -> None:
+    assert states(enabled=True, leaves=True, prepared=True) == ("Ongoing", "Ongoing")

@@ -1,0 +1,324 @@
+"""What one connection, and all of them, may hold: memory, connections, time without a word."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import pytest
+from tests.broker.wire import (
+    Client,
+    batch,
+    clients,
+    fetch,
+    fetch_request,
+    new_topic,
+    on_the_loop,
+    produce,
+    produce_request,
+    serving,
+    values,
+    wait_until,
+)
+
+from fencepost.broker import BadSetting, Broker
+from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.network.limits import LEAST_ANSWER, MOST_HELD, NODE_ANSWERS, NODE_REQUESTS, MemoryPool
+from fencepost.protocol.decoding import MOST_ITEMS
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ApiVersionsRequest, MetadataRequest, OffsetFetchRequest
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
+from fencepost.runtime import at_once
+
+client = clients()
+HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
+MEGABYTE = 1 << 20
+
+
+def held(broker: Broker) -> int:
+    """Bytes of answers that the node holds for clients."""
+
+    def count() -> int:
+        return sum(
+            sum(map(len, [*each._output, *each._rest]))
+            + sum(len(slot.data or b"") for slot in each._slots)
+            + (each._transport.get_write_buffer_size() if each._transport is not None else 0)
+            for each in broker.connections
+        )
+
+    return on_the_loop(broker, count)
+
+
+def buffers(broker: Broker) -> int:
+    """Bytes that the node holds to read requests."""
+    return on_the_loop(broker, lambda: sum(each._frames.size for each in broker.connections))
+
+
+# Answers
+
+
+def test_answers_are_made_when_they_can_be_sent(client: Client) -> None:
+    """A Fetch that waits, and 150 behind it that find a megabyte each: nothing is read for these meanwhile."""
+    topic, empty, slow = new_topic(client), new_topic(client), Client(client.broker)
+    assert produce(client, topic, batch("x" * (MEGABYTE - 200))).error_code == ErrorCode.NONE
+    slow.send(fetch_request(slow, empty, wait_ms=30_000), *[fetch_request(slow, topic)] * 150, HELLO)
+    assert slow.silent_for(0.2)
+    assert held(client.broker) == 0
+    produce(client, empty, batch("go on"))
+    assert values(slow.receive().responses[0].partitions[0]) == ["go on"]
+    wait_until("the transport is full", lambda: held(client.broker) > 0)
+    assert held(client.broker) < 3 * MEGABYTE
+    for _ in range(150):
+        assert len(values(slow.receive().responses[0].partitions[0])) == 1
+    assert slow.receive().error_code == ErrorCode.NONE
+    wait_until("everything has left", lambda: client.broker.answer_memory.used == 0)
+    slow.close()
+
+
+def test_small_requests_are_taken_ahead(client: Client) -> None:
+    """While an answer before them waits, writes are done: they share their syncs."""
+    topic, empty, other = new_topic(client), new_topic(client), Client(client.broker)
+    other.send(fetch_request(other, empty, wait_ms=30_000), *[produce_request(other, topic, [batch("a")])] * 50)
+    wait_until("all are written", lambda: fetch(client, topic).high_watermark == 50)
+    produce(client, empty, batch("go on"))
+    for _ in range(51):
+        other.receive()
+    other.close()
+
+
+def test_waiting_requests_of_one_connection_are_bounded(client: Client) -> None:
+    topic, empty, other = new_topic(client), new_topic(client), Client(client.broker)
+    large = produce_request(other, topic, [batch("x" * 100_000)])
+    other.send(fetch_request(other, empty, wait_ms=30_000))
+    names = MetadataRequest(topics=[])
+    other.send(names, *[large] * 20)
+    assert other.silent_for(0.2)
+    (mine,) = on_the_loop(client.broker, lambda: [each for each in client.broker.connections if each._slots])
+    assert mine._held < MOST_HELD
+    assert mine._frames.size < 4 * MEGABYTE
+    produce(client, empty, batch("go on"))
+    for _ in range(22):
+        other.receive()
+    other.close()
+
+
+def test_a_fetch_gives_less_where_others_do_not_take_what_they_were_given(client: Client) -> None:
+    topic, memory = new_topic(client), client.broker.answer_memory
+    for _ in range(5):
+        assert produce(client, topic, batch("x" * 600_000)).error_code == ErrorCode.NONE
+    assert len(values(fetch(client, topic, max_bytes=1 << 24))) == 5
+    on_the_loop(client.broker, lambda: memory.add(NODE_ANSWERS))
+    assert len(values(fetch(client, topic, max_bytes=1 << 24))) == LEAST_ANSWER // 600_000
+    on_the_loop(client.broker, lambda: memory.give(NODE_ANSWERS))
+    assert len(values(fetch(client, topic, max_bytes=1 << 24))) == 5
+
+
+def test_what_a_client_did_not_take_is_forgotten_with_it(client: Client) -> None:
+    topic, slow, memory = new_topic(client), Client(client.broker), client.broker.answer_memory
+    for _ in range(10):
+        assert produce(client, topic, batch("x" * 900_000)).error_code == ErrorCode.NONE
+    slow.send(fetch_request(slow, topic, max_bytes=1 << 24))
+    wait_until("it is there", lambda: memory.used > 8 * MEGABYTE)
+    slow.close()
+    wait_until("it is forgotten", lambda: memory.used == 0)
+
+
+# Requests
+
+
+def test_what_is_announced_is_not_set_aside(client: Client) -> None:
+    announcing = [Client(client.broker) for _ in range(20)]
+    for each in announcing:
+        each.send_bytes((100 * MEGABYTE).to_bytes(4, "big") + bytes(100))
+    client.ask(HELLO)
+    wait_until("some are read", lambda: client.broker.request_memory.used > NODE_REQUESTS)
+    assert buffers(client.broker) < 2 * MEGABYTE
+    assert produce(client, new_topic(client), batch("a")).error_code == ErrorCode.NONE, "small ones go on"
+    for each in announcing:
+        each.close()
+    wait_until("all are gone", lambda: client.broker.request_memory.used == 0)
+
+
+def test_buffers_shrink_after_a_large_frame(client: Client) -> None:
+    topic, broker = new_topic(client, max_message_bytes=str(3 * MEGABYTE)), client.broker
+    assert produce(client, topic, batch("x" * 2 * MEGABYTE)).error_code == ErrorCode.NONE
+    assert buffers(broker) > 2 * MEGABYTE
+    on_the_loop(broker, lambda: at_once(broker._tidy(broker.clock.now())))
+    on_the_loop(broker, lambda: at_once(broker._tidy(broker.clock.now())))
+    assert buffers(broker) <= MEGABYTE // 8
+    assert broker.request_memory.used == 0
+
+
+def test_large_requests_wait_for_one_another() -> None:
+    """As Apache Kafka's memory pool: one may begin while there is memory left, and what has begun is read on."""
+    with serving(queued_max_request_bytes=500_000) as broker:
+        asking, topic = [Client(broker) for _ in range(10)], ""
+        topic = new_topic(asking[0])
+        frames = [each.frame(produce_request(each, topic, [batch("x" * 900_000)])) for each in asking]
+        for each, frame in zip(asking, frames, strict=True):
+            each.send_bytes(frame[:100_000])
+        wait_until("the first is begun", lambda: broker.request_memory.used > 0)
+        assert asking[0].silent_for(0.1)
+        assert broker.request_memory.used <= 2 * 900_200, "the others wait"
+        for each, frame in zip(asking, frames, strict=True):
+            each.send_bytes(frame[100_000:])
+        for each in asking:
+            assert each.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            assert each.ask(HELLO).error_code == ErrorCode.NONE
+        wait_until("all of it is given back", lambda: broker.request_memory.used == 0)
+        for each in asking:
+            each.close()
+
+
+def test_who_gives_up_waiting_for_memory_is_forgotten() -> None:
+    with serving(queued_max_request_bytes=500_000) as broker:
+        first, second, third = Client(broker), Client(broker), Client(broker)
+        topic = new_topic(first)
+        frames = [each.frame(produce_request(each, topic, [batch("x" * 900_000)])) for each in (first, second, third)]
+        first.send_bytes(frames[0][:1000])
+        wait_until("the first is begun", lambda: broker.request_memory.used > 0)
+        second.send_bytes(frames[1][:1000])
+        third.send_bytes(frames[2])
+        wait_until("two wait", lambda: len(broker.request_memory._waiting) == 2)
+        second.close()
+        assert third.silent_for(0.05)
+        first.close()
+        assert third.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        third.close()
+        wait_until("all of it is given back", lambda: broker.request_memory.used == 0)
+
+
+def test_a_pool_wakes_who_waits_in_turn() -> None:
+    pool, woken = MemoryPool(100), []
+    assert pool.take(150) and not pool.take(1)
+
+    def wants(name: str) -> None:
+        woken.append(name)
+        assert pool.take(60)
+
+    waiting = [lambda name=name: wants(name) for name in "abc"]
+    for each in waiting:
+        pool.wait(each)
+    pool.give(10)
+    assert woken == []
+    pool.give(140)
+    assert (woken, pool.used) == (["a", "b"], 120)
+    pool.forget(waiting[2])
+    pool.give(120)
+    assert woken == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", [0, 4, 9, 12])
+def test_a_request_of_more_things_than_anybody_has_ends_its_connection_only(client: Client, version: int) -> None:
+    other = Client(client.broker)
+    asked = [MetadataRequestTopic(name="" if version == 0 else "x")] * (MOST_ITEMS + 1)
+    other.send(MetadataRequest(topics=asked, allow_auto_topic_creation=False), version=version)
+    assert other.is_closed()
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+
+
+def test_metadata_of_many_topics_leaves_turns_for_others(client: Client) -> None:
+    """Other requests are answered between the first topic and the last; what is deleted meanwhile harms nothing."""
+    broker, names = client.broker, [f"none{number}" for number in range(30_000)]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    request.allow_auto_topic_creation = False
+    other = Client(broker)
+    other.send(request, version=9)
+    wait_until("it has begun", lambda: on_the_loop(broker, lambda: any(each._slots for each in broker.connections)))
+    asked = 0
+    while on_the_loop(broker, lambda: any(each._slots for each in broker.connections)):
+        assert client.ask(HELLO).error_code == ErrorCode.NONE
+        asked += 1
+    answer = other.receive()
+    assert [topic.name for topic in answer.topics] == names
+    assert all(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics)
+    assert asked > 1
+    other.close()
+
+
+# Connections
+
+
+def test_beyond_max_connections_who_connects_waits(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(max_connections=2) as broker, caplog.at_level(logging.WARNING):
+        first, second, third = Client(broker), Client(broker), Client(broker)
+        for each in (first, second):
+            assert each.ask(HELLO).error_code == ErrorCode.NONE
+        third.send(HELLO)
+        assert third.silent_for(0.2)
+        assert first.ask(HELLO).error_code == ErrorCode.NONE
+        first.close()
+        assert third.receive().error_code == ErrorCode.NONE
+        assert second.ask(HELLO).error_code == ErrorCode.NONE
+        assert len(broker.connections) == 2
+        for each in (second, third):
+            each.close()
+    assert "max.connections" in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize(
+    ("most", "overrides"),
+    [(2, ""), (0, "127.0.0.2:1,127.0.0.1:2")],
+)
+def test_beyond_the_number_of_its_address_a_connection_is_closed(
+    most: int, overrides: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"max_connections_per_ip": most, "max_connections_per_ip_overrides": overrides}
+    with serving(None, **given) as broker, caplog.at_level(logging.WARNING):
+        first, second, third = Client(broker), Client(broker), Client(broker)
+        for each in (first, second):
+            assert each.ask(HELLO).error_code == ErrorCode.NONE
+        assert third.is_closed()
+        first.close()
+        wait_until("it is gone", lambda: len(broker.connections) == 1)
+        fourth = Client(broker)
+        assert fourth.ask(HELLO).error_code == ErrorCode.NONE
+        for each in (second, fourth):
+            each.close()
+    assert "127.0.0.1" in caplog.records[0].getMessage() and "max.connections.per.ip" in caplog.records[0].getMessage()
+
+
+def test_an_override_names_addresses() -> None:
+    Settings({"max.connections.per.ip.overrides": "10.0.0.1:5, ::1:7"})
+    for wrong in ("somewhere:5", "10.0.0.1", "10.0.0.1:many"):
+        with pytest.raises(BadSetting, match=r"max.connections.per.ip.overrides"):
+            Settings({"max.connections.per.ip.overrides": wrong})
+
+
+def test_a_connection_that_nobody_uses_ends() -> None:
+    with serving(connections_max_idle_ms=300) as broker:
+        idle, busy = Client(broker), Client(broker)
+        assert idle.ask(HELLO).error_code == ErrorCode.NONE
+        topic = new_topic(busy)
+        for _ in range(12):
+            assert busy.silent_for(0.05)
+            assert busy.ask(OffsetFetchRequest(groups=[])).groups == []
+        assert idle.is_closed()
+        assert fetch(busy, topic).error_code == ErrorCode.NONE
+        busy.close()
+
+
+@pytest.mark.parametrize("idle_ms", [-1, 600_000])
+def test_idle_time_is_counted_from_the_last_byte(client: Client, idle_ms: int) -> None:
+    broker = client.broker
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+    (connection,) = on_the_loop(broker, lambda: list(broker.connections))
+    for now in (1000.0, 1000.0 + 599.9):
+        on_the_loop(broker, lambda now=now: connection.tidy(now, idle_ms / 1000))  # type: ignore[misc]
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+    on_the_loop(broker, lambda: connection.tidy(1600.0, idle_ms / 1000))
+    on_the_loop(broker, lambda: connection.tidy(1600.0 + 599.9, idle_ms / 1000))
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+    on_the_loop(broker, lambda: connection.tidy(3000.0, idle_ms / 1000))
+    on_the_loop(broker, lambda: connection.tidy(3600.0, idle_ms / 1000))
+    assert client.is_closed() if idle_ms > 0 else client.ask(HELLO).error_code == ErrorCode.NONE
+
+
+def test_the_other_end_is_looked_after(client: Client) -> None:
+    """SO_KEEPALIVE, as Apache Kafka: who is gone without a word is noticed."""
+    client.ask(HELLO)
+    (connection,) = on_the_loop(client.broker, lambda: list(client.broker.connections))
+    assert connection._transport is not None
+    ours = connection._transport.get_extra_info("socket")
+    assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1

@@ -1,0 +1,200 @@
+"""Requests that are long work: others are answered meanwhile, and each client in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.broker.wire import (
+    NOW,
+    Client,
+    batch,
+    clients,
+    fetch,
+    list_offset,
+    new_topic,
+    on_the_loop,
+    produce,
+    produce_request,
+    values,
+    wait_until,
+)
+
+from fencepost.broker import Broker
+from fencepost.broker.apis.produce import produce as produce_api
+from fencepost.broker.network import pacing
+from fencepost.broker.network.request_context import Peer, RequestContext
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest
+from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from fencepost.protocol.records import decode_batch, encode_batch, seal
+from fencepost.protocol.steps import STEP
+
+client = clients()
+MANY = 3 * STEP
+
+
+def large(first: int = 0, compression: Compression = Compression.ZSTD, **options: Any) -> bytes:
+    records = [(NOW + n, b"k", b"%d" % (first + n), ()) for n in range(MANY)]
+    return encode_batch(records, compression=compression, **options)
+
+
+@contextmanager
+def held(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Long work goes on only when this ends.  Gives what waits until so many requests have been interrupted."""
+    waiting: list[None] = []
+    release = on_the_loop(broker, asyncio.Event)
+
+    async def rest() -> None:
+        waiting.append(None)
+        await release.wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pacing, "_let_others_go_first", rest)
+        yield lambda count: wait_until(f"{count} requests are interrupted", lambda: len(waiting) == count)
+        on_the_loop(broker, release.set)
+
+
+def search(topic: str, timestamp: int) -> ListOffsetsRequest:
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+
+
+def test_a_batch_of_many_records_lets_others_go_first(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = new_topic(client, 2, cleanup_policy="compact")
+    other = Client(client.broker)
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(produce_request(client, topic, [large(), batch("b")]))
+        client.send(produce_request(client, topic, [batch("last")]))
+        interrupted(1)
+        assert other.ask(MetadataRequest(topics=[])).brokers
+        assert produce(other, topic, batch("first")).base_offset == 0
+    told = [client.receive().responses[0].partition_responses for _ in range(2)]
+    assert [one.base_offset for one in told[0]] == [1, 0]
+    assert [one.base_offset for one in told[1]] == [MANY + 1], "what a client sent later comes later"
+    other.close()
+
+
+def test_what_is_written_is_what_was_sent(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what came into the buffer meanwhile."""
+    topic = new_topic(client, cleanup_policy="compact")
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(produce_request(client, topic, [large(compression=Compression.NONE)]))
+        client.send(*[produce_request(client, topic, [batch("x" * 900)]) for _ in range(200)])
+        interrupted(1)
+    for number in range(201):
+        (told,) = client.receive().responses[0].partition_responses
+        assert told.base_offset == (MANY + number - 1 if number else 0)
+    stored = fetch(client, topic, max_bytes=1).records
+    assert stored is not None
+    assert [record.value for record in decode_batch(stored)] == [b"%d" % n for n in range(MANY)]
+
+
+def test_a_partition_may_be_deleted_while_its_batch_is_checked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, other = new_topic(client, cleanup_policy="compact"), Client(client.broker)
+    produce(client, topic, large())
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(produce_request(client, topic, [large()]))
+        searching = Client(client.broker)
+        searching.send(search(topic, NOW + MANY - 1))
+        interrupted(2)
+        deleted = other.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1000))
+        assert deleted.responses[0].error_code == ErrorCode.NONE
+    (told,) = client.receive().responses[0].partition_responses
+    assert told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (found,) = searching.receive().topics[0].partitions
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_settings_may_change_while_a_batch_is_checked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those hold that are there when it is written."""
+    topic = new_topic(client, cleanup_policy="compact")
+    partition = client.broker.storage.partition(topic, 0)
+    assert partition is not None
+    smaller = partition.settings.with_(max_message_bytes=1000)
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(produce_request(client, topic, [large()]))
+        interrupted(1)
+
+        def change() -> None:
+            partition.settings = smaller
+
+        on_the_loop(client.broker, change)
+    assert client.receive().responses[0].partition_responses[0].error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_batch_is_its_own_once_it_is_waited_for(client: Client) -> None:
+    """The buffer that it came in may be used again (KAFKA-15653)."""
+    topic = new_topic(client, 2, cleanup_policy="compact")
+    first, second = (bytearray(large(n, Compression.NONE)) for n in (0, 7))
+    request = produce_request(client, topic, [None, None])
+    for data, came in zip(request.topic_data[0].partition_data, (first, second), strict=True):
+        data.records = memoryview(came)
+    context = RequestContext(Peer(client.broker.authorizer, "here"), 13, None)
+
+    async def write() -> Any:
+        answer = produce_api(request, context, client.broker)
+        first[:], second[:] = bytes(len(first)), bytes(len(second))
+        return await answer
+
+    assert client.broker.failed is not None
+    answer = asyncio.run_coroutine_threadsafe(write(), client.broker.failed.get_loop()).result(20)
+    assert [one.error_code for one in answer.response.responses[0].partition_responses] == [ErrorCode.NONE] * 2
+    for partition, begins in ((0, 0), (1, 7)):
+        wait_until("it is durable", lambda: bool(fetch(client, topic, partition=partition).records))  # noqa: B023
+        stored = fetch(client, topic, max_bytes=1, partition=partition).records
+        assert stored is not None
+        assert [record.value for record in decode_batch(stored)] == [b"%d" % (begins + n) for n in range(MANY)]
+
+
+def test_a_batch_is_compressed_anew_in_another_thread(client: Client) -> None:
+    topic = new_topic(client, compression_type="gzip")
+    sent = [encode_batch([(NOW, None, b"%d" % n * 200_000, ())] * 3, compression=Compression.ZSTD) for n in range(3)]
+    client.send(*[produce_request(client, topic, [each]) for each in sent])
+    assert [client.receive().responses[0].partition_responses[0].base_offset for _ in sent] == [0, 3, 6]
+    assert values(fetch(client, topic, max_bytes=10_000_000)) == [f"{n}" * 200_000 for n in range(3) for _ in range(3)]
+
+
+def test_a_producer_that_is_gone_has_written_all_the_same(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = new_topic(client, cleanup_policy="compact")
+    with held(client.broker, monkeypatch) as interrupted:
+        gone = Client(client.broker)
+        gone.send(produce_request(client, topic, [large()]))
+        interrupted(1)
+        gone.close()
+        assert list_offset(client, topic, -1).offset == 0
+    wait_until("it is written", lambda: list_offset(client, topic, -1).offset == MANY)
+
+
+def test_a_search_by_time_lets_others_go_first(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = new_topic(client)
+    produce(client, topic, large())
+    other = Client(client.broker)
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(search(topic, NOW + MANY - 1), search(topic, -3))
+        client.send(search(topic, -1), version=3)
+        interrupted(1)
+        assert other.ask(MetadataRequest(topics=[])).brokers
+    answers = [client.receive().topics[0].partitions[0] for _ in range(3)]
+    assert [(found.offset, found.timestamp) for found in answers] == [
+        (MANY - 1, NOW + MANY - 1),
+        (MANY - 1, NOW + MANY - 1),
+        (MANY, -1),
+    ]
+    other.close()
+
+
+def test_a_few_bytes_that_unfold_to_millions_of_records_are_refused(client: Client) -> None:
+    """The largest timestamp lies ahead, which is a reason to look."""
+    one = encode_batch([(NOW, None, None, ())])[61:]
+    for compression in (Compression.ZSTD, Compression.GZIP, Compression.LZ4):
+        bomb = seal(one * (3 << 20), 3 << 20, NOW, 2**60, compression=compression)
+        refused = produce(client, new_topic(client), bomb)
+        assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        less = seal(one * (1 << 20), 1 << 20, NOW, 2**60, compression=compression)
+        assert produce(client, new_topic(client), less).error_code == ErrorCode.INVALID_RECORD, "not numbered"

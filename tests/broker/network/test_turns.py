@@ -1,0 +1,121 @@
+"""Thousands that become ready at once are called in slices, in order, and nobody is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.broker.wire import Client, batch, fetch_request, new_topic, produce, serving, values
+from tests.log.log_doubles import run
+
+from fencepost.broker.network.turns import MOST_AT_ONCE, Deadlines, Turns
+
+
+class Watch:
+    """Counts what is called in each turn of the event loop."""
+
+    def __init__(self) -> None:
+        self.called: list[int] = []
+        self.turns: list[int] = [0]
+
+    async def turn(self) -> None:
+        """Let the event loop have one more turn."""
+        self.turns.append(0)
+        await asyncio.sleep(0)
+
+    def call(self, number: int) -> None:
+        self.called.append(number)
+        self.turns[-1] += 1
+
+
+def break_() -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("count", [1, MOST_AT_ONCE, MOST_AT_ONCE + 1, 1000, 20_000])
+def test_many_are_called_a_few_at_a_time(count: int) -> None:
+    async def main() -> None:
+        turns, watch = Turns(), Watch()
+        for number in range(count):
+            turns.call(lambda number=number: watch.call(number))  # type: ignore[misc]
+        assert len(watch.called) == min(count, MOST_AT_ONCE), "few are called at once"
+        for _ in range(count // MOST_AT_ONCE + 2):
+            await watch.turn()
+        assert watch.called == list(range(count))
+        assert max(watch.turns) <= MOST_AT_ONCE
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        turns.call(lambda: watch.call(-1))
+        assert watch.called[-1] == -1, "few again"
+
+    run(main())
+
+
+def test_who_comes_while_others_wait_is_called_after_them() -> None:
+    async def main() -> None:
+        turns, watch = Turns(), Watch()
+        for number in range(3 * MOST_AT_ONCE):
+            turns.call(lambda number=number: watch.call(number))  # type: ignore[misc]
+        await asyncio.sleep(0)
+        turns.call(lambda: watch.call(3 * MOST_AT_ONCE))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert watch.called == list(range(3 * MOST_AT_ONCE + 1))
+
+    run(main())
+
+
+def test_one_that_fails_does_not_keep_the_others() -> None:
+    async def main() -> None:
+        turns, watch = Turns(), Watch()
+        for number in range(MOST_AT_ONCE):
+            turns.call(lambda number=number: watch.call(number))  # type: ignore[misc]
+        for callback in (break_, lambda: watch.call(-1)):
+            turns.call(callback)
+        await asyncio.sleep(0.1)
+        assert watch.called[-1] == -1
+
+    run(main())
+
+
+def test_what_is_due_at_one_moment_shares_a_timer() -> None:
+    async def main() -> None:
+        watch, loop = Watch(), asyncio.get_running_loop()
+        deadlines = Deadlines(Turns())
+        begun = loop.time()
+        cancels = [
+            deadlines.at(begun + 1.0 + number / 1e9, lambda number=number: watch.call(number))  # type: ignore[misc]
+            for number in range(1000)
+        ]
+        later = deadlines.at(begun + 1.5, lambda: watch.call(-1))
+        assert len(deadlines._due) <= 3
+        for cancel in cancels[::2]:
+            cancel()
+        await asyncio.sleep(0.999)
+        assert watch.called == []
+        await asyncio.sleep(0.1)
+        assert watch.called == list(range(1, 1000, 2))
+        later()
+        later()
+        await asyncio.sleep(1)
+        assert len(watch.called) == 500 and deadlines._due == {}
+
+    run(main())
+
+
+def test_many_fetches_of_one_partition_are_all_answered_when_woken_and_when_their_time_is_up() -> None:
+    with serving() as broker:
+        writer = Client(broker)
+        topic = new_topic(writer)
+        readers = [Client(broker) for _ in range(3 * MOST_AT_ONCE)]
+        for reader in readers:
+            reader.send(fetch_request(reader, topic, wait_ms=60_000))
+        produce(writer, topic, batch("a"))
+        for reader in readers:
+            assert values(reader.receive().responses[0].partitions[0]) == ["a"]
+        for reader in readers:
+            reader.send(fetch_request(reader, topic, 1, wait_ms=300))
+        for reader in readers:
+            assert values(reader.receive().responses[0].partitions[0]) == []
+            reader.close()
+        writer.close()
