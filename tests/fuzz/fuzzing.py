@@ -15,10 +15,10 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.broker.authorizer import AllowEverything
+from tests.broker import asking
+
 from fencepost.broker.network.connection import Connection
-from fencepost.broker.network.registry import SERVED, Reply
-from fencepost.broker.network.request_context import Peer, RequestContext
+from fencepost.broker.network.registry import SERVED
 from fencepost.protocol.codec import encode_request
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
@@ -299,15 +299,8 @@ class Fuzzing:
         assert name.encode() in bytes(found.records or b""), f"{name} is not there"
 
     async def ask(self, request: Any, version: int) -> Any:
-        context = RequestContext(Peer(AllowEverything(), "/control"), version, None)
-        answer = SERVED[request.__schema__.api].handler(request, context, self.world.broker)  # type: ignore[arg-type]
-        if asyncio.iscoroutine(answer):
-            answer = await answer
-        if isinstance(answer, Reply):
-            assert self.world.broker is not None
-            await self.world.broker.storage.wait_durable(answer.lsn)
-            answer = answer.response
-        return answer
+        assert self.world.broker is not None
+        return await asking.ask(self.world.broker, request, version)
 
 
 def _resident_mb() -> float:

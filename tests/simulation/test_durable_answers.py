@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.broker import asking
 
-from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.network.registry import SERVED, Reply
-from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
@@ -24,16 +21,8 @@ SEEDS = range(12)
 
 async def ask(world: World, request: Any, version: int) -> Any:
     """The answer, when it may leave the node."""
-    broker, context = world.broker, RequestContext(Peer(AllowEverything(), "/here"), version, "c")
-    assert broker is not None
-    answer = SERVED[request.__schema__.api].handler(request, context, broker)
-    if asyncio.iscoroutine(answer):
-        answer = await answer
-    lsn = 0
-    if isinstance(answer, Reply):
-        answer, lsn = answer
-    await broker.storage.wait_durable(lsn)
-    return answer
+    assert world.broker is not None
+    return await asking.ask(world.broker, request, version)
 
 
 async def join(world: World, member_id: str = "", instance: str | None = "i") -> Any:

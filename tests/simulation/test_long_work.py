@@ -13,11 +13,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.broker import asking
 
 from fencepost.broker import Broker
-from fencepost.broker.authorizer import AllowEverything
-from fencepost.broker.network.registry import SERVED, Reply
-from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -74,15 +72,7 @@ class Scene:
 
     async def ask(self, request: Any, version: int) -> Any:
         """The answer, when it may leave the node."""
-        broker, context = self.broker, RequestContext(Peer(AllowEverything(), "/here"), version, None)
-        answer = SERVED[request.__schema__.api].handler(request, context, broker)
-        if asyncio.iscoroutine(answer):
-            answer = await answer
-        lsn = 0
-        if isinstance(answer, Reply):
-            answer, lsn = answer
-        await broker.storage.wait_durable(lsn)
-        return answer
+        return await asking.ask(self.broker, request, version)
 
     async def create(self, name: str) -> None:
         count = self.chance.randint(1, 7)

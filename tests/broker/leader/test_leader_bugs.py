@@ -38,7 +38,7 @@ from tests.broker.wire import (
 
 from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.broker.leader.registrar import Answer, Question
-from fencepost.broker.network.registry import SERVED
+from fencepost.broker.network.registry import SERVED, Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -253,7 +253,9 @@ def test_kafka_15653_a_write_that_waits_shares_no_buffer_with_its_request(client
             return answer
 
     async def write() -> None:
-        await SERVED[0].handler(request, context, client.broker)
+        later = SERVED[0].handler(request, context, client.broker)
+        assert not isinstance(later, Reply), "the registrar has yet to answer"
+        await later
 
     client.broker.registrar = Overwriting()
     assert client.broker.failed is not None

@@ -25,7 +25,7 @@ from tests.broker.wire import (
 from fencepost.broker import Broker
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.network.connection import Connection
-from fencepost.broker.network.registry import SERVED, Reply
+from fencepost.broker.network.registry import SERVED, Reply, independent
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -116,10 +116,10 @@ def test_a_failure_that_no_answer_can_tell_ends_its_own_connection_only() -> Non
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_answer_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
-    async def later(request: Any, context: RequestContext, broker: Broker) -> Any:
+    async def later(request: Any, context: RequestContext, broker: Broker) -> Reply:
         return now(request, context, broker)
 
-    def now(_: Any, __: RequestContext, broker: Broker) -> Any:
+    def now(_: Any, __: RequestContext, broker: Broker) -> Reply:
         broken = FindCoordinatorResponse(error_code=ErrorCode.NONE, coordinators=[_coordinator("x" * 32_768)])
         return Reply(broken, broker.storage.last_appended)
 
@@ -181,14 +181,14 @@ def test_a_request_that_waits_keeps_its_own_name_and_version(monkeypatch: pytest
     seen: list[tuple[str | None, int]] = []
     waiting: list[asyncio.Future[None]] = []
 
-    async def later(_: Any, context: RequestContext, __: Broker) -> Any:
+    async def later(_: Any, context: RequestContext, __: Broker) -> Reply:
         if not waiting:
             waiting.append(asyncio.get_running_loop().create_future())
             await waiting[0]
         else:
             waiting[0].set_result(None)
         seen.append((context.client_id, context.version))
-        return FindCoordinatorResponse(error_code=ErrorCode.NONE)
+        return independent(FindCoordinatorResponse(error_code=ErrorCode.NONE))
 
     monkeypatch.setitem(SERVED, 10, replace(SERVED[10], handler=later))
     with serving() as broker:

@@ -26,6 +26,7 @@ from tests.broker.wire import (
 from fencepost.broker import Broker
 from fencepost.broker.apis.produce import produce as produce_api
 from fencepost.broker.network import pacing
+from fencepost.broker.network.registry import Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
@@ -138,9 +139,10 @@ def test_a_batch_is_its_own_once_it_is_waited_for(client: Client) -> None:
     context = RequestContext(Peer(client.broker.authorizer, "here"), 13, None)
 
     async def write() -> Any:
-        answer = produce_api(request, context, client.broker)
+        later = produce_api(request, context, client.broker)
+        assert not isinstance(later, Reply), "it is checked in steps"
         first[:], second[:] = bytes(len(first)), bytes(len(second))
-        return await answer
+        return await later
 
     assert client.broker.failed is not None
     answer = asyncio.run_coroutine_threadsafe(write(), client.broker.failed.get_loop()).result(20)

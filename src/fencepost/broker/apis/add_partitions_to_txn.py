@@ -15,7 +15,7 @@ from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import INTERNAL
 from fencepost.broker.network.older_clients import Call, told
-from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -32,13 +32,11 @@ Results = Mapping[TopicPartition, ErrorCode]
 
 
 @serves(AddPartitionsToTxnRequest)
-def add_partitions_to_txn(
-    request: AddPartitionsToTxnRequest, context: RequestContext, broker: Broker
-) -> AddPartitionsToTxnResponse | Reply:
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext, broker: Broker) -> Reply:
     if context.version < 4:
         return _from_producer(request, context, broker)
     if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
-        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return independent(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     lsn, results = 0, []
     for transaction in request.transactions:
         errors, needed = _of_broker(transaction, broker)
@@ -56,17 +54,15 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartitio
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _from_producer(
-    request: AddPartitionsToTxnRequest, context: RequestContext, broker: Broker
-) -> AddPartitionsToTxnResponse | Reply:
+def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, broker: Broker) -> Reply:
     partitions = _partitions(request.topics)
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         refused: Results = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, refused))
+        return independent(AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, refused)))
     unfit = {at: error for at in partitions if (error := _unfit(at, context, broker))}
     if unfit:
         attempted = {at: unfit.get(at, ErrorCode.OPERATION_NOT_ATTEMPTED) for at in partitions}
-        return AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, attempted))
+        return independent(AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, attempted)))
     added = broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, partitions, 0
     )
@@ -93,7 +89,7 @@ def _of_broker(transaction: AddPartitionsToTxnTransaction, broker: Broker) -> tu
         return {at: missing if gone else left for at, gone in unknown.items()}, 0
     name, pid, epoch = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
-        return broker.transactions.verify_partitions(name, pid, epoch, partitions), 0
+        return broker.transactions.verify_partitions(name, pid, epoch, partitions), broker.storage.lsn
     added = broker.transactions.add_partitions(name, pid, epoch, partitions, 2)
     return dict.fromkeys(partitions, added.error), added.lsn
 

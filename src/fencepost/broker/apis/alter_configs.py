@@ -11,7 +11,7 @@ from functools import partial
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.alteration import alter_each
 from fencepost.broker.metadata.topic_rules import TopicRefused
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
@@ -19,18 +19,20 @@ from fencepost.protocol.messages.alter_configs import AlterConfigsResource, Alte
 
 
 @serves(AlterConfigsRequest)
-def alter_configs(request: AlterConfigsRequest, context: RequestContext, broker: Broker) -> AlterConfigsResponse:
+def alter_configs(request: AlterConfigsRequest, context: RequestContext, broker: Broker) -> Reply:
     changes = [
         (resource.resource_type, resource.resource_name, partial(replaced, resource)) for resource in request.resources
     ]
     outcomes = alter_each(changes, request.validate_only, context, broker)
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=error, error_message=message, resource_type=kind, resource_name=name
-            )
-            for (kind, name, _), (error, message) in zip(changes, outcomes, strict=True)
-        ]
+    return independent(
+        AlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error_code=error, error_message=message, resource_type=kind, resource_name=name
+                )
+                for (kind, name, _), (error, message) in zip(changes, outcomes, strict=True)
+            ]
+        )
     )
 
 

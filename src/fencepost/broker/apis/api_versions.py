@@ -12,7 +12,7 @@ import re
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.features import SUPPORTED
 from fencepost.broker.network.older_clients import software_name
-from fencepost.broker.network.registry import SERVED, serves
+from fencepost.broker.network.registry import SERVED, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -22,15 +22,15 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
 @serves(ApiVersionsRequest)
-def api_versions(request: ApiVersionsRequest, context: RequestContext, broker: Broker) -> ApiVersionsResponse:
+def api_versions(request: ApiVersionsRequest, context: RequestContext, broker: Broker) -> Reply:
     if context.version >= 3 and not (
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        return independent(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]))
     context.peer.software = software_name(request.client_software_name, request.client_software_version)
     wrong_cluster = request.cluster_id not in (None, broker.cluster_id)
     if wrong_cluster or request.node_id not in (-1, broker.node_id):
-        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
+        return independent(ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[]))
     keys = [
         ApiVersion(api_key=key, min_version=served.advertised_first, max_version=served.newest(broker.settings))
         for key, served in sorted(SERVED.items())
@@ -46,10 +46,12 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext, broker: B
         for name, level in features.levels.items()
         if level > 0
     ]
-    return ApiVersionsResponse(
-        error_code=ErrorCode.NONE,
-        api_keys=keys,
-        supported_features=supported,
-        finalized_features_epoch=features.epoch,
-        finalized_features=finalized,
+    return independent(
+        ApiVersionsResponse(
+            error_code=ErrorCode.NONE,
+            api_keys=keys,
+            supported_features=supported,
+            finalized_features_epoch=features.epoch,
+            finalized_features=finalized,
+        )
     )

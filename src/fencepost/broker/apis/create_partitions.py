@@ -12,7 +12,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.placement import check_more
 from fencepost.broker.metadata.topic_rules import TopicRefused
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
@@ -20,9 +20,7 @@ from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic,
 
 
 @serves(CreatePartitionsRequest, in_turn=True)
-async def create_partitions(
-    request: CreatePartitionsRequest, context: RequestContext, broker: Broker
-) -> CreatePartitionsResponse:
+async def create_partitions(request: CreatePartitionsRequest, context: RequestContext, broker: Broker) -> Reply:
     times = Counter(topic.name for topic in request.topics)
     results = [
         await _create(topic, request.validate_only, context, broker)
@@ -32,7 +30,7 @@ async def create_partitions(
         )
         for topic in {topic.name: topic for topic in request.topics}.values()
     ]
-    return CreatePartitionsResponse(results=results)
+    return independent(CreatePartitionsResponse(results=results))
 
 
 async def _create(

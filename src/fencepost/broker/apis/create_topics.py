@@ -13,7 +13,7 @@ from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.configuration import described_topic
 from fencepost.broker.metadata.placement import new_count
 from fencepost.broker.metadata.topic_rules import INTERNAL, TopicRefused, checked
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
@@ -21,15 +21,17 @@ from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableT
 
 
 @serves(CreateTopicsRequest, in_turn=True)
-async def create_topics(request: CreateTopicsRequest, context: RequestContext, broker: Broker) -> CreateTopicsResponse:
+async def create_topics(request: CreateTopicsRequest, context: RequestContext, broker: Broker) -> Reply:
     times = Counter(topic.name for topic in request.topics)
-    return CreateTopicsResponse(
-        topics=[
-            _refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-            if times[name] > 1
-            else await _create(topic, request.validate_only, context, broker)
-            for name, topic in {topic.name: topic for topic in request.topics}.items()
-        ]
+    return independent(
+        CreateTopicsResponse(
+            topics=[
+                _refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+                if times[name] > 1
+                else await _create(topic, request.validate_only, context, broker)
+                for name, topic in {topic.name: topic for topic in request.topics}.items()
+            ]
+        )
     )
 
 

@@ -13,7 +13,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.metadata.topics import Topic
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
@@ -23,13 +23,13 @@ from fencepost.runtime import Work
 
 
 @serves(DeleteTopicsRequest, in_turn=True)
-async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, broker: Broker) -> DeleteTopicsResponse:
+async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, broker: Broker) -> Reply:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     responses, withdrawn = await broker.slices.run(_withdraw_all(asked, context, broker))
     if withdrawn:
         forgetting = broker.groups.forget_topics([topic.name for topic in withdrawn])
         await broker.topics.remove(withdrawn, forgetting, broker.slices)
-    return DeleteTopicsResponse(responses=responses)
+    return independent(DeleteTopicsResponse(responses=responses))
 
 
 def _withdraw_all(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
@@ -18,27 +18,29 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 @serves(DescribeClusterRequest)
-def describe_cluster(
-    request: DescribeClusterRequest, context: RequestContext, broker: Broker
-) -> DescribeClusterResponse:
+def describe_cluster(request: DescribeClusterRequest, context: RequestContext, broker: Broker) -> Reply:
     if context.version >= 1 and request.endpoint_type != _BROKERS:
         known = request.endpoint_type == _CONTROLLERS
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="this address is a broker's: the endpoint type must be 1",
-            endpoint_type=_BROKERS,
-            cluster_id="",
-            brokers=[],
+        return independent(
+            DescribeClusterResponse(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message="this address is a broker's: the endpoint type must be 1",
+                endpoint_type=_BROKERS,
+                cluster_id="",
+                brokers=[],
+            )
         )
-    return DescribeClusterResponse(
-        error_code=ErrorCode.NONE,
-        endpoint_type=_BROKERS,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
-        brokers=[DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port)],
-        cluster_authorized_operations=(
-            context.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
-            if request.include_cluster_authorized_operations
-            else NOT_ASKED
-        ),
+    return independent(
+        DescribeClusterResponse(
+            error_code=ErrorCode.NONE,
+            endpoint_type=_BROKERS,
+            cluster_id=broker.cluster_id,
+            controller_id=broker.node_id,
+            brokers=[DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port)],
+            cluster_authorized_operations=(
+                context.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
+                if request.include_cluster_authorized_operations
+                else NOT_ASKED
+            ),
+        )
     )

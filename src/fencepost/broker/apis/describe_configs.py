@@ -17,7 +17,7 @@ from fencepost.broker.metadata.configuration import (
     described_topic,
 )
 from fencepost.broker.metadata.topic_rules import topic_name_error
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
@@ -30,11 +30,9 @@ from fencepost.protocol.messages.describe_configs import (
 
 
 @serves(DescribeConfigsRequest)
-def describe_configs(
-    request: DescribeConfigsRequest, context: RequestContext, broker: Broker
-) -> DescribeConfigsResponse:
+def describe_configs(request: DescribeConfigsRequest, context: RequestContext, broker: Broker) -> Reply:
     results = [_describe(resource, request.include_synonyms, context, broker) for resource in request.resources]
-    return DescribeConfigsResponse(results=results)
+    return independent(DescribeConfigsResponse(results=results))
 
 
 def _describe(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.group.group import Group, GroupState
 from fencepost.protocol.errors import ErrorCode
@@ -19,13 +19,13 @@ from fencepost.protocol.messages.describe_groups import DescribedGroup, Describe
 
 
 @serves(DescribeGroupsRequest)
-def describe_groups(request: DescribeGroupsRequest, context: RequestContext, broker: Broker) -> DescribeGroupsResponse:
+def describe_groups(request: DescribeGroupsRequest, context: RequestContext, broker: Broker) -> Reply:
     groups = [_describe(group_id, context, broker) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = context.authorized_operations(Resource.GROUP, group.group_id)
-    return DescribeGroupsResponse(groups=groups)
+    return Reply(DescribeGroupsResponse(groups=groups), broker.storage.lsn)
 
 
 def _describe(group_id: str, context: RequestContext, broker: Broker) -> DescribedGroup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import NO_LEADER, topic_name_error
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
@@ -24,20 +24,22 @@ LARGEST_PAGE = 2000
 @serves(DescribeTopicPartitionsRequest)
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, broker: Broker
-) -> DescribeTopicPartitionsResponse:
+) -> Reply:
     cursor = request.cursor
     names = sorted({topic.name for topic in request.topics} or broker.topics.by_name)
     if cursor is None and "" in names:
         # As Apache Kafka answers it.
-        return DescribeTopicPartitionsResponse(
-            topics=[_refused(topic.name, ErrorCode.UNKNOWN_SERVER_ERROR) for topic in request.topics]
+        return independent(
+            DescribeTopicPartitionsResponse(
+                topics=[_refused(topic.name, ErrorCode.UNKNOWN_SERVER_ERROR) for topic in request.topics]
+            )
         )
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         begins = not cursor.topic_name and not request.topics
         if cursor.partition_index < 0 or not (begins or names[:1] == [cursor.topic_name]):
             refused = [_refused(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
-            return DescribeTopicPartitionsResponse(topics=refused)
+            return independent(DescribeTopicPartitionsResponse(topics=refused))
     left = min(max(request.response_partition_limit, 1), LARGEST_PAGE)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     following = None
@@ -53,7 +55,7 @@ def describe_topic_partitions(
         if topic is not None and described.partitions and first + len(described.partitions) < len(topic.partitions):
             following = Cursor(topic_name=name, partition_index=first + len(described.partitions))
             break
-    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=following)
+    return independent(DescribeTopicPartitionsResponse(topics=topics, next_cursor=following))
 
 
 def _describe(

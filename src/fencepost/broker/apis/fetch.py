@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.leader.fetch_sessions import TOPIC_IDS_SINCE, Asked, Fetching, Result
 from fencepost.broker.metadata.topics import Topic
 from fencepost.broker.network.limits import LEAST_ANSWER
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.log.partition import Partition, Refused
 from fencepost.protocol.batch import HEADER_SIZE
@@ -41,12 +41,12 @@ from fencepost.protocol.types import ZERO_UUID, Isolation
 
 
 @serves(FetchRequest)
-def fetch(request: FetchRequest, context: RequestContext, broker: Broker) -> Any:
+def fetch(request: FetchRequest, context: RequestContext, broker: Broker) -> Reply | Later:
     fetching = broker.fetch_sessions.begin(request, context.version, _now())
     if fetching is ErrorCode.UNKNOWN_SERVER_ERROR:
         return _nonsense(request, context)
     if isinstance(fetching, ErrorCode):
-        return FetchResponse(error_code=fetching, responses=[])
+        return independent(FetchResponse(error_code=fetching, responses=[]))
     plan = _Plan(request, fetching, context, broker)
     if plan.nonsense or (plan.reads and request.isolation_level not in (0, 1)):
         return _nonsense(request, context)
@@ -61,7 +61,7 @@ def _now() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
 
 
-async def _wait(plan: _Plan, broker: Broker, deadline: float) -> FetchResponse:
+async def _wait(plan: _Plan, broker: Broker, deadline: float) -> Reply:
     """Until there are min_bytes to read, or the time is up."""
     loop = asyncio.get_running_loop()
     while True:
@@ -236,7 +236,7 @@ class _Plan:
         )
         return answer, fetched.cost
 
-    def answer(self, found: _Found) -> FetchResponse:
+    def answer(self, found: _Found) -> Reply:
         told = self._sessions.tell(self._fetching, found.results + self._refused, _now())
         responses: list[FetchableTopicResponse] = []
         last: object = None
@@ -246,7 +246,7 @@ class _Plan:
                 topic = FetchableTopicResponse(topic=asked.topic or "", topic_id=asked.topic_id, partitions=[])
                 responses.append(topic)
             responses[-1].partitions.append(answer)
-        return FetchResponse(error_code=told.error, session_id=told.session_id, responses=responses)
+        return independent(FetchResponse(error_code=told.error, session_id=told.session_id, responses=responses))
 
 
 def _check_epoch(known: int, partition: Partition) -> Partition | ErrorCode:
@@ -278,7 +278,7 @@ def _parted(wanted: FetchPartition, partition: Partition, diverging: EpochEndOff
     )
 
 
-def _nonsense(request: FetchRequest, context: RequestContext) -> FetchResponse:
+def _nonsense(request: FetchRequest, context: RequestContext) -> Reply:
     """To what cannot be meant, as an isolation that nobody knows: taken for another it would show too much."""
     error, responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
     if context.version < TOPIC_IDS_SINCE:
@@ -288,7 +288,7 @@ def _nonsense(request: FetchRequest, context: RequestContext) -> FetchResponse:
             )
             for topic in request.topics
         ]
-    return FetchResponse(error_code=error, session_id=request.session_id, responses=responses)
+    return independent(FetchResponse(error_code=error, session_id=request.session_id, responses=responses))
 
 
 def _refused(

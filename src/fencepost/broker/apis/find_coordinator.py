@@ -13,7 +13,7 @@ from __future__ import annotations
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
@@ -29,15 +29,19 @@ _REFUSED = {
 
 
 @serves(FindCoordinatorRequest)
-def find_coordinator(
-    request: FindCoordinatorRequest, context: RequestContext, broker: Broker
-) -> FindCoordinatorResponse:
+def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, broker: Broker) -> Reply:
     if context.version >= 4:
         found = [_find(key, request.key_type, context, broker) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
+        return independent(FindCoordinatorResponse(coordinators=found))
     one = _find(request.key, request.key_type, context, broker)
-    return FindCoordinatorResponse(
-        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+    return independent(
+        FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
     )
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 
 @serves(HeartbeatRequest)
-def heartbeat(request: HeartbeatRequest, context: RequestContext, broker: Broker) -> HeartbeatResponse:
+def heartbeat(request: HeartbeatRequest, context: RequestContext, broker: Broker) -> Reply:
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
-        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return independent(HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     error = broker.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
-    return HeartbeatResponse(error_code=error)
+    return Reply(HeartbeatResponse(error_code=error), broker.storage.lsn if error else 0)

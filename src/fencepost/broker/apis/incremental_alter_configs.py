@@ -12,7 +12,7 @@ from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.alteration import alter_each
 from fencepost.broker.metadata.settings import topic_setting
 from fencepost.broker.metadata.topic_rules import TopicRefused
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
@@ -24,19 +24,21 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 @serves(IncrementalAlterConfigsRequest)
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext, broker: Broker
-) -> IncrementalAlterConfigsResponse:
+) -> Reply:
     changes = [
         (resource.resource_type, resource.resource_name, partial(changed, resource.configs))
         for resource in request.resources
     ]
     outcomes = alter_each(changes, request.validate_only, context, broker)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=error, error_message=message, resource_type=kind, resource_name=name
-            )
-            for (kind, name, _), (error, message) in zip(changes, outcomes, strict=True)
-        ]
+    return independent(
+        IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error_code=error, error_message=message, resource_type=kind, resource_name=name
+                )
+                for (kind, name, _), (error, message) in zip(changes, outcomes, strict=True)
+            ]
+        )
     )
 
 

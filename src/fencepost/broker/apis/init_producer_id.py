@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 
 @serves(InitProducerIdRequest, gate=(6, "transaction.two.phase.commit.enable"))
-def init_producer_id(
-    request: InitProducerIdRequest, context: RequestContext, broker: Broker
-) -> InitProducerIdResponse | Reply:
+def init_producer_id(request: InitProducerIdRequest, context: RequestContext, broker: Broker) -> Reply:
     refused = _unauthorized(request, context, broker)
     if refused is not None:
-        return InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1)
+        return independent(InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1))
     answer = broker.transactions.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
@@ -17,13 +17,13 @@ from fencepost.protocol.messages.leave_group import MemberResponse
 
 
 @serves(LeaveGroupRequest)
-def leave_group(request: LeaveGroupRequest, context: RequestContext, broker: Broker) -> LeaveGroupResponse | Reply:
+def leave_group(request: LeaveGroupRequest, context: RequestContext, broker: Broker) -> Reply:
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
-        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return independent(LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     groups = broker.groups
     error = groups.check(request.group_id)
     if error:
-        return LeaveGroupResponse(error_code=error)
+        return independent(LeaveGroupResponse(error_code=error))
     if context.version < 3:
         (error,), lsn = groups.leave_group(request.group_id, [(request.member_id, None)])
         return Reply(LeaveGroupResponse(error_code=error), lsn)

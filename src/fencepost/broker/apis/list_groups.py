@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListGroupsRequest, ListGroupsResponse
@@ -19,9 +19,9 @@ _TYPE = "classic"
 
 
 @serves(ListGroupsRequest)
-def list_groups(request: ListGroupsRequest, context: RequestContext, broker: Broker) -> ListGroupsResponse:
+def list_groups(request: ListGroupsRequest, context: RequestContext, broker: Broker) -> Reply:
     if broker.groups.is_loading:
-        return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[])
+        return independent(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[]))
     states = [state.lower() for state in request.states_filter]
     types = [kind.lower() for kind in request.types_filter]
     groups = [
@@ -36,4 +36,4 @@ def list_groups(request: ListGroupsRequest, context: RequestContext, broker: Bro
         and (not types or _TYPE in types)
         and context.may(Operation.DESCRIBE, Resource.GROUP, group.group_id)
     ]
-    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
+    return Reply(ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups), broker.storage.lsn)

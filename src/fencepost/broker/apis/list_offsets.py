@@ -14,13 +14,12 @@ v11   -6: the first offset not yet kept remotely
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
 from typing import cast
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.network import pacing
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Partition
@@ -41,16 +40,12 @@ CONSUMER = -1
 
 
 @serves(ListOffsetsRequest)
-def list_offsets(
-    request: ListOffsetsRequest, context: RequestContext, broker: Broker
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+def list_offsets(request: ListOffsetsRequest, context: RequestContext, broker: Broker) -> Reply | Later:
     begun = pacing.begin(_answers(request, context, context.version, broker))
     return begun.result if isinstance(begun, pacing.Done) else begun
 
 
-def _answers(
-    request: ListOffsetsRequest, context: RequestContext, version: int, broker: Broker
-) -> Steps[ListOffsetsResponse]:
+def _answers(request: ListOffsetsRequest, context: RequestContext, version: int, broker: Broker) -> Steps[Reply]:
     """`version` is the one of the request: the caller may have sent others meanwhile."""
     pace = Pace()
     # Whoever is not a consumer reads without isolation.
@@ -87,7 +82,7 @@ def _answers(
                     found = _refused(wanted, partition.refusal(damaged).error)
                 answers.append(found)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+    return independent(ListOffsetsResponse(topics=topics))
 
 
 def _while_it_is_there(

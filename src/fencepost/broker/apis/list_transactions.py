@@ -6,12 +6,10 @@ v2    by pattern
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.network import pacing
-from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.registry import Later, Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.transaction.listing import Filters
 from fencepost.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
@@ -20,9 +18,7 @@ from fencepost.protocol.steps import Pace, Steps
 
 
 @serves(ListTransactionsRequest)
-def list_transactions(
-    request: ListTransactionsRequest, context: RequestContext, broker: Broker
-) -> Reply | Awaitable[Reply]:
+def list_transactions(request: ListTransactionsRequest, context: RequestContext, broker: Broker) -> Reply | Later:
     begun = pacing.begin(_answer(request, context, broker))
     return begun.result if isinstance(begun, pacing.Done) else begun
 

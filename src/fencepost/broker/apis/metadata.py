@@ -14,14 +14,14 @@ v13   an error of the whole answer
 from __future__ import annotations
 
 import uuid
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
 from fencepost.broker.metadata.topics import Topic
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.log.offline import OfflinePartition
 from fencepost.protocol.errors import ErrorCode
@@ -39,16 +39,16 @@ _AT_ONCE: Final = 100
 
 
 @serves(MetadataRequest, in_turn=True)
-def metadata(
-    request: MetadataRequest, context: RequestContext, broker: Broker
-) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
+def metadata(request: MetadataRequest, context: RequestContext, broker: Broker) -> Reply | Later:
     asked = request.topics
     error = _refusal(asked or (), context.version)
     if asked is not None and error is not None:
-        return MetadataResponse(
-            brokers=[],
-            topics=[_refused(topic.name or "", error, topic.topic_id) for topic in asked],
-            error_code=error if context.version >= 13 else ErrorCode.NONE,
+        return independent(
+            MetadataResponse(
+                brokers=[],
+                topics=[_refused(topic.name or "", error, topic.topic_id) for topic in asked],
+                error_code=error if context.version >= 13 else ErrorCode.NONE,
+            )
         )
     missing = _missing(request, context, broker)
     if missing:
@@ -96,7 +96,7 @@ def _find(
 
 async def _created_first(
     missing: Sequence[str], request: MetadataRequest, context: RequestContext, broker: Broker
-) -> MetadataResponse:
+) -> Reply:
     errors: dict[str, ErrorCode | None] = {}
     for name in missing:
         errors[name] = await _create(name, context, broker)
@@ -105,9 +105,7 @@ async def _created_first(
     return await _in_slices(found, request, context, broker)
 
 
-async def _in_slices(
-    found: Described, request: MetadataRequest, context: RequestContext, broker: Broker
-) -> MetadataResponse:
+async def _in_slices(found: Described, request: MetadataRequest, context: RequestContext, broker: Broker) -> Reply:
     """With turns for others, who may make and delete topics meanwhile."""
     topics = []
     for topic in found:
@@ -118,12 +116,12 @@ async def _in_slices(
 
 def _answer(
     topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext, broker: Broker
-) -> MetadataResponse:
+) -> Reply:
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 topic.topic_authorized_operations = context.authorized_operations(Resource.TOPIC, topic.name)
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
@@ -134,6 +132,7 @@ def _answer(
             else NOT_ASKED
         ),
     )
+    return independent(response)
 
 
 def _refusal(asked: Sequence[MetadataRequestTopic], version: int) -> ErrorCode | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
@@ -13,16 +13,14 @@ from fencepost.protocol.types import TopicPartition
 
 
 @serves(OffsetDeleteRequest)
-def offset_delete(
-    request: OffsetDeleteRequest, context: RequestContext, broker: Broker
-) -> OffsetDeleteResponse | Reply:
+def offset_delete(request: OffsetDeleteRequest, context: RequestContext, broker: Broker) -> Reply:
     if not context.may(Operation.DELETE, Resource.GROUP, request.group_id):
-        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[])
+        return independent(OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[]))
     asked = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
     refused = {at: error for at in asked if (error := _unfit(at, context, broker))}
     error, errors, lsn = broker.groups.delete_offsets(request.group_id, [at for at in asked if at not in refused])
     if error:
-        return OffsetDeleteResponse(error_code=error, topics=[])
+        return independent(OffsetDeleteResponse(error_code=error, topics=[]))
     errors |= refused
     topics = [
         OffsetDeleteResponseTopic(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -20,17 +20,17 @@ from fencepost.protocol.messages.offset_for_leader_epoch import (
 
 
 @serves(OffsetForLeaderEpochRequest)
-def offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, context: RequestContext, broker: Broker
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_one(topic.topic, wanted, context, broker) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext, broker: Broker) -> Reply:
+    return independent(
+        OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=[_one(topic.topic, wanted, context, broker) for wanted in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
     )
 
 

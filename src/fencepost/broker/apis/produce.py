@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
@@ -23,7 +23,7 @@ from fencepost.broker.leader.record_sets import Flaw
 from fencepost.broker.leader.verification import Mode, Verified, verify
 from fencepost.broker.network import pacing
 from fencepost.broker.network.older_clients import Call, asks_for_new_epoch
-from fencepost.broker.network.registry import CLOSE, NO_ANSWER, Reply, serves
+from fencepost.broker.network.registry import CLOSE, NO_ANSWER, Later, Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.log.batch_check import Checked
@@ -92,7 +92,7 @@ class _Produce(NamedTuple):
 
 
 @serves(ProduceRequest, advertised_first=0, in_turn=True)
-def produce(request: ProduceRequest, context: RequestContext, broker: Broker) -> Any:
+def produce(request: ProduceRequest, context: RequestContext, broker: Broker) -> Reply | Later:
     topics = [
         (
             topic,
@@ -120,14 +120,14 @@ def produce(request: ProduceRequest, context: RequestContext, broker: Broker) ->
     return _check_later(produce, waiting, verified)
 
 
-async def _check_later(produce: _Produce, waiting: Waiting, verified: Awaitable[Verified]) -> Any:
+async def _check_later(produce: _Produce, waiting: Waiting, verified: Awaitable[Verified]) -> Reply:
     answer = await verified
     produce.refuse_deleted()
     checked = _check(produce, waiting, answer)
-    return await checked if isinstance(checked, Awaitable) else checked
+    return checked if isinstance(checked, Reply) else await checked
 
 
-def _check(produce: _Produce, waiting: Waiting, verified: Verified | None) -> Any:
+def _check(produce: _Produce, waiting: Waiting, verified: Verified | None) -> Reply | Later:
     """What was verified goes into the log if its batches are what they should be: at once, unless they are large."""
     lsn = 0
     if verified is not None:
@@ -154,13 +154,13 @@ def _check_batches(writes: list[_Write]) -> Steps[None]:
             write.checked = yield from write.partition.check(write.data.records, write.header, pace)
 
 
-async def _append_later(produce: _Produce, lsn: int, checked: Awaitable[None]) -> Any:
+async def _append_later(produce: _Produce, lsn: int, checked: Awaitable[None]) -> Reply:
     await checked
     produce.refuse_deleted()
     return _append(produce, lsn)
 
 
-def _append(produce: _Produce, lsn: int) -> Any:
+def _append(produce: _Produce, lsn: int) -> Reply:
     """Into the log, if each guard still holds: much may have happened since it was asked."""
     request, writes = produce.request, produce.writes
     for write in writes:

@@ -11,13 +11,12 @@ v6    topic ids; GROUP_ID_NOT_FOUND may be answered
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Any
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.leader.verification import Mode, Verified, verify
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
-from fencepost.broker.network.registry import Reply, serves
+from fencepost.broker.network.registry import Later, Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.coordinator.group import CommitFor, Committed, Position
 from fencepost.log.partition import Refused
@@ -39,7 +38,7 @@ Positions = Mapping[TopicPartition, Position]
 
 
 @serves(TxnOffsetCommitRequest, in_turn=True)
-def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, broker: Broker) -> Any:
+def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, broker: Broker) -> Reply | Later:
     errors: Places = {}
     refused = _unauthorized(request, context)
     positions: dict[TopicPartition, Position] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.features import SUPPORTED, Features
-from fencepost.broker.network.registry import serves
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -20,9 +20,9 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 @serves(UpdateFeaturesRequest)
-def update_features(request: UpdateFeaturesRequest, context: RequestContext, broker: Broker) -> UpdateFeaturesResponse:
+def update_features(request: UpdateFeaturesRequest, context: RequestContext, broker: Broker) -> Reply:
     if not context.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
-        return UpdateFeaturesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
+        return independent(UpdateFeaturesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]))
     refused = {
         update.feature: why for update in request.feature_updates if (why := _refusal(update, context, broker.features))
     }
@@ -54,9 +54,7 @@ def _refusal(update: FeatureUpdateKey, context: RequestContext, features: Featur
     return None
 
 
-def _answer(
-    request: UpdateFeaturesRequest, context: RequestContext, error: ErrorCode, message: str | None
-) -> UpdateFeaturesResponse:
+def _answer(request: UpdateFeaturesRequest, context: RequestContext, error: ErrorCode, message: str | None) -> Reply:
     """An error is one of the whole request: all features change, or none."""
     results = []
     if context.version <= 1 and not error:
@@ -64,4 +62,4 @@ def _answer(
             UpdatableFeatureResult(feature=update.feature, error_code=ErrorCode.NONE, error_message="NONE")
             for update in request.feature_updates
         ]
-    return UpdateFeaturesResponse(error_code=error, error_message=message, results=results)
+    return independent(UpdateFeaturesResponse(error_code=error, error_message=message, results=results))

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from fencepost.broker.network import refusals
 from fencepost.broker.network.error_responses import error_response
 from fencepost.broker.network.frame_buffer import SMALL, FrameBuffer
 from fencepost.broker.network.limits import LARGE_ANSWER, MOST_HELD, MOST_KEPT, MOST_WAITING, ONE_AT_A_TIME, PIECE
-from fencepost.broker.network.refusals import shown
-from fencepost.broker.network.registry import CLOSE, NO_ANSWER, SERVED, Reply
+from fencepost.broker.network.registry import CLOSE, NO_ANSWER, SERVED, Later, Reply, independent
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.node_log import get_logger
 from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode_request, encode_response, read_request_header
@@ -240,14 +238,14 @@ class Connection(asyncio.BufferedProtocol):
         if context.version != header.api_version or context.client_id != header.client_id:
             context = self._context = RequestContext(self.peer, header.api_version, header.client_id)
         try:
-            answer = served.handler(request, context, self._broker)
+            reply = served.handler(request, context, self._broker)
         except Exception:
-            answer = self._failed(request, header)
-        if isinstance(answer, CoroutineType):
+            reply = self._failed(request, header)
+        if not isinstance(reply, Reply):
             slot = _Slot(len(frame))
             self._slots.append(slot)
             self._held += slot.size
-            task = asyncio.get_running_loop().create_task(self._wait(answer, slot, header, request))
+            task = asyncio.get_running_loop().create_task(self._wait(reply, slot, header, request, context))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
             if served.in_turn:
@@ -255,51 +253,60 @@ class Connection(asyncio.BufferedProtocol):
                 task.add_done_callback(self._turn_over)
             self._throttle()
         else:
-            self._answer(answer, None, header, request)
+            self._answer(reply, None, header, request, context)
 
-    async def _wait(self, answer: Awaitable[Any], slot: _Slot, header: RequestHeader, request: Any) -> None:
+    async def _wait(
+        self,
+        later: Later,
+        slot: _Slot,
+        header: RequestHeader,
+        request: Any,
+        context: RequestContext,
+    ) -> None:
         try:
-            response = await answer
+            reply = await later
         except Exception:
-            response = self._failed(request, header)
+            reply = self._failed(request, header)
         try:
-            self._answer(response, slot, header, request)
+            self._answer(reply, slot, header, request, context)
         except Exception:
             self._broken()
 
-    def _failed(self, request: Any, header: RequestHeader) -> Any:
+    def _failed(self, request: Any, header: RequestHeader) -> Reply:
         """What is answered where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection."""
         logger.exception(
             "a request failed and is answered UNKNOWN_SERVER_ERROR api=%d version=%d client=%s host=%s",
             header.api_key,
             header.api_version,
-            shown(header.client_id),
+            refusals.shown(header.client_id),
             self.peer.host,
             extra={"kind": header.api_key},
         )
-        answer = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
-        return CLOSE if answer is None else answer
+        response = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return CLOSE if response is None else independent(response)
 
     def _turn_over(self, _: asyncio.Task[None]) -> None:
         self._in_turn = None
         self._throttle()
 
-    def _answer(self, answer: Any, slot: _Slot | None, header: RequestHeader, request: Any) -> None:
-        """Put an answer into its place, and send what is ready."""
-        lsn = 0
-        if type(answer) is Reply:
-            answer, lsn = answer
-        if answer is CLOSE:
+    def _answer(
+        self, reply: Reply, slot: _Slot | None, header: RequestHeader, request: Any, context: RequestContext
+    ) -> None:
+        """Put a response into its place, and send what is ready."""
+        if reply is CLOSE:
             self.close()
             return
+        response, lsn = reply
         try:
-            data = b"" if answer is NO_ANSWER else encode_response(answer, header.api_version, header.correlation_id)
+            if response is not None:
+                refusals.report(request, response, context)
+            data = b"" if reply is NO_ANSWER else encode_response(response, header.api_version, header.correlation_id)
         except Exception:
             instead = self._failed(request, header)
             if instead is CLOSE:
                 self.close()
                 return
-            data = encode_response(instead, header.api_version, header.correlation_id)
+            data = encode_response(instead.response, header.api_version, header.correlation_id)
         held, size = lsn > self._broker.storage.durable, len(data)
         if size > LARGE_ANSWER and self._transport is not None:
             self._large += size
@@ -330,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=served.first, max_version=served.last)],
         )
-        self._answer(answer, None, header._replace(api_version=0), None)
+        self._answer(independent(answer), None, header._replace(api_version=0), None, self._context)
 
     # Responses
 

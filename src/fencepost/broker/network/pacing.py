@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar, cast
 
 from fencepost.protocol.steps import Steps
@@ -17,7 +17,7 @@ class Done(NamedTuple):
     result: Any
 
 
-def begin(steps: Steps[T]) -> Done | Awaitable[T]:
+def begin(steps: Steps[T]) -> Done | Coroutine[Any, Any, T]:
     """Do the first step; the rest, if there is any, is to be awaited."""
     try:
         pause = next(steps)

@@ -6,8 +6,7 @@ The client is told by an error code; whoever runs the node learns here who it wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from types import CoroutineType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fencepost.node_log import get_logger
@@ -24,7 +23,6 @@ from fencepost.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from fencepost.broker.broker import Broker
     from fencepost.broker.network.request_context import RequestContext
 
 logger = get_logger(__name__)
@@ -164,32 +162,13 @@ READERS: Final[Mapping[type, Reader]] = {
     WriteTxnMarkersRequest: _of_markers,
     ProduceRequest: _of_produce,
 }
-Handler = Callable[[Any, "RequestContext", "Broker"], Any]
 
 
-def watched(asked: type, handler: Handler) -> Handler:
-    """The handler; what it refuses is said in the log, if it is of the transactional ones."""
-    reader = READERS.get(asked)
-    if reader is None:
-        return handler
-    name = asked.__name__.removesuffix("Request")
-
-    def look(request: Any, answer: Any, context: RequestContext) -> Any:
-        response = getattr(answer, "response", answer)
-        if hasattr(response, "__schema__"):  # else there is no answer
-            refusals = list(reader(request, response))
-            for refusal in dict.fromkeys(refusals) if refusals else ():
-                if refusal.error in ADVICE:
-                    complain(name, refusal, context)
-        return answer
-
-    async def look_later(request: Any, answer: Awaitable[Any], context: RequestContext) -> Any:
-        return look(request, await answer, context)
-
-    def handle(request: Any, context: RequestContext, broker: Broker) -> Any:
-        answer = handler(request, context, broker)
-        if isinstance(answer, CoroutineType):
-            return look_later(request, answer, context)
-        return look(request, answer, context)
-
-    return handle
+def report(request: Any, response: Any, context: RequestContext) -> None:
+    """Say in the log what a response refuses, if its request is one of the transactional ones."""
+    reader = READERS.get(type(request))
+    if reader is not None:
+        refusals = list(reader(request, response))
+        for refusal in dict.fromkeys(refusals) if refusals else ():
+            if refusal.error in ADVICE:
+                complain(type(request).__name__.removesuffix("Request"), refusal, context)

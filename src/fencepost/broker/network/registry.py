@@ -1,16 +1,15 @@
 """Which API is served by which function, in which versions.
 
-A handler is a plain function wherever it can be: it answers with a response, or with `Reply`, a response that may leave
-only when an lsn is durable.  Where it has to wait for others it is a coroutine function.
+A handler is a plain function wherever it can be: it gives a `Reply`, a response together with the lsn that must be
+durable before it may leave.  Where it has to wait for others it gives a coroutine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from fencepost.broker.network.refusals import watched
 from fencepost.protocol.messages import RESPONSES
 
 if TYPE_CHECKING:
@@ -19,19 +18,31 @@ if TYPE_CHECKING:
 
 
 class Reply(NamedTuple):
-    """A response that depends on everything up to `lsn` being durable."""
+    """What a handler gives: a response, and the lsn that it depends on.
+
+    It leaves the process when everything up to `lsn` is durable: a power loss takes nothing back that a client knows.
+    """
 
     response: Any
     lsn: int
 
 
-NO_ANSWER: Final = object()
+def independent(response: Any) -> Reply:
+    """A reply that says nothing a power loss could take back."""
+    return Reply(response, 0)
+
+
+NO_ANSWER: Final = Reply(None, 0)
 """The client wants none (Produce with acks=0)."""
 
-CLOSE: Final = object()
+CLOSE: Final = Reply(None, 0)
 """Nothing can be said that this client would understand: the connection ends."""
 
-Handler = Callable[[Any, "RequestContext", "Broker"], Any]
+Later = Coroutine[Any, Any, Reply]
+"""A reply that has to wait for others."""
+
+Handler = Callable[[Any, "RequestContext", "Broker"], Reply | Later]
+HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +77,16 @@ def serves(
     advertised_first: int | None = None,
     gate: tuple[int, str] | None = None,
     in_turn: bool = False,
-) -> Callable[[Handler], Handler]:
+) -> Callable[[HandlerT], HandlerT]:
     """Serve a request's versions first to last (its own range by default) with this function."""
     lowest, highest = request.__schema__.versions
     low, high = lowest if first is None else first, highest if last is None else last
 
-    def register(handler: Handler) -> Handler:
+    def register(handler: HandlerT) -> HandlerT:
         key = request.__schema__.api
         assert key not in SERVED, f"api {key} is served twice"
         advertised = low if advertised_first is None else advertised_first
-        seen = watched(request, handler)
-        SERVED[key] = Served(request, RESPONSES[key], low, high, advertised, seen, gate, in_turn)
+        SERVED[key] = Served(request, RESPONSES[key], low, high, advertised, handler, gate, in_turn)
         return handler
 
     return register
