@@ -168,6 +168,7 @@ class Node:
         flush: str = "durable",
         root: Path = ROOT,
         open_files: int = USUAL,
+        leader_epoch: int = 0,
         **settings: Any,
     ) -> None:
         self.disk = disk or SimulatedDisk(Random(1))
@@ -177,6 +178,8 @@ class Node:
         self.open_files = open_files
         self.settings = LogSettings(**settings)
         self.clock = StoppedClock()
+        self.leader_epoch = leader_epoch
+        """Of every partition, as of the next start."""
         self.failed: Callable[[Exception], None] | None = None
         self.storage = self.start()
 
@@ -186,7 +189,7 @@ class Node:
         )
         self.storage.open()
         for topic, index in self.names:
-            self.storage.create_partition(topic, topic_id(topic), index)
+            self.storage.create_partition(topic, topic_id(topic), index, leader_epoch=self.leader_epoch)
         self.storage.start()
         return self.storage
 

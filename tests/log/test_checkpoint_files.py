@@ -52,7 +52,7 @@ def test_a_changed_character_gives_another_id_or_is_told(at: int, character: int
 
 def test_leader_epochs() -> None:
     disk = SimulatedDisk(Random(1))
-    assert files.read_leader_epochs(disk, ROOT) == []
+    assert files.read_leader_epochs(disk, ROOT) is None
     files.write_leader_epochs(disk, ROOT, [(0, 0), (4, 17)])
     assert text(disk, "leader-epoch-checkpoint") == b"0\n2\n0 0\n4 17\n"
     assert files.read_leader_epochs(disk, ROOT) == [(0, 0), (4, 17)]

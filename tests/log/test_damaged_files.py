@@ -6,7 +6,8 @@ KAFKA_STORAGE_ERROR; what is aborted is never missing from the list of aborted t
 served; the node neither ends nor loops; and what could be read once can be read after another start.
 
 Two things cannot be told from the files, and are the reader's to see: bytes within a batch, by its CRC, and the leader
-epoch in front of it, which nothing covers.
+epoch in front of it, which nothing covers.  Of the leader epochs, whose file has no checksum, what is answered is what
+was, or what the batches that are there say.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ PARTITIONS = [("t", 0), ("u", 0)]
 SETTINGS: dict[str, Any] = {"segment_bytes": 1500, "checkpoint_bytes": 2000, "index_interval_bytes": 150}
 #: More than any test here takes: who passes it loops.
 MOST_READS = 20_000
+#: The batch before which a leader begins -> its epoch.
+LEADERS = {12: 1, 40: 3, 41: 4}
+LAST_LEADER = 4
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +88,9 @@ def written() -> tuple[CountedDisk, list[bytes], list[tuple[int, int, int]], dic
                 )
                 sequences[producer] += 1
                 opened.setdefault(producer, done.base_offset)
-            if number == 40:
+            if number in LEADERS:
                 await node.settled()
+                node.leader_epoch = LEADERS[number]
                 node.restart()
         append(node.of("u"), batch(tag="well"))
         for number, producer in enumerate(sorted(opened)):
@@ -149,6 +154,14 @@ def shift(data: bytes, random: Random) -> bytes:
     return data[random.randrange(len(data) + 1) :]
 
 
+def of_another(_: bytes, random: Random) -> bytes:
+    """A leader-epoch-checkpoint that may be one, but not this partition's, or not the one of now."""
+    epochs = sorted(random.sample(range(7), random.randrange(7)))
+    starts = sorted(random.sample(range(200), len(epochs)))
+    lines = ["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in zip(epochs, starts, strict=True))]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
 def flip_in_front(data: bytes, random: Random) -> bytes:
     """What no CRC covers, of one batch: its base offset and its length."""
     try:
@@ -169,6 +182,7 @@ CHANGES: list[Callable[[bytes, Random], bytes]] = [
     zero,
     scramble,
     shift,
+    of_another,
 ]
 
 
@@ -214,7 +228,7 @@ def check(case: Case) -> None:
                     disk.remove(DIRECTORY / name)
         if not case.running:
             case.damage()
-        node = Node(disk, PARTITIONS, **SETTINGS)
+        node = Node(disk, PARTITIONS, leader_epoch=LAST_LEADER, **SETTINGS)
         if isinstance(found := node.storage.partition("t", 0), Partition):
             assert producers_of(found) == case.producers, "what is a repetition is known"
         if case.running:
@@ -244,7 +258,7 @@ def check(case: Case) -> None:
 
 def stamped(appended: Appended) -> bytes:
     data = bytearray(batch(tag="next"))
-    stamp(data, 0, appended.base_offset, 0)
+    stamp(data, 0, appended.base_offset, LAST_LEADER)
     return bytes(data)
 
 
@@ -256,6 +270,20 @@ def check_reads(case: Case, partition: Partition) -> None:
             check_read(case, partition, offset, isolation)
     for time in range(START - 5, START + 800, 70):
         check_time(case, partition, time)
+    check_newest(case, partition)
+    if not case.name.endswith(".log"):
+        check_leader_epochs(case, partition)
+
+
+def check_leader_epochs(case: Case, partition: Partition) -> None:
+    ends: dict[int, int] = {}
+    for header in map(read_header, case.batches):
+        ends[header.partition_leader_epoch] = header.last_offset + 1
+    known = sorted(ends)
+    for epoch in range(LAST_LEADER + 2):
+        floor = max(each for each in known if each <= epoch)
+        due = (floor, ends[floor]) if epoch <= LAST_LEADER else (-1, -1)
+        assert partition.end_offset_for_epoch(epoch) == due, f"leader epoch {epoch}"
 
 
 def check_read(case: Case, partition: Partition, offset: int, isolation: Isolation) -> None:
@@ -299,6 +327,17 @@ def check_time(case: Case, partition: Partition, time: int) -> None:
     assert (None if found is None else found.offset) == due, f"by time {time - START}"
 
 
+def check_newest(case: Case, partition: Partition) -> None:
+    try:
+        found = finish(partition.reader.max_timestamp_offset(Isolation.READ_UNCOMMITTED, Pace()))
+    except FileDamaged:
+        return
+    newest = max(map(read_header, case.batches), key=lambda header: header.max_timestamp)
+    due = newest.base_offset + newest.max_timestamp - newest.base_timestamp
+    if due < partition.high_watermark:
+        assert found is not None and (found.timestamp, found.offset) == (newest.max_timestamp, due), "the newest"
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_any_one_file_damaged_in_any_way(seed: int) -> None:
     for number in range(20):
@@ -307,6 +346,27 @@ def test_any_one_file_damaged_in_any_way(seed: int) -> None:
             check(case)
         except BaseException as failure:
             raise AssertionError(f"{case} (seed {100 * seed + number}): {failure!r}") from failure
+
+
+def test_no_transaction_index_is_made_from_a_damaged_marker() -> None:
+    """Where both are damaged: what was aborted is never shown, and what was committed is never hidden."""
+    whole, _, aborted, _ = written()
+    name = next(name for name in whole.list(DIRECTORY) if name.endswith(".log"))
+    data = whole.bytes_at(DIRECTORY / name)
+    aborting = {marker for _, _, marker in aborted}
+    at, marker = next((at, header) for at, header in headers(data) if header.base_offset in aborting)
+
+    async def main(changed: int) -> None:
+        disk = whole.copy()
+        disk.remove((DIRECTORY / name).with_suffix(".txnindex"))
+        disk.overwrite(DIRECTORY / name, data[:changed] + bytes([data[changed] ^ 1]) + data[changed + 1 :])
+        node = Node(disk, PARTITIONS, leader_epoch=LAST_LEADER, **SETTINGS)
+        assert node.storage.partition("t", 0) is None
+        assert "put back a copy" in node.storage.offline["t", 0].reason
+        node.storage.close()
+
+    for changed in range(at + 21, at + marker.size):
+        run(main(changed))
 
 
 @pytest.mark.soak

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.log.log_doubles import START, Node, append, append_transactional, batch, end, run
 
+from fencepost.log.damage import FileDamaged
 from fencepost.log.reading import Fetched
 from fencepost.protocol.batch import BatchHeader, headers, read_header
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
+from fencepost.simulation.disk_faults import FaultyDisk
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 
@@ -273,5 +277,33 @@ def test_by_time_nothing_behind_the_last_stable_offset_within_a_batch() -> None:
             found = finish(node.partition.reader.offset_for_timestamp(timestamp, UNCOMMITTED, Pace()))
             assert found is not None and found.offset == 1
         assert finish(node.partition.reader.max_timestamp_offset(COMMITTED, Pace())) is None
+
+    run(main())
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_the_newest_of_a_damaged_batch_is_an_error(flushed: bool) -> None:
+    """One bit of any batch that is newer than all before it, in memory or to be searched for; never another answer."""
+
+    async def main() -> None:
+        disk = FaultyDisk(Random(1))
+        node = Node(disk, segment_bytes=100_000, index_interval_bytes=400)
+        for number in range(30):
+            append(node.partition, batch(2, size=40, timestamp=START + 10 * min(number, 20)))
+        await node.settled()
+        segment, path = node.partition.segments[0], node.partition.segments[0].path
+        if not flushed:
+            append(node.partition, batch(timestamp=START + 1000))
+        whole, newest = disk.bytes_at(path), START + 201
+        positions = [at for at, header in headers(whole) if header.max_timestamp == newest]
+        size = read_header(whole, positions[0]).size
+        for at in range(positions[0] + 16, positions[0] + size):
+            disk.overwrite(path, whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+            with pytest.raises(FileDamaged):
+                finish(node.partition.reader.max_timestamp_offset(UNCOMMITTED, Pace()))
+        disk.overwrite(path, whole)
+        found = finish(node.partition.reader.max_timestamp_offset(UNCOMMITTED, Pace()))
+        assert found is not None and (found.timestamp, found.offset) == (newest, 41)
+        assert segment is node.partition.segments[0]
 
     run(main())

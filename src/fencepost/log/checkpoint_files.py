@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import re
 import uuid
+from itertools import pairwise
 from pathlib import Path
 
-from fencepost.log.disk import Disk
+from fencepost.log.disk import Disk, NothingLeft
 
 _VERSION_FILE = "fencepost.version"
 KAFKA_FILE = "meta.properties"
 """What every log directory of Apache Kafka has, and none of ours."""
 PARTITION_METADATA = "partition.metadata"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+_LEADER_EPOCHS = re.compile(r"0\n[0-9]+\n([0-9]{1,10} [0-9]{1,19}\n)*")
 _KAFKA_UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -84,15 +87,23 @@ def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:
 
 def write_leader_epochs(disk: Disk, directory: Path, epochs: list[tuple[int, int]]) -> None:
     """`leader-epoch-checkpoint`: each leader epoch with its first offset."""
-    lines = ["0", str(len(epochs)), *(f"{epoch} {offset}" for epoch, offset in epochs)]
-    _write(disk, directory / "leader-epoch-checkpoint", "\n".join(lines) + "\n")
+    _write(disk, directory / LEADER_EPOCHS, _leader_epochs_text(epochs))
 
 
-def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[int, int]]:
-    lines = (_read(disk, directory / "leader-epoch-checkpoint") or "").split("\n")[2:]
-    epochs = []
-    for line in lines:
-        epoch, _, offset = line.partition(" ")
-        if epoch.isdigit() and offset.isdigit():
-            epochs.append((int(epoch), int(offset)))
-    return epochs
+def _leader_epochs_text(epochs: list[tuple[int, int]]) -> str:
+    return "".join(f"{line}\n" for line in ("0", len(epochs), *(f"{epoch} {offset}" for epoch, offset in epochs)))
+
+
+def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[int, int]] | None:
+    """What is in the file; None if there is none, or if it is not one that `write_leader_epochs` wrote."""
+    try:
+        text = _read(disk, directory / LEADER_EPOCHS)
+    except NothingLeft:
+        raise
+    except OSError:
+        return None
+    if text is None or not _LEADER_EPOCHS.fullmatch(text):
+        return None
+    epochs = [(int(epoch), int(offset)) for epoch, offset in (line.split(" ") for line in text.splitlines()[2:])]
+    ascending = all(one[0] < following[0] and one[1] <= following[1] for one, following in pairwise(epochs))
+    return epochs if ascending and _leader_epochs_text(epochs) == text else None

@@ -23,3 +23,13 @@ def end_offset_for_epoch(
             following = starts[number + 1 :]
             found = (known, following[0][1] if following else log_end_offset)
     return found
+
+
+def assigned(starts: Sequence[tuple[int, int]], epoch: int, start: int) -> list[tuple[int, int]]:
+    """The same with a leader of this epoch, if it is a newer one: it begins at `start`.
+
+    A leader that has written nothing before the next one began is left out, as in Apache Kafka.
+    """
+    if starts and starts[-1][0] >= epoch:
+        return list(starts)
+    return [*(each for each in starts if each[1] < start), (epoch, start)]

@@ -258,7 +258,7 @@ class Reader:
 
         Control records count, and those that DeleteRecords has left in their segment, as in Apache Kafka.
         """
-        best = self._newest()
+        best = yield from self._newest(pace)
         if best is None:
             return None
         header = read_header(best)
@@ -273,14 +273,44 @@ class Reader:
             return None
         return TimestampOffset(largest, offset, header.partition_leader_epoch)
 
-    def _newest(self) -> bytes | None:
+    def _newest(self, pace: Pace) -> Steps[bytes | None]:
         """The first batch with the largest timestamp.  What is not durable yet is not there yet."""
-        best: tuple[BatchHeader, Segment, int] | None = None
-        end = self._partition.high_watermark
-        for segment in sorted(self._partition.segments, key=lambda segment: segment.max_timestamp, reverse=True):
+        best: tuple[BatchHeader, bytes] | None = None
+        newest_first = sorted(self._partition.segments, key=lambda segment: segment.max_timestamp, reverse=True)
+        for segment in newest_first:
             if best is not None and segment.max_timestamp <= best[0].max_timestamp:
                 break
-            found = segment.newest_before(end)
-            if found is not None and (best is None or found[0].max_timestamp > best[0].max_timestamp):
-                best = found[0], segment, found[1]
-        return None if best is None else best[1].read(best[0].size, best[2], best[0].size)
+            best = yield from self._newest_of(segment.base_offset, self._partition.high_watermark, best, pace)
+        return None if best is None else best[1]
+
+    def _newest_of(
+        self, base: int, end: int, best: tuple[BatchHeader, bytes] | None, pace: Pace
+    ) -> Steps[tuple[BatchHeader, bytes] | None]:
+        """The first of the batches before `end` in the segment with this base that is newer than `best`, else that."""
+        at: int | None = base
+        first = True
+        while at is not None:
+            # Between two steps it may have been replaced, or removed.
+            segment = self._partition.segments[self._partition.segment_of(base)]
+            if segment.base_offset != base:
+                return best
+            start, stop = segment.newest_before(end)
+            if not first:
+                located = segment.locate(at)
+                if located is None:
+                    return best
+                start = max(start, located)
+            first, at, left = False, None, _HEADERS_AT_ONCE
+            for position, header, data in segment.walk(start, stop):
+                if not crc_matches(data, 0, header):
+                    raise segment.damaged(position, "the CRC of the batch does not match")
+                if header.base_offset >= end:
+                    return best
+                if best is None or header.max_timestamp > best[0].max_timestamp:
+                    best = header, bytes(data)
+                left -= 1 + header.size // _SUMMED_IN_A_UNIT
+                if left <= 0:
+                    at = header.last_offset + 1
+                    yield from pace.spend(_HEADERS_AT_ONCE)
+                    break
+        return best

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost.log import checkpoint_files
 from fencepost.log.cleaner import swapping
 from fencepost.log.damage import FileDamaged
+from fencepost.log.epoch_recovery import recover_epochs
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
@@ -68,7 +68,6 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     partition.segments = [_open(partition, base, number) for base in bases]
     partition.bases = bases
     partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
-    partition.epoch_starts = checkpoint_files.read_leader_epochs(disk, partition.directory)
     if bases:
         if replay.ready and not replay.damaged and bases[0] > replay.starts.get(name, 0):
             first = replay.starts.get(name, 0)
@@ -97,9 +96,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     partition.drop_segments()
     partition.high_watermark = 0
     partition.advance(partition.log_end_offset)
-    if not partition.epoch_starts or partition.epoch_starts[-1][0] < partition.leader_epoch:
-        partition.epoch_starts.append((partition.leader_epoch, partition.log_end_offset))
-        checkpoint_files.write_leader_epochs(disk, partition.directory, partition.epoch_starts)
+    recover_epochs(partition)
 
 
 def _open(partition: Partition, base: int, number: Callable[[], int]) -> Segment:
@@ -198,7 +195,9 @@ def _find_aborted_again(partition: Partition, number: int) -> None:
     first = _load_before(partition, producers, segment.base_offset) or 0
     segment.transactions = TransactionIndex()
     for each in partition.segments[first : number + 1]:
-        for _, header, data in each.walk(0):
+        for at, header, data in each.walk(0):
+            if not crc_matches(data, 0, header):
+                raise each.damaged(at, "the CRC of the batch does not match")
             marker = _marker(partition, header, data)
             if header.producer_id < 0 or (header.is_control and marker is None):
                 continue

@@ -366,20 +366,17 @@ class Segment:
             return 0
         return position if next(self.headers_from(position))[1].max_timestamp == entry[0] else 0
 
-    def newest_before(self, offset: int) -> tuple[BatchHeader, int] | None:
-        """Header and position of the first batch with the largest timestamp among those before `offset`."""
+    def newest_before(self, offset: int) -> tuple[int, int | None]:
+        """Where the first batch with the largest timestamp among those before `offset` begins, and where it ends.
+
+        No end: somewhere from there on.  What its header says of it was not checked.
+        """
         if self._max_timestamp_offset < offset:
             found = next(self.headers_from(self.locate(self._max_timestamp_offset) or 0), None)
             if found is not None and found[1].max_timestamp == self.max_timestamp:
-                return found[1], found[0]
-        best: tuple[BatchHeader, int] | None = None
+                return found[0], found[0] + found[1].size
         noted = self._position_of_entry(lambda: self.times.newest_before(offset - self.base_offset))
-        for position, header in self.headers_from(noted):
-            if header.base_offset >= offset:
-                break
-            if best is None or header.max_timestamp > best[0].max_timestamp:
-                best = header, position
-        return best
+        return noted, None
 
     def close(self) -> None:
         self.file.close()
