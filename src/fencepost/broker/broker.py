@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -16,6 +14,7 @@ from fencepost.broker.leader.fetch_sessions import FetchSessions
 from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.broker.leader.registrar import LocalRegistrar, Registrar
 from fencepost.broker.metadata import rebuilding as metadata_rebuilding
+from fencepost.broker.metadata.cluster_id import check_cluster, settle_cluster
 from fencepost.broker.metadata.features import Features
 from fencepost.broker.metadata.producer_ids import PRODUCER_IDS, StoredProducerIds
 from fencepost.broker.metadata.settings import Settings
@@ -194,11 +193,14 @@ class Broker:
             ) from error
         self.metadata: MetadataStore = guarded(store, self.storage.attempt, self.storage.fail)
         try:
+            check_cluster(self.metadata, self.storage.disk, self._path)
             rebuilt = metadata_rebuilding.begin(self.metadata, self.storage, wanted=self._rebuild_metadata)
+            self.cluster_id = settle_cluster(
+                self.metadata, self.storage.disk, self._path, self.runtime.random, self.storage.attempt
+            )
         except BaseException:
             self.metadata.close()
             raise
-        self.cluster_id = self._cluster_id()
         self.features = Features.load(self.metadata)
         self.topics = Topics(self.metadata, self.storage, self.settings, self.runtime.random)
         self.topics.load()
@@ -284,15 +286,6 @@ class Broker:
                 # What is open and what is known are of one moment.
                 self.transactions.reconcile({TopicPartition(partition.topic, partition.index): pairs})
             yield
-
-    def _cluster_id(self) -> str:
-        known = self.metadata.get("cluster-id")
-        if known is not None:
-            return known.value.decode()
-        fresh = uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)
-        cluster_id = base64.urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
-        self.metadata.write({"cluster-id": (cluster_id.encode(), 0)})
-        return cluster_id
 
     async def stop(self) -> None:
         """End every connection and leave everything synced: the next start has nothing to redo."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from fencepost.log.disk import Disk, NothingLeft
 
 _VERSION_FILE = "fencepost.version"
+CLUSTER_FILE = "fencepost.properties"
 KAFKA_FILE = "meta.properties"
 """What every log directory of Apache Kafka has, and none of ours."""
 PARTITION_METADATA = "partition.metadata"
@@ -55,6 +56,19 @@ def check_version(disk: Disk, root: Path, ours: int, refusal: type[Exception]) -
             f"the data directory {root} has format {found.strip()!r}, this Fencepost knows up to {ours}: "
             "use the newer Fencepost that wrote it, or another --data"
         )
+
+
+def write_cluster_id(disk: Disk, root: Path, cluster_id: str) -> None:
+    """`fencepost.properties`: which cluster the directory is of."""
+    _write(disk, root / CLUSTER_FILE, f"version=1\ncluster.id={cluster_id}\n")
+
+
+def read_cluster_id(disk: Disk, root: Path) -> str | None:
+    """What is said there; None if there is no such file, nothing at all if it says no id.  Raises OSError."""
+    text = _read(disk, root / CLUSTER_FILE)
+    if text is None:
+        return None
+    return next((line.removeprefix("cluster.id=") for line in text.splitlines() if line.startswith("cluster.id=")), "")
 
 
 def kafka_uuid(identifier: uuid.UUID) -> str:

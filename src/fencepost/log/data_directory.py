@@ -27,7 +27,7 @@ _PARTITION = re.compile(r"(.+)-[0-9]+")
 _DELETED = re.compile(r".+-[0-9]+\.([0-9a-f]{32})-delete")
 _PARTITION_FILE = re.compile(r"[0-9]{20}\..+|partition\.metadata|leader-epoch-checkpoint(\.tmp)?")
 _NODE_FILE = re.compile(
-    r"\.lock|commit-log|(fencepost\.version|cleaner-offset-checkpoint)(\.tmp)?|metadata\.sqlite(-journal|-wal|-shm)?|lost\+found"
+    r"\.lock|commit-log|(fencepost\.(version|properties)|cleaner-offset-checkpoint)(\.tmp)?|metadata\.sqlite(-journal|-wal|-shm)?|lost\+found"
 )
 
 

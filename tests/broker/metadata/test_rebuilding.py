@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sqlite3
-import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.broker.directories import node
 from tests.broker.group_talk import commit, find_group
-from tests.broker.wire import (
-    SETTINGS,
-    Client,
-    batch,
-    ended,
-    fetch,
-    find_coordinator,
-    init,
-    init_answer,
-    new_topic,
-    produce,
-    values,
-)
+from tests.broker.wire import batch, ended, fetch, find_coordinator, init, init_answer, new_topic, produce, values
 
-from fencepost.broker import Broker
 from fencepost.broker.metadata.rebuilding import FIRST_PRODUCER_ID, topics_of
 from fencepost.broker.metadata.topic_rules import INTERNAL, INTERNAL_SETTINGS
 from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
@@ -35,26 +19,6 @@ from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
-
-
-@contextmanager
-def node(data: Path, flush: str = "durable", *, rebuild: bool = False) -> Iterator[Client]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    broker = Broker(data=data, settings=SETTINGS, flush=flush, rebuild_metadata=rebuild)
-    try:
-        asyncio.run_coroutine_threadsafe(broker.start(), loop).result()
-        client = Client(broker)
-        try:
-            yield client
-        finally:
-            client.close()
-            asyncio.run_coroutine_threadsafe(broker.stop(), loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def lose(data: Path, how: str) -> None:

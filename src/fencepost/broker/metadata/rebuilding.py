@@ -1,8 +1,8 @@
 """The metadata made again from the partitions, where its file is lost.
 
 `partition.metadata` has the topic ids, the directories' names have the topics and numbers.  What is nowhere else is
-lost: the settings of topics, the cluster id, finalized features.  So that nothing more is, topics keep everything from
-then on (retention without limit) until somebody gives them their settings again.
+lost: the settings of topics, finalized features.  So that nothing more is, topics keep everything from then on
+(retention without limit) until somebody gives them their settings again.
 """
 
 from __future__ import annotations

@@ -1,0 +1,33 @@
+"""Nodes that are started in the same directory again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.broker.wire import SETTINGS, Client
+
+from fencepost.broker import Broker
+
+
+@contextmanager
+def node(data: Path, flush: str = "durable", *, rebuild: bool = False) -> Iterator[Client]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    broker = Broker(data=data, settings=SETTINGS, flush=flush, rebuild_metadata=rebuild)
+    try:
+        asyncio.run_coroutine_threadsafe(broker.start(), loop).result()
+        client = Client(broker)
+        try:
+            yield client
+        finally:
+            client.close()
+            asyncio.run_coroutine_threadsafe(broker.stop(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
