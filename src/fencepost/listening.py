@@ -10,7 +10,7 @@ import errno
 import resource
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from fencepost.node_log import get_logger
 
@@ -23,6 +23,22 @@ _PAUSE_SECONDS: Final = 1.0
 _FOR_FILES: Final = 32
 """Descriptors that no connection may take: the log must go on, or a client that only connects could stop the node."""
 _USED_UP: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Admission(Protocol):
+    """Says who may be accepted.  Times are those of the event loop, in seconds."""
+
+    def room(self) -> int:
+        """How many more connections there may be now; at 0 those who connect wait."""
+        ...
+
+    def wait_seconds(self, now: float) -> float:
+        """How long nobody may be accepted from `now` on; 0 if somebody may."""
+        ...
+
+    def accepted(self, now: float) -> None:
+        """Somebody was accepted."""
+        ...
 
 
 async def bound_sockets(host: str, port: int) -> list[socket.socket]:
@@ -48,17 +64,17 @@ async def bound_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 class SocketListener:
-    """Accepts connections from listening sockets.  `room` tells how many more may be accepted now."""
+    """Accepts connections from listening sockets, as many and as fast as `admission` lets it."""
 
     def __init__(
         self,
         factory: Callable[[], asyncio.BaseProtocol],
         sockets: list[socket.socket],
-        room: Callable[[], int],
+        admission: Admission,
     ) -> None:
         self._factory = factory
         self._sockets = sockets
-        self._room = room
+        self._admission = admission
         self._loop = asyncio.get_running_loop()
         self._beginning: dict[asyncio.Task[object], None] = {}
         """Accepted, and not yet known to whoever counts connections."""
@@ -94,9 +110,13 @@ class SocketListener:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_AT_ONCE):
-            if self._room() <= len(self._beginning):
+            if self._admission.room() <= len(self._beginning):
                 if not self._beginning:  # else who begins is counted soon, and then it is looked again
                     self._stop_accepting()
+                return
+            wait = self._admission.wait_seconds(self._loop.time())
+            if wait > 0:
+                self._stop_for(wait)
                 return
             try:
                 accepted, _address = listening.accept()
@@ -111,6 +131,7 @@ class SocketListener:
                 accepted.close()
                 self._pause("the last ones are kept for files")
                 return
+            self._admission.accepted(self._loop.time())
             accepted.setblocking(False)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             task: asyncio.Task[object] = self._loop.create_task(self._begin(accepted))
@@ -130,8 +151,11 @@ class SocketListener:
             "raise the limit (ulimit -n), or set max.connections or max.connections.per.ip",
             why,
         )
+        self._stop_for(_PAUSE_SECONDS)
+
+    def _stop_for(self, seconds: float) -> None:
         self._stop_accepting()
-        self._timer = self._loop.call_later(_PAUSE_SECONDS, self._pause_over)
+        self._timer = self._loop.call_later(seconds, self._pause_over)
 
     def _pause_over(self) -> None:
         self._timer = None

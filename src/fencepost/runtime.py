@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, TypeVar
 
+from fencepost.listening import Admission as Admission
 from fencepost.listening import SocketListener, bound_sockets
 from fencepost.protocol.types import Milliseconds
 
@@ -51,12 +52,9 @@ class Network(Protocol):
     """Opens connections and listens for them."""
 
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, room: Callable[[], int]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
     ) -> Listener:
-        """Listen on host:port (port 0: any free one).  Raises OSError if the address cannot be had.
-
-        `room` tells how many more connections may be accepted; at 0 those who connect wait.
-        """
+        """Listen on host:port (port 0: any free one).  Raises OSError if the address cannot be had."""
         ...
 
     async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
@@ -75,9 +73,9 @@ class SocketNetwork:
     """TCP sockets of the running event loop."""
 
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, room: Callable[[], int]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
     ) -> Listener:
-        return SocketListener(protocol_factory, await bound_sockets(host, port), room)
+        return SocketListener(protocol_factory, await bound_sockets(host, port), admission)
 
     async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         return await asyncio.get_running_loop().create_connection(protocol_factory, host, port)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.client.connection import Connection, open_connection
 from fencepost.client.errors import ConnectionLostError, UnsupportedByBrokerError
 from fencepost.protocol.codec import encode_response
@@ -41,7 +42,7 @@ def talk(peer: Callable[[], Peer]) -> Connection:
 
     async def main(_: VirtualLoop) -> Connection:
         network = SimulatedNetwork(random.Random(3))
-        await network.listen(peer, "127.0.0.1", PORT, lambda: 1)
+        await network.listen(peer, "127.0.0.1", PORT, ConnectionQuotas(most=10, most_per_ip=10))
         connection = await open_connection(network, "127.0.0.1", PORT, "test", TIMEOUT_MS)
         with pytest.raises(UnsupportedByBrokerError, match="versions 0 to 1"):
             connection.version_of(MetadataRequest, least=4)

@@ -109,6 +109,7 @@ class Broker:
             self.settings.number("max.connections"),
             self.settings.number("max.connections.per.ip"),
             str(self.settings["max.connections.per.ip.overrides"]),
+            self.settings.number("max.connection.creation.rate"),
         )
         self.host, _, port = listen.rpartition(":")
         self.port = int(port)
@@ -147,7 +148,7 @@ class Broker:
             loads = self._recover()
             deleted = self.topics.half_deleted
             self._listener = await self.runtime.network.listen(
-                lambda: Connection(self), self.host, self.port, self.connection_quotas.room
+                lambda: Connection(self), self.host, self.port, self.connection_quotas
             )
             self.port = self._listener.port
             self._schedule()

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fencepost.runtime import Listener
+from fencepost.runtime import Admission, Listener
 from fencepost.simulation.request_faults import RequestFaults
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -20,11 +20,15 @@ class _Listening:
     """A listening socket."""
 
     def __init__(
-        self, network: SimulatedNetwork, factory: Callable[[], asyncio.BaseProtocol], port: int, room: Callable[[], int]
+        self,
+        network: SimulatedNetwork,
+        factory: Callable[[], asyncio.BaseProtocol],
+        port: int,
+        admission: Admission,
     ) -> None:
         self._network = network
         self.factory = factory
-        self.room = room
+        self.admission = admission
         self._port = port
 
     @property
@@ -36,6 +40,10 @@ class _Listening:
 
     def accept_again(self) -> None:
         """Who waits looks by itself."""
+
+    def accepts(self, now: float) -> bool:
+        """Whether it takes one more now."""
+        return self.admission.room() > 0 and self.admission.wait_seconds(now) <= 0
 
 
 class SimulatedNetwork:
@@ -51,19 +59,20 @@ class SimulatedNetwork:
         self._next_port = 10_000
 
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, room: Callable[[], int]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
     ) -> Listener:
         if port == 0:
             self._next_port += 1
             port = self._next_port
         if port in self._listening:
             raise OSError(98, f"{host}:{port} is in use")
-        listening = self._listening[port] = _Listening(self, protocol_factory, port, room)
+        listening = self._listening[port] = _Listening(self, protocol_factory, port, admission)
         return listening
 
     async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         await asyncio.sleep(self.delay())
-        while (listening := self._listening.get(port)) is not None and listening.room() <= 0:  # noqa: ASYNC110
+        loop = asyncio.get_running_loop()
+        while (listening := self._listening.get(port)) is not None and not listening.accepts(loop.time()):  # noqa: ASYNC110
             await asyncio.sleep(SLOWEST)
         if listening is None:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
@@ -72,6 +81,7 @@ class SimulatedNetwork:
         for transport in (theirs, ours):
             self._pairs[transport] = port
         ours.request_faults = self.request_faults
+        listening.admission.accepted(loop.time())
         accepted = listening.factory()
         protocol = protocol_factory()
         theirs.start(accepted)

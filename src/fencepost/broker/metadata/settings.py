@@ -127,6 +127,7 @@ BROKER: Final[dict[str, Setting]] = {
     "log.roll.ms": _int(7 * _DAY, 1, _LONG, "segment.ms"),
     "log.segment.bytes": _int(1024**3, 1024 * 1024, topic="segment.bytes"),
     "log.segment.delete.delay.ms": _int(60_000, 0, _LONG, topic="file.delete.delay.ms"),
+    "max.connection.creation.rate": _int(_INT),
     "max.connections": _int(_INT),
     "max.connections.per.ip": _int(_INT),
     "max.connections.per.ip.overrides": Setting(list, "", pattern=r"[0-9a-fA-F.:]+:[0-9]{1,9}"),

@@ -1,22 +1,71 @@
-"""How many connections there may be, in all and from one address (Kafka's ConnectionQuotas).
+"""How many connections there may be, in all and from one address, and how fast they come (Kafka's ConnectionQuotas).
 
-Beyond `max.connections` nobody is accepted until one ends: who connects waits.  Beyond the number for its address a
-connection is closed at once, and that is said in the log.
+Beyond `max.connections` nobody is accepted until one ends: who connects waits.  Who comes faster than
+`max.connection.creation.rate` waits, too, until it is its turn.  Beyond the number for its address a connection is
+closed at once, and that is said in the log.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from typing import Final
 
 from fencepost.node_log import get_logger
 
 logger = get_logger(__name__)
 
 
-class ConnectionQuotas:
-    """Counts connections.  `overrides`: address:number pairs, separated by commas."""
+_WINDOWS: Final = 11
+"""Of a second each, in which connections are counted (Kafka's quota.window.num and quota.window.size.seconds)."""
+_LONGEST_WAIT: Final = 1.0
 
-    def __init__(self, most: int, most_per_ip: int, overrides: str = "") -> None:
+
+class ConnectionRate:
+    """How many connections were accepted in the last seconds, and when the next one may be, so that there are no more
+    than `most` in one of them on average.
+
+    As in Apache Kafka the seconds count whether anybody came in them or not: ten times `most` may come at once.
+    Times are those of the event loop, in seconds.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._windows: deque[tuple[float, int]] = deque()
+        """Beginning of each second in which some were accepted, and how many."""
+        self._due: float | None = None
+        """When the next one may be accepted, if it came too early."""
+
+    def wait_seconds(self, now: float) -> float:
+        """How long the next one has to wait from now on."""
+        if self._due is None:
+            self._due = now + self._excess(now)
+        return max(self._due - now, 0.0)
+
+    def accepted(self, now: float) -> None:
+        """One more, at this time."""
+        self._due = None
+        if not self._windows or now - self._windows[-1][0] >= 1.0:
+            self._windows.append((now, 0))
+        begun, count = self._windows.pop()
+        self._windows.append((begun, count + 1))
+
+    def _excess(self, now: float) -> float:
+        """The time after which one more would be none too many, or the longest that anybody waits."""
+        while self._windows and now - self._windows[0][0] >= _WINDOWS:
+            self._windows.popleft()
+        count = 1 + sum(count for _, count in self._windows)
+        since = max(now - self._windows[0][0] if self._windows else 0.0, _WINDOWS - 1.0)
+        if count <= self._most * since:
+            return 0.0
+        return min(count / self._most - since, _LONGEST_WAIT) if self._most else _LONGEST_WAIT
+
+
+class ConnectionQuotas:
+    """Counts connections.  `overrides`: address:number pairs, separated by commas.  `rate`: how many a second."""
+
+    def __init__(self, most: int, most_per_ip: int, overrides: str = "", rate: int = 2**31 - 1) -> None:
+        self._rate = ConnectionRate(rate)
+        self._most_per_second = rate
         self._most = most
         self._most_per_ip = most_per_ip
         self._overrides: dict[str, int] = {}
@@ -34,6 +83,20 @@ class ConnectionQuotas:
                 self._most,
             )
         return self._most - self._open
+
+    def wait_seconds(self, now: float) -> float:
+        """How long nobody may be accepted from `now` on, because too many were."""
+        found = self._rate.wait_seconds(now)
+        if found > 0:
+            logger.warning(
+                "connections come faster than max.connection.creation.rate allows, %d in a second: some wait",
+                self._most_per_second,
+            )
+        return found
+
+    def accepted(self, now: float) -> None:
+        """Somebody was accepted; `opened` or not follows."""
+        self._rate.accepted(now)
 
     def opened(self, address: str) -> bool:
         """One more from there; False where it must be closed.  Either way `closed` is called when it has ended."""

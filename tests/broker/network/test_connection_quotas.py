@@ -1,0 +1,108 @@
+"""How fast connections may come: as Apache Kafka counts, over ten seconds, and nobody is refused for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.broker.wire import Client, serving, wait_until
+
+from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.network.connection_quotas import ConnectionQuotas, ConnectionRate
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ApiVersionsRequest
+from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.network import SimulatedNetwork
+
+HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
+
+
+@given(st.integers(1, 20), st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.01, 0.4, 3.0, 30.0]), max_size=400))
+def test_no_more_than_so_many_a_second_over_ten_seconds(most: int, gaps: list[float]) -> None:
+    rate, now, accepted = ConnectionRate(most), 1000.0, []
+    for gap in gaps:
+        now += gap
+        wait = rate.wait_seconds(now)
+        assert 0 <= wait <= 1 and wait == pytest.approx(rate.wait_seconds(now)), "to ask changes nothing"
+        now += wait
+        assert rate.wait_seconds(now) == pytest.approx(0)
+        rate.accepted(now)
+        accepted.append(now)
+        recent = [at for at in accepted if now - at < 10]
+        assert len(recent) <= 11 * most + 1
+        if len(recent) <= 9 * most and len(accepted) == len(recent):
+            assert wait == 0
+
+
+def test_the_first_may_come_at_once_and_the_others_steadily() -> None:
+    rate, now, waits = ConnectionRate(20), 5.0, []
+    for _ in range(3000):
+        waits.append(rate.wait_seconds(now))
+        now += waits[-1]
+        rate.accepted(now)
+    assert waits[:200] == [0] * 200
+    assert 0.8 * 20 <= 2800 / sum(waits) <= 20
+
+
+def test_a_rate_of_none_lets_one_in_every_second() -> None:
+    """A second is the longest that anybody waits."""
+    rate = ConnectionRate(0)
+    for now in (0.0, 1.0, 50.0):
+        assert rate.wait_seconds(now) == 1
+        assert rate.wait_seconds(now + 1) == 0
+        rate.accepted(now + 1)
+
+
+def test_everybody_is_accepted_in_the_end() -> None:
+    """Thirty at once, of which ten may come at once and then one a second."""
+    times: list[float] = []
+
+    async def scenario(loop: VirtualLoop) -> None:
+        network = SimulatedNetwork(Random(1))
+        quotas = ConnectionQuotas(100, 100, rate=1)
+        listener = await network.listen(asyncio.Protocol, "h", 5, quotas)
+
+        async def connect() -> None:
+            await network.connect(asyncio.Protocol, "h", 5)
+            times.append(loop.time())
+
+        await asyncio.gather(*(connect() for _ in range(30)))
+        await listener.close()
+
+    run(scenario)
+    times.sort()
+    assert times[9] - times[0] < 0.1
+    for at, since in zip(times[10:], times[9:], strict=False):
+        assert 0.9 <= at - since <= 1.1
+
+
+def test_whom_a_socket_does_not_accept_yet_waits_and_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(max_connection_creation_rate=2) as broker, caplog.at_level(logging.WARNING):
+        clients = [Client(broker) for _ in range(23)]
+        for each in clients:
+            each.send(HELLO)
+        wait_until("some wait", lambda: "max.connection.creation.rate" in caplog.text)
+        for each in clients:
+            assert each.receive().error_code == ErrorCode.NONE
+            each.close()
+
+
+def test_nobody_waits_unless_that_is_set() -> None:
+    assert Settings().number("max.connection.creation.rate") == 2**31 - 1
+    with serving(None) as broker:
+        for _ in range(100):
+            client = Client(broker)
+            assert client.ask(HELLO).error_code == ErrorCode.NONE
+            client.close()
+
+
+def test_a_node_that_stops_keeps_nobody_waiting() -> None:
+    with serving(max_connection_creation_rate=0) as broker:
+        waiting = Client(broker)
+        waiting.send(HELLO)
+        assert waiting.silent_for(0.1)
+    assert waiting.is_closed()
