@@ -5,7 +5,7 @@ BOOTSTRAP ?=
 FLIGHTS ?=
 SEED ?=
 
-.PHONY: setup demo test lint bench compare soak lock clean
+.PHONY: setup demo test lint bench compare soak pages docs lock clean
 
 setup:
 	@$(PYTHON) scripts/set_up.py
@@ -30,12 +30,24 @@ compare: setup
 soak: setup
 	FENCEPOST_SEED=$(SEED) $(RUN) -m pytest -m soak
 
+# The generated pages in docs/, from the code and the tests.
+pages: setup
+	@for page in scripts/*_page.py scripts/transaction_reference.py; do $(RUN) $$page || exit 1; done
+
+# The site in build/site, from the pages in docs/ and the docstrings; a link that leads nowhere is an error.
+docs:
+	@$(PYTHON) scripts/set_up.py docs
+	.venv-docs/bin/python -m sphinx --quiet --fresh-env --fail-on-warning docs build/site
+	@echo "wrote build/site/index.html"
+
 # Written anew only when pyproject.toml changes; needs uv.
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  --extra test pyproject.toml -o requirements/lock.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  requirements/build.in -o requirements/build.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --extra docs pyproject.toml -o requirements/docs.txt
 
 clean:
-	rm -rf .venv .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-docs build .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -207,6 +207,7 @@ def test_either_right_makes_an_idempotent_producer(scene: Scene) -> None:
         assert init_answer(scene.client, None).error_code == error
 
 
+@pytest.mark.promise("890.brokers-only")
 def test_brokers_only(scene: Scene) -> None:
     scene.deny(CLUSTER, Operation.CLUSTER_ACTION)
     answer = scene.client.ask(AddPartitionsToTxnRequest(), 5)

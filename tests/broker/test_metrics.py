@@ -13,6 +13,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Milliseconds
 
 
+@pytest.mark.promise("890.abortable", "890.metrics")
 def test_verifications_and_their_failures_are_counted() -> None:
     with serving() as broker:
         client = Client(broker)

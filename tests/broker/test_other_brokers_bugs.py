@@ -88,6 +88,7 @@ def test_redpanda_6018_the_first_half_of_a_transaction_survives_a_kill(tmp_path:
         client.close()
 
 
+@pytest.mark.promise("2014.read-uncommitted")
 def test_redpanda_6630_7819_uncommitted_readers_see_what_was_aborted_and_others_do_not(client: Client) -> None:
     topic, pair = new_topic(client), init(client, "t")
     expected = []

@@ -90,6 +90,7 @@ def remove_everything(client: Client, topic: str, removal: str) -> None:
     assert fetch(client, topic, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.promise("360.state-outlives-records")
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("removal", ["retention", "delete records"])
 def test_producers_are_known_when_their_records_are_gone(tmp_path: Path, removal: str, how: str) -> None:
@@ -118,6 +119,7 @@ def test_producers_are_known_when_their_records_are_gone(tmp_path: Path, removal
         assert produce(client, topic, batch("6", pair=PLAIN, sequence=6)).error_code == ErrorCode.NONE
 
 
+@pytest.mark.promise("360.state-outlives-records")
 @pytest.mark.parametrize("how", HOW)
 def test_they_expire_when_they_are_silent_but_not_while_their_transaction_is_open(tmp_path: Path, how: str) -> None:
     data = tmp_path / "data"

@@ -52,6 +52,7 @@ def write(client: Client, topic: str, pair: Pair, value: str, sequence: int = 0)
     assert produce(client, topic, data, "t").error_code == ErrorCode.NONE
 
 
+@pytest.mark.promise("2014.coordinator-failure")
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("commits", [False, True])
 def test_an_open_transaction_goes_on(tmp_path: Path, killed: bool, commits: bool) -> None:
@@ -73,6 +74,7 @@ def test_an_open_transaction_goes_on(tmp_path: Path, killed: bool, commits: bool
         assert position(client, topic, stable=True) == ((4 if commits else -1), ErrorCode.NONE)
 
 
+@pytest.mark.promise("360.repeated-after-failover")
 @pytest.mark.parametrize("killed", [False, True])
 def test_retries_across_a_restart_are_answered_alike(tmp_path: Path, killed: bool) -> None:
     data = tmp_path / "one"
@@ -96,6 +98,7 @@ def test_retries_across_a_restart_are_answered_alike(tmp_path: Path, killed: boo
         assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+@pytest.mark.promise("2014.time-out")
 def test_a_transaction_whose_time_is_up_when_the_node_comes_back_is_aborted(tmp_path: Path) -> None:
     with node(tmp_path) as client:
         topic, pair = new_topic(client), init(client, "t", timeout_ms=500)

@@ -34,6 +34,7 @@ async def expire(world: World) -> None:
         assert await admin.list_transactions() == {}
 
 
+@pytest.mark.promise("360.mapping-gone")
 @LEVELS
 @CALLS
 def test_cases_1_and_2_the_open_transaction_is_aborted_and_the_same_producer_goes_on(level: int, call: str) -> None:
@@ -51,6 +52,7 @@ def test_cases_1_and_2_the_open_transaction_is_aborted_and_the_same_producer_goe
     simulate(scenario, level, **EXPIRY)
 
 
+@pytest.mark.promise("360.expired-and-reused", "360.mapping-taken")
 @LEVELS
 @CALLS
 def test_case_3_another_producer_has_the_id_by_now(level: int, call: str) -> None:

@@ -26,6 +26,7 @@ def test_a_batch_that_the_broker_had_already_is_done() -> None:
     assert outcome_of("Produce", ErrorCode.DUPLICATE_SEQUENCE_NUMBER) is Outcome.DONE
 
 
+@pytest.mark.promise("588.produce")
 @pytest.mark.parametrize("request_name", ["AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"])
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
 def test_an_old_epoch_is_asked_about_before_it_is_taken_for_fencing(request_name: str, error: ErrorCode) -> None:

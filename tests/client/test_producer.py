@@ -118,6 +118,7 @@ def test_a_block_that_raises_is_aborted(level: int) -> None:
     simulate(scenario, level)
 
 
+@pytest.mark.promise("588.same-producer", "588.produce", "588.older-brokers")
 @LEVELS
 @pytest.mark.parametrize("first_call", ["commit", "send", "offsets"])
 def test_the_same_producer_goes_on_after_a_time_out(level: int, first_call: str) -> None:
@@ -139,6 +140,7 @@ def test_the_same_producer_goes_on_after_a_time_out(level: int, first_call: str)
     simulate(scenario, level)
 
 
+@pytest.mark.promise("588.abort")
 @LEVELS
 def test_the_same_producer_goes_on_after_it_aborts_what_was_timed_out(level: int) -> None:
     async def scenario(world: World) -> None:
@@ -155,6 +157,7 @@ def test_the_same_producer_goes_on_after_it_aborts_what_was_timed_out(level: int
     simulate(scenario, level)
 
 
+@pytest.mark.promise("2014.one-producer")
 @LEVELS
 def test_a_producer_that_was_replaced_is_told_so_and_writes_nothing(level: int) -> None:
     async def scenario(world: World) -> None:
@@ -174,6 +177,7 @@ def test_a_producer_that_was_replaced_is_told_so_and_writes_nothing(level: int) 
     simulate(scenario, level)
 
 
+@pytest.mark.promise("360.abort-and-go-on")
 @LEVELS
 def test_a_record_that_is_refused_fails_the_commit_and_the_rest_is_not_shown(level: int) -> None:
     async def scenario(world: World) -> None:
@@ -212,6 +216,7 @@ def test_features_that_change_between_transactions_are_followed() -> None:
     simulate(scenario)
 
 
+@pytest.mark.promise("2014.idempotent-alone")
 def test_without_transactions_a_broken_connection_doubles_nothing() -> None:
     async def scenario(world: World) -> None:
         runtime = world.runtime("idempotent")

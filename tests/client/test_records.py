@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.promise("2014.control-records")
 @given(STEPS, st.integers(0, 30))
 def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
     steps: list[tuple[str, int, int]], start: int

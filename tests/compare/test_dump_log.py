@@ -68,6 +68,7 @@ def test_producer_snapshots_are_read(kafka_tool: Callable[..., str], data: Path)
     assert "producerId:" in kafka_tool(DUMP, "--files", str(newest))
 
 
+@pytest.mark.promise("890.record")
 @pytest.mark.compare
 def test_the_coordinators_journal_is_decoded(kafka_tool: Callable[..., str], data: Path) -> None:
     files = ",".join(str(path) for path in data.glob("__transaction_state-*/*.log") if path.stat().st_size)

@@ -229,6 +229,7 @@ def test_a_transaction_needs_its_guard() -> None:
     run(main())
 
 
+@pytest.mark.promise("890.guard")
 def test_a_guard_does_not_outlive_the_marker() -> None:
     """Verified for one transaction, appended in the next (ABA, facts §6.6)."""
 

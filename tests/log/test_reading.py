@@ -109,6 +109,7 @@ def check(node: Node, model: Model, max_bytes: int) -> None:
             assert (there < end) == (start < bound)
 
 
+@pytest.mark.promise("2014.read-committed")
 @settings(max_examples=120)
 @given(STEPS, st.sampled_from([1, 150, 1000]))
 def test_consumers_see_what_the_model_says(steps: list[tuple[str, int, int, int]], max_bytes: int) -> None:

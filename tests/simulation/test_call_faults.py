@@ -107,6 +107,7 @@ def test_taking_an_old_marker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "lost" in broken or "of the aborted transaction" in broken
 
 
+@pytest.mark.promise("890.guard")
 def test_writing_without_a_guard_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-14884: the answer was right when it was given, but its transaction was over when it came."""
 

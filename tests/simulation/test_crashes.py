@@ -55,6 +55,7 @@ def test_the_older_protocol_keeps_the_promises_too(level: int) -> None:
     assert report.committed > 100
 
 
+@pytest.mark.promise("890.levels")
 def test_upgrades_and_downgrades_under_way_break_no_promise() -> None:
     """A transaction that a downgrade cuts is aborted, and its producer goes on in the other protocol (KIP-890)."""
     ended = 0

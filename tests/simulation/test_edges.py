@@ -98,12 +98,14 @@ def test_data_is_durable_before_prepare(monkeypatch: pytest.MonkeyPatch) -> None
     assert broken_promises()
 
 
+@pytest.mark.promise("2014.journal")
 def test_prepare_is_durable_before_any_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of the markers that were on their way some are durable; without PREPARE nobody writes the others again.
     lose(monkeypatch, lambda path, batch: is_decision(path, batch) or (path < "right" and is_marker(path, batch)))
     assert broken_promises()
 
 
+@pytest.mark.promise("2014.journal")
 def test_markers_are_durable_before_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     lose(monkeypatch, is_marker)
     assert broken_promises()

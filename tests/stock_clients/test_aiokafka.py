@@ -63,6 +63,7 @@ def test_a_zombie_is_fenced_and_its_open_transaction_aborted(servers: str, name:
     asyncio.run(main())
 
 
+@pytest.mark.promise("2014.offsets")
 def test_offsets_move_with_their_transaction(servers: str, name: str) -> None:
     async def main() -> None:
         at = TopicPartition(name, 0)

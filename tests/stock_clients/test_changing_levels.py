@@ -189,6 +189,7 @@ def changing_servers() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
+@pytest.mark.promise("890.levels")
 def test_no_client_loses_or_doubles_a_record(changing_servers: str) -> None:
     servers, stop = changing_servers, threading.Event()
     told = {name: Told(stop) for name in CLIENTS}

@@ -21,6 +21,7 @@ def peer(request: pytest.FixtureRequest) -> Iterator[tuple[int, Target]]:
         logging.getLogger(name).setLevel(level)
 
 
+@pytest.mark.promise("588.older-clients")
 @pytest.mark.parametrize("client", PYTHON_CLIENTS)
 def test_a_python_client_goes_on_or_is_rebuilt_as_the_page_says(client: str, peer: tuple[int, Target]) -> None:
     level, target = peer

@@ -46,6 +46,7 @@ def test_commits_are_shown_and_aborts_are_not(servers: str, name: str) -> None:
     assert sorted(read_all(servers, name)) == sorted(b"%d" % number for number in range(20) if number % 3)
 
 
+@pytest.mark.promise("2014.one-producer")
 def test_a_zombie_is_fenced_and_its_open_transaction_aborted(servers: str, name: str) -> None:
     first = producer(servers, name)
     first.begin_transaction()

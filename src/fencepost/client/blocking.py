@@ -58,10 +58,12 @@ class _Blocking:
 class Producer(_Blocking):
     """`fencepost.client.Producer`; takes the same arguments.
 
-    with Producer("127.0.0.1:9092", transactional_id="payments") as payments:
-        payments.init_transactions()
-        with payments.transaction():
-            payments.send("debits", b"-10", key=b"alice")
+        with Producer("127.0.0.1:9092", transactional_id="payments") as payments:
+            payments.init_transactions()
+            with payments.transaction():
+                payments.send("debits", b"-10", key=b"alice")
+
+    It is closed at the end of the block.
     """
 
     def __init__(self, bootstrap_servers: str, **options: Any) -> None:

@@ -13,22 +13,30 @@ from fencepost.protocol.types import Isolation, TopicPartition
 EARLIEST: Final = -2
 LATEST: Final = -1
 _BY_NAME: Final = {"earliest": EARLIEST, "latest": LATEST}
-_KNOWN: Final = (
-    "kafka.bootstrap.servers",
-    "kafka.isolation.level",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "maxOffsetsPerTrigger",
-    "minPartitions",
-    "includeHeaders",
-    "failOnDataLoss",
-    "applicationId",
-)
+#: option -> what it does, for the page docs/reference/spark_options.md
+KNOWN: Final = {
+    "kafka.bootstrap.servers": "`host:port`, or several with commas between. Must be given.",
+    "kafka.isolation.level": "`read_committed` (default) or `read_uncommitted`.",
+    "subscribe": "Topics, with commas between. One of subscribe, subscribePattern and assign must be given.",
+    "subscribePattern": "A regular expression that the whole name of a topic matches.",
+    "assign": 'Partitions, as `{"topic": [0, 1]}`.',
+    "startingOffsets": (
+        'Where to begin: `earliest`, `latest`, or `{"topic": {"0": 23}}` with -2 for the first offset '
+        "and -1 for the end; "
+        "partitions that are not named begin at their first offset. Default: `latest` in a stream, "
+        "`earliest` in a batch."
+    ),
+    "endingOffsets": "Where a batch ends, in the same way; partitions that are not named, and the default: `latest`.",
+    "startingTimestamp": "Instead of startingOffsets: milliseconds since 1970.",
+    "endingTimestamp": "Instead of endingOffsets: milliseconds since 1970.",
+    "maxOffsetsPerTrigger": (
+        "The most offsets of one micro-batch, shared out in proportion to what waits. Default: no limit."
+    ),
+    "minPartitions": "The least number of parts that a read is cut into, where there is enough to read. Default: 1.",
+    "includeHeaders": "Whether there is a column `headers`. Default: `false`.",
+    "failOnDataLoss": "Whether a query fails when records that it still needed are gone. Default: `true`.",
+    "applicationId": "Pins where a stream began: a query that starts anew under this id begins there again.",
+}
 
 
 class BadOption(ValueError):
@@ -108,10 +116,10 @@ def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
 
 
 def _check_names(given: Mapping[str, str]) -> None:
-    known = {name.lower() for name in _KNOWN} | {"path"}
+    known = {name.lower() for name in KNOWN} | {"path"}
     for name in given:
         if name not in known:
-            raise BadOption(f"option {name} is not known; there are {', '.join(_KNOWN)}")
+            raise BadOption(f"option {name} is not known; there are {', '.join(KNOWN)}")
 
 
 def _bound(name: str, get: object, default: str, timestamp_name: str) -> Bound:

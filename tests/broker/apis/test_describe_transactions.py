@@ -22,6 +22,7 @@ def describe(client: Client, name: str) -> TransactionState:
     return state
 
 
+@pytest.mark.promise("360.describe")
 def test_a_transaction_through_its_life(client: Client) -> None:
     one, two = new_topic(client, 2), new_topic(client)
     pair = init(client, "t", timeout_ms=12_345)

@@ -44,6 +44,7 @@ def test_a_transaction_ends_as_it_is_told(client: Client, version: int, commit: 
     assert values(fetch(client, topic)) == (["v"] if commit else [])
 
 
+@pytest.mark.promise("890.repeated-end")
 @pytest.mark.parametrize("version", EVERY)
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_repeated_end_is_answered_alike_and_another_outcome_refused(
@@ -105,6 +106,7 @@ def test_who_may_end(client: Client, version: int) -> None:
     assert end(client, "t", pair, version=version).error_code == ErrorCode.NONE
 
 
+@pytest.mark.promise("890.delayed-end")
 def test_a_delayed_end_does_not_end_the_next_transaction(client: Client) -> None:
     """KAFKA-17754."""
     topic = new_topic(client)
@@ -119,6 +121,7 @@ def test_a_delayed_end_does_not_end_the_next_transaction(client: Client) -> None
     assert values(fetch(client, topic)) == ["first", "second"]
 
 
+@pytest.mark.promise("890.bump")
 def test_a_hundred_transactions_in_a_row(client: Client) -> None:
     topic = new_topic(client)
     pair = init(client, "t")

@@ -35,6 +35,7 @@ def write(client: Client, topic: str, transactional_id: str, pair: Pair, value: 
     assert produce(client, topic, data, transactional_id).error_code == ErrorCode.NONE
 
 
+@pytest.mark.promise("2014.read-committed")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_read_committed_sees_what_is_committed(client: Client, version: int) -> None:
     topic = new_topic(client)

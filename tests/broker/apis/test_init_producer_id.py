@@ -33,6 +33,7 @@ def test_without_transactional_id_every_call_gets_a_fresh_producer(client: Clien
     assert len({answer.producer_id for answer in answers}) == 3
 
 
+@pytest.mark.promise("360.new-instance")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_new_instance_gets_the_next_epoch(client: Client, version: int) -> None:
     find_coordinator(client, "t")
@@ -73,6 +74,7 @@ def test_half_a_pair_is_no_request(client: Client, pair: tuple[int, int]) -> Non
     assert init_answer(client, None, pair).error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.promise("360.same-instance", "360.repeated")
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_a_running_instance_bumps_its_epoch_and_may_ask_again(client: Client, version: int) -> None:
     pair = init(client, "t")
@@ -81,6 +83,7 @@ def test_a_running_instance_bumps_its_epoch_and_may_ask_again(client: Client, ve
         assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, pair.producer_id, pair.epoch + 1)
 
 
+@pytest.mark.promise("360.other-epochs")
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_an_older_instance_is_fenced(client: Client, version: int) -> None:
     old = init(client, "t")

@@ -152,6 +152,7 @@ def test_internal_topics_are_the_brokers(client: Client) -> None:
 # Idempotence
 
 
+@pytest.mark.promise("2014.repeats")
 def test_a_duplicate_gets_its_first_offset_again(client: Client) -> None:
     topic = new_topic(client)
     answer = init_answer(client, None)
@@ -179,6 +180,7 @@ def test_an_older_epoch_is_refused(client: Client) -> None:
 # Transactions
 
 
+@pytest.mark.promise("360.unknown-producer", "890.implicit-produce", "890.verified")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_partition_of_a_write_is_part_of_the_transaction(client: Client, version: int) -> None:
     """Newer clients rely on the leader to add it; older ones must have done so themselves (KIP-890)."""
@@ -224,6 +226,7 @@ def test_the_request_as_a_whole(client: Client, version: int) -> None:
     assert errors(produce_request(client, topic, both)) == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 
 
+@pytest.mark.promise("890.late-record")
 def test_a_write_of_an_ended_transaction_is_refused(client: Client) -> None:
     topic = new_topic(client)
     pair = init(client, "t")
@@ -236,6 +239,7 @@ def test_a_write_of_an_ended_transaction_is_refused(client: Client) -> None:
     assert values(fetch(client, topic)) == ["v"]
 
 
+@pytest.mark.promise("890.first-sequence")
 def test_a_first_sequence_that_is_not_0_is_noticed(client: Client) -> None:
     """KAFKA-18202: the batch before it was lost."""
     topic = new_topic(client)

@@ -231,6 +231,7 @@ def test_a_transactional_batch_of_nobody_is_refused_alone(client: Client) -> Non
     assert [one.error_code for one in answers] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
 
 
+@pytest.mark.promise("890.switch")
 def test_where_nothing_is_verified_the_log_judges_alone() -> None:
     with serving(transaction_partition_verification_enable=False) as broker:
         client = Client(broker)

@@ -31,6 +31,7 @@ def beginning(client: Client, version: int) -> Pair:
     return registered(client) if version < 5 else init(client, "t")
 
 
+@pytest.mark.promise("2014.offsets")
 @pytest.mark.parametrize("version", EVERY)
 @pytest.mark.parametrize("committed", [True, False])
 def test_positions_count_when_the_transaction_commits(client: Client, version: int, committed: bool) -> None:
@@ -46,6 +47,7 @@ def test_positions_count_when_the_transaction_commits(client: Client, version: i
         assert position(client, topic, 1, stable=stable) == ((8, 0) if committed else (-1, 0))
 
 
+@pytest.mark.promise("890.implicit-offsets", "890.verified")
 @pytest.mark.parametrize("version", EVERY)
 def test_the_offsets_must_be_part_of_the_transaction(client: Client, version: int) -> None:
     """Facts §7.3."""
@@ -214,6 +216,7 @@ def test_a_partition_named_twice_is_answered_twice_and_the_last_counts(client: C
     assert position(client, topic, stable=True) == (6, 0)
 
 
+@pytest.mark.promise("890.switch")
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_without_verification_older_clients_are_trusted(version: int) -> None:
     with serving(transaction_partition_verification_enable=False) as broker:

@@ -78,6 +78,7 @@ def test_a_dry_run_changes_nothing(client: Client) -> None:
     assert finalized(client) == before
 
 
+@pytest.mark.promise("890.level-refused")
 def test_on_level_0_the_newer_protocol_is_refused_and_the_older_works(client: Client) -> None:
     """Facts §3.6, §14: 35 every time, and nothing is stuck."""
     topic = new_topic(client)

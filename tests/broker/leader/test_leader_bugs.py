@@ -65,6 +65,7 @@ def hold_markers_back(monkeypatch: pytest.MonkeyPatch) -> None:
 # Hanging transactions
 
 
+@pytest.mark.promise("890.late-record")
 @pytest.mark.parametrize("version", [3, 10, 11])
 def test_kafka_14402_a_write_that_comes_after_the_marker_opens_nothing(client: Client, version: int) -> None:
     topic, pair = new_topic(client), init(client, "t")
@@ -114,6 +115,7 @@ COORDINATOR_ERRORS = (
 )
 
 
+@pytest.mark.promise("890.older-codes")
 @pytest.mark.parametrize("version", [3, 10, 11, 12, 13])
 @pytest.mark.parametrize("error", COORDINATOR_ERRORS)
 def test_kafka_15459_16386_a_coordinator_that_is_away_is_a_reason_to_send_again(
@@ -182,6 +184,7 @@ def test_kafka_18654_the_next_transaction_need_not_come_again(client: Client) ->
         pair = ended(client, "t", following)
 
 
+@pytest.mark.promise("890.first-sequence")
 def test_kafka_18202_a_first_batch_that_is_not_the_first_is_refused(client: Client) -> None:
     topic, pair = new_topic(client), init(client, "t")
     lost = produce(client, topic, part_of(pair, "second", 1), "t")

@@ -136,6 +136,7 @@ def test_without_a_coordinator_a_write_is_to_be_tried_again(client: Client, vers
     assert version < 8 or "NOT_COORDINATOR" in (told.error_message or "")
 
 
+@pytest.mark.promise("890.older-codes")
 @pytest.mark.parametrize("version", range(7))
 def test_without_a_coordinator_a_commit_of_offsets_is_to_be_sent_elsewhere(client: Client, version: int) -> None:
     topic = new_topic(client)

@@ -52,6 +52,7 @@ def states(enabled: bool, leaves: bool, prepared: bool = False) -> tuple[str, st
     return run(main)
 
 
+@pytest.mark.promise("2014.closed-connection")
 def test_it_is_aborted_after_the_grace_time() -> None:
     assert states(enabled=True, leaves=True) == ("Ongoing", "CompleteAbort")
 

@@ -35,6 +35,7 @@ def told(client: Client, topic: str, pair: Pair) -> tuple[int, ...]:
     )
 
 
+@pytest.mark.promise("588.older-clients")
 @pytest.mark.parametrize("software", TOLD, ids=lambda of: of[0] if of else "nameless")
 def test_a_client_is_told_the_error_after_which_it_goes_on(software: tuple[str, str] | None) -> None:
     with serving() as broker:

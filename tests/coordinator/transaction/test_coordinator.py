@@ -243,6 +243,7 @@ def test_markers_on_another_node() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.promise("2014.time-out")
 def test_time_out(world: World) -> None:
     pair = pair_of(world.init(timeout_ms=1500))
     world.add(pair)
@@ -279,6 +280,7 @@ def test_a_time_out_that_cannot_be_written_is_tried_again(world: World) -> None:
     assert world.coordinator.describe("t").producer_epoch == 1, "bumped once (KAFKA-9666)"
 
 
+@pytest.mark.promise("588.remembered")
 def test_the_time_out_survives_a_fail_over(world: World) -> None:
     pair = pair_of(world.init(timeout_ms=1000))
     world.add(pair)
@@ -382,6 +384,7 @@ def test_a_journal_that_cannot_be_read_is_not_half_published(world: World) -> No
     assert world.init().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
+@pytest.mark.promise("2014.coordinator-failure")
 def test_prepared_transactions_go_on_after_a_fail_over() -> None:
     for commit in (True, False):
         world = World()

@@ -82,6 +82,7 @@ def test_every_cell_below_version_5(line: str, version: int, level: int) -> None
         check(expected, State[name], commit, version, 7, level)
 
 
+@pytest.mark.promise("890.bump")
 @pytest.mark.parametrize("line", FROM_5.strip().splitlines())
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_every_cell_from_version_5(line: str, level: int) -> None:
@@ -140,6 +141,7 @@ def test_the_pair_before_a_rotation(line: str) -> None:
         assert end(before, ask(9, 32766, commit, 4), START, 2) == Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
+@pytest.mark.promise("890.overflow")
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_exhausted_epoch_rotates_at_the_end(commit: bool) -> None:
     before = transaction(State.ONGOING, producer_epoch=32766)
@@ -155,6 +157,7 @@ def test_an_exhausted_epoch_rotates_at_the_end(commit: bool) -> None:
 
 
 #: Facts §3.10: what a client that lost its answer is told when it asks again, holding (P, E).
+@pytest.mark.promise("890.repeated-end", "2014.repeats")
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("fail_over", [False, True])
 def test_a_lost_answer(commit: bool, fail_over: bool) -> None:
@@ -181,6 +184,7 @@ def test_a_lost_answer(commit: bool, fail_over: bool) -> None:
     assert world.end(pair, commit).error == ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.promise("890.overflow")
 @pytest.mark.parametrize("fail_over", [False, True])
 def test_a_lost_answer_over_a_rotation(fail_over: bool) -> None:
     world = World()

@@ -68,6 +68,7 @@ def cells() -> list[tuple[State, int, int, str]]:
     return found
 
 
+@pytest.mark.promise("360.new-instance", "360.same-instance", "360.repeated", "360.other-epochs")
 @pytest.mark.parametrize(("state", "producer_id", "producer_epoch", "expected"), cells())
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_every_cell(state: State, producer_id: int, producer_epoch: int, expected: str, level: int) -> None:
@@ -174,6 +175,7 @@ def test_a_rotation_for_a_new_instance_fences_the_old_one() -> None:
     assert pair_of(world.init(pair=(1000, 0))) == (1000, 1)
 
 
+@pytest.mark.promise("360.repeated-after-failover")
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("fail_over", [False, True])
 def test_a_lost_answer_is_given_again_also_after_a_fail_over(level: int, fail_over: bool) -> None:
@@ -191,6 +193,7 @@ def test_a_lost_answer_is_given_again_also_after_a_fail_over(level: int, fail_ov
         assert world.init(pair=older).error == ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.promise("360.expired-and-reused")
 @pytest.mark.parametrize("fail_over", [False, True])
 def test_an_expired_id_is_made_anew_and_says_so_again(fail_over: bool) -> None:
     """KIP-360 failure handling: INVALID_PRODUCER_ID_MAPPING, cases 1 to 3."""

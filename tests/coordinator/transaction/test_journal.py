@@ -68,6 +68,7 @@ def test_value_version_0_of_an_empty_id_has_no_partitions() -> None:
     assert record.value[: 2 + FIXED.size + 4] == b"\x00\x00" + FIXED.pack(10, 7, 60_000, 0) + b"\xff\xff\xff\xff"
 
 
+@pytest.mark.promise("890.record")
 @pytest.mark.parametrize("level", [1, 2])
 def test_value_version_1(level: int) -> None:
     record = stored(transaction(State.PREPARE_COMMIT, next_producer_id=99, client_transaction_version=2), level)
@@ -148,6 +149,7 @@ int64 = st.integers(-1, 2**63 - 1)
 pairs = st.builds(lambda p, e: ProducerIdAndEpoch(ProducerId(p), Epoch(e)), int64, int16)
 
 
+@pytest.mark.promise("890.record")
 @given(
     st.sampled_from(STORED_STATES),
     st.lists(st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 9)), max_size=6),

@@ -53,6 +53,7 @@ def ask(world: World, request: str, pair: tuple[int, int]) -> str:
     return f"{int(ended.error)}{'*' if ended.timed_out else ''}"
 
 
+@pytest.mark.promise("588.remembered", "588.told-so", "588.abort")
 @pytest.mark.parametrize("line", TABLE.strip().splitlines())
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("fail_over", [False, True])
@@ -67,6 +68,7 @@ def test_every_request_of_the_old_pair(line: str, level: int, fail_over: bool) -
         assert world.coordinator.timed_out("t", *pair)
 
 
+@pytest.mark.promise("588.same-producer")
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_the_same_producer_goes_on(level: int) -> None:
     world, pair = timed_out_world(level, pending=False)
@@ -82,6 +84,7 @@ def test_the_same_producer_goes_on(level: int) -> None:
     assert pair_of(world.end(following, version=5 if level == 2 else 4))
 
 
+@pytest.mark.promise("588.replaced")
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("fail_over", [False, True])
 def test_another_instance_takes_over(level: int, fail_over: bool) -> None:

@@ -1,0 +1,53 @@
+"""Write docs/reference/spark_options.md from the options of the source and the fields of the sink.
+
+python scripts/spark_options_page.py
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.page import Cell, Pages, table, write
+
+from fencepost.spark.options import KNOWN
+from fencepost.spark.sink import Sink
+
+
+def sink_default(default: object) -> str:
+    return "must be given" if default is MISSING else f"`{default}`"
+
+
+def page() -> str:
+    options: list[list[Cell]] = [[f"`{name}`", meaning] for name, meaning in KNOWN.items()]
+    of_sink: list[list[Cell]] = [
+        [f"`{field.name}`", f"`{field.type}`", sink_default(field.default)] for field in fields(Sink) if field.init
+    ]
+    lines = [
+        "# Options of the Spark source and sink",
+        "",
+        '## Of the source, `format("fencepost")`',
+        "",
+        "Names are those of Spark's own Kafka source where it has the option, in upper or lower case. "
+        "An option that is not",
+        "here is refused.",
+        "",
+        *table(["option", "what it does"], options),
+        "",
+        "## Of the sink, `write_stream`, `write` and `Sink`",
+        "",
+        *table(["option", "type", "default"], of_sink),
+        "",
+        inspect.cleandoc(Sink.__doc__ or ""),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PAGES: Pages = {"reference/spark_options.md": page}
+
+if __name__ == "__main__":
+    write(PAGES)

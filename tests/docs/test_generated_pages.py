@@ -1,0 +1,50 @@
+"""Pages that are made from the code and the tests are what their scripts make; `make pages` writes them anew."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+import pytest
+from kio.schema import index
+from scripts import apis_page, promises_page
+from scripts.page import DOCS, ROOT, table
+
+from fencepost.broker.metadata.settings import BROKER
+from fencepost.broker.network.registry import SERVED
+from fencepost.broker.setting_docs import MEANING, OTHER_DEFAULTS
+
+SCRIPTS = [f"scripts.{path.stem}" for path in sorted((ROOT / "scripts").glob("*_page.py"))]
+MADE = [(name, make) for script in SCRIPTS for name, make in importlib.import_module(script).PAGES.items()]
+
+
+@pytest.mark.parametrize(("name", "make"), MADE, ids=[name for name, _ in MADE])
+def test_a_page_is_what_its_script_makes(name: str, make: Callable[[], str]) -> None:
+    assert (DOCS / name).read_text() == make(), f"docs/{name} is out of date: run `make pages`"
+
+
+def test_every_setting_has_its_sentence_and_no_other() -> None:
+    assert list(MEANING) == list(BROKER)
+    assert all(meaning.endswith(".") for meaning in MEANING.values())
+    assert set(OTHER_DEFAULTS) <= set(BROKER)
+
+
+def test_what_is_missing_has_apache_kafkas_names() -> None:
+    names = {key: name for of in apis_page.MISSING.values() for key, name in of.items()}
+    assert names == {key: index.api_key_map[key].title().replace("_", "") for key in names}
+    assert {key for of in apis_page.missing().values() for key in of} == set(apis_page.of_kafka()) - set(SERVED)
+
+
+def test_a_promise_is_named_once_and_a_marker_names_a_promise() -> None:
+    assert len(promises_page.KNOWN) == sum(map(len, promises_page.DOCUMENTS.values()))
+    assert set(promises_page.shown_by()) <= promises_page.KNOWN
+
+
+def test_a_bar_in_a_cell_is_no_end_of_it() -> None:
+    assert table(["a"], [["x | y\nz"]]) == ["| a |", "|---|", r"| x \| y z |"]
+
+
+def test_every_page_is_in_the_sites_contents() -> None:
+    _, contents = (DOCS / "index.md").read_text().split("{toctree}")
+    pages = {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")} - {"index"}
+    assert {line for line in contents.split() if "/" in line or line in pages} == pages
