@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.page import Cell, Pages, table, write
 
+from fencepost.broker.metadata.setting_docs import MEANING, OTHER_DEFAULTS
 from fencepost.broker.metadata.settings import BROKER, IN_OTHER_UNITS, INERT_TOPIC, Setting
-from fencepost.broker.setting_docs import MEANING, OTHER_DEFAULTS
 
 _INT, _LONG, _LARGEST = 2**31 - 1, 2**63 - 1, sys.float_info.max
 _UNLIMITED = {_INT: "2^31 - 1", _LONG: "2^63 - 1", -_LONG: "-2^63 + 1", _LARGEST: "the largest double"}

@@ -8,8 +8,8 @@ import pytest
 from benchmarks.apache_kafka import NoPeer, apache_kafka
 from tests.compare.differential import Node
 
+from fencepost.broker.metadata.setting_docs import OTHER_DEFAULTS
 from fencepost.broker.metadata.settings import BROKER, IN_OTHER_UNITS, Value
-from fencepost.broker.setting_docs import OTHER_DEFAULTS
 from fencepost.protocol.messages import DescribeConfigsRequest
 from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 
