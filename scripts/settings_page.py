@@ -55,10 +55,14 @@ def kafka(name: str) -> str:
     return " Apache Kafka shows no such setting." if other is None else f" Apache Kafka's default: {other}."
 
 
+def meaning(name: str) -> str:
+    assert name in MEANING, f"say what {name} does in broker/metadata/setting_docs.py"
+    return MEANING[name] + kafka(name)
+
+
 def page() -> str:
     rows: list[list[Cell]] = [
-        [f"`{name}`", default(setting), values(setting), MEANING[name] + kafka(name)]
-        for name, setting in BROKER.items()
+        [f"`{name}`", default(setting), values(setting), meaning(name)] for name, setting in BROKER.items()
     ]
     topics: list[list[Cell]] = sorted(
         [f"`{setting.topic}`", f"`{name}`"] for name, setting in BROKER.items() if setting.topic
