@@ -10,8 +10,16 @@ from typing import Any, ParamSpec
 
 from tests.log.log_doubles import StoppedClock, run
 
-from fencepost.coordinator.group import CommitFor, Committed, GroupCoordinator, GroupSettings, Position
-from fencepost.coordinator.group.group import Group
+from fencepost.coordinator.group import (
+    Answered,
+    CommitFor,
+    Committed,
+    GroupCoordinator,
+    GroupSettings,
+    MemberIdentity,
+    Position,
+)
+from fencepost.coordinator.group.classic.group import ClassicGroup
 from fencepost.coordinator.group.journal import TOPIC
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
@@ -102,6 +110,15 @@ class World:
         self.coordinator.close()
         self.coordinator = self.restarted()
 
+    def put(self, group: ClassicGroup) -> None:
+        """Have the coordinator hold this group, and let nobody listen to its members that wait."""
+        home = self.coordinator._homes[0]
+        home.groups[group.group_id] = group
+        for member in group.members.values():
+            if member.awaiting is not None:
+                waiter = asyncio.get_running_loop().create_future()
+                self.coordinator._membership._waiting[group.group_id, member.member_id] = waiter
+
     # Positions
 
     def tick(self, now: int) -> None:
@@ -145,7 +162,7 @@ class World:
 
     # Members
 
-    async def join(
+    async def ask_to_join(
         self,
         member_id: str = "",
         *,
@@ -156,7 +173,7 @@ class World:
         session_ms: int = 10_000,
         rebalance_ms: int = 20_000,
         version: int = 9,
-    ) -> JoinGroupResponse:
+    ) -> Answered[JoinGroupResponse]:
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=session_ms,
@@ -169,15 +186,19 @@ class World:
                 for name, metadata in (protocols or {"range": b"topics"}).items()
             ],
         )
-        return (await self.coordinator.join_group(request, "client", "/host", version))[0]
+        return await self.coordinator.join_group(request, "client", "/host", version)
 
-    async def join_as_new(self, **how: object) -> JoinGroupResponse:
+    async def join(self, member_id: str = "", **how: Any) -> JoinGroupResponse:
+        """JoinGroup, whatever the answer depends on; see `ask_to_join`."""
+        return (await self.ask_to_join(member_id, **how)).answer
+
+    async def join_as_new(self, **how: Any) -> JoinGroupResponse:
         """Get an id first (KIP-394), then join with it."""
-        given = await self.join(**how)  # type: ignore[arg-type]
+        given = await self.join(**how)
         assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
-        return await self.join(given.member_id, **how)  # type: ignore[arg-type]
+        return await self.join(given.member_id, **how)
 
-    async def sync(
+    async def ask_to_sync(
         self,
         member_id: str,
         generation: int,
@@ -186,7 +207,7 @@ class World:
         instance: str | None = None,
         group: str = "g",
         protocol: str | None = None,
-    ) -> SyncGroupResponse:
+    ) -> Answered[SyncGroupResponse]:
         request = SyncGroupRequest(
             group_id=group,
             generation_id=generation,
@@ -198,12 +219,18 @@ class World:
                 for key, value in (assignments or {}).items()
             ],
         )
-        return (await self.coordinator.sync_group(request))[0]
+        return await self.coordinator.sync_group(request)
 
-    async def stable(self, count: int = 1, **how: object) -> tuple[int, list[str]]:
+    async def sync(
+        self, member_id: str, generation: int, assignments: Mapping[str, bytes] | None = None, **how: Any
+    ) -> SyncGroupResponse:
+        """SyncGroup, whatever the answer depends on; see `ask_to_sync`."""
+        return (await self.ask_to_sync(member_id, generation, assignments, **how)).answer
+
+    async def stable(self, count: int = 1, **how: Any) -> tuple[int, list[str]]:
         """A group with so many members, each with its number as assignment: generation and ids, the leader first."""
-        promised = [(await self.join(**how)).member_id for _ in range(count)]  # type: ignore[arg-type]
-        joined = await asyncio.gather(*(self.join(member, **how) for member in promised))  # type: ignore[arg-type]
+        promised = [(await self.join(**how)).member_id for _ in range(count)]
+        joined = await asyncio.gather(*(self.join(member, **how) for member in promised))
         assert {answer.error_code for answer in joined} == {ErrorCode.NONE}
         generation, leader = joined[0].generation_id, joined[0].leader
         ids = [leader, *(answer.member_id for answer in joined if answer.member_id != leader)]
@@ -215,7 +242,18 @@ class World:
         return generation, ids
 
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
-        return self.coordinator.heartbeat("g", member_id, instance, generation)
+        return self.coordinator.heartbeat("g", member_id, instance, generation).answer
+
+    def leave(self, *leaving: tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
+        return self.coordinator.leave_group(group, [MemberIdentity(*who) for who in leaving]).answer
+
+    def delete_offsets(
+        self, *partitions: TopicPartition, group: str = "g"
+    ) -> ErrorCode | Mapping[TopicPartition, ErrorCode]:
+        return self.coordinator.delete_offsets(group, partitions).answer
+
+    def delete_group(self, group: str = "g") -> ErrorCode:
+        return self.coordinator.delete_group(group).answer
 
     def state(self, group: str = "g") -> str:
         found = self.coordinator.known(group)
@@ -242,7 +280,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def group_of(world: World) -> Group:
+def group_of(world: World) -> ClassicGroup:
     found = world.coordinator.known("g")
-    assert isinstance(found, Group)
+    assert isinstance(found, ClassicGroup)
     return found

@@ -94,13 +94,13 @@ async def test_kafka_19163_a_group_whose_positions_are_pending_is_not_forgotten(
     generation, (member,) = await world.stable()
     world.commit({A: 1}, who=(member, None, generation))
     assert world.commit_in_transaction((P, 0), {B: 2}, who=(member, None, generation)).errors == {B: ErrorCode.NONE}
-    assert world.coordinator.leave_group("g", [(member, None)])[0] == [ErrorCode.NONE]
+    assert world.leave((member, None)) == [ErrorCode.NONE]
     assert world.state() == "Empty"
     for _ in range(3):
         world.clock.at += 30 * DAY
         world.tick(world.clock.now())
         kept = group_of(world)
-        assert (kept.state.value, kept.generation) == ("Empty", generation + 1), "B waits for its transaction"
+        assert (kept.state.value, kept.generation_id) == ("Empty", generation + 1), "B waits for its transaction"
     assert world.position(A) is None
     world.end((P, 1), commit=True)
     assert world.position(B, stable=True) == 2

@@ -18,6 +18,18 @@ SUBSCRIBED = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
 @virtual
+async def test_an_id_that_was_given_to_a_dynamic_member_is_no_static_members() -> None:
+    """There would be two members of one instance.  Apache Kafka fails over it as well."""
+    world = World()
+    static = await world.join(instance="i")
+    pending = await world.join()
+    for instance in ("i", "j"):
+        refused = await world.join(pending.member_id, instance=instance)
+        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert list(group_of(world).members) == [static.member_id]
+
+
+@virtual
 async def test_a_new_member_is_given_its_id_first() -> None:
     world = World()
     given = await world.join()
@@ -67,6 +79,16 @@ async def test_a_group_has_so_many_members_and_no_more() -> None:
     await world.stable(2)
     assert (await world.join()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert world.state() == "Stable"
+
+
+@virtual
+async def test_an_id_that_was_given_out_takes_a_place() -> None:
+    world = World(max_size=2)
+    given = [await world.join() for _ in range(3)]
+    expected = [ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_MAX_SIZE_REACHED]
+    assert [each.error_code for each in given] == expected
+    joined = await asyncio.gather(*(world.join(each.member_id) for each in given[:2]))
+    assert {each.error_code for each in joined} == {ErrorCode.NONE}
 
 
 @virtual
@@ -202,7 +224,43 @@ async def test_a_leader_that_never_assigns_is_replaced() -> None:
     assert told.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert now() == pytest.approx(20)
     assert list(group_of(world).members) == [follower]
-    assert group_of(world).leader == follower
+    assert group_of(world).leader_id == follower
+
+
+@virtual
+async def test_who_waits_for_its_assignment_need_not_say_that_it_is_alive() -> None:
+    """As in Apache Kafka: the leader may take longer than a session."""
+    world = World()
+    _, members = await world.stable(2, session_ms=10_000)
+    answers = await asyncio.gather(*(world.join(member, protocols={"range": b"more"}) for member in members))
+    generation, leader = answers[0].generation_id, answers[0].leader
+    (follower,) = (member for member in members if member != leader)
+    waiting = asyncio.create_task(world.sync(follower, generation))
+    await asyncio.sleep(9)
+    world.heartbeat(leader, generation)
+    await asyncio.sleep(9)
+    assert (await world.sync(leader, generation, {follower: b"mine"})).error_code == ErrorCode.NONE
+    answer = await waiting
+    assert (answer.error_code, bytes(answer.assignment)) == (ErrorCode.NONE, b"mine")
+    await asyncio.sleep(9)
+    assert world.heartbeat(follower, generation) == ErrorCode.NONE, "its session begins with the answer"
+    await asyncio.sleep(10.1)
+    assert world.heartbeat(follower, generation) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@virtual
+async def test_who_waited_is_told_which_record_its_answer_depends_on() -> None:
+    world = World()
+    generation, (leader, follower) = await world.stable(2)
+    joins = [asyncio.create_task(world.ask_to_join(each, protocols={"range": b"more"})) for each in (follower, leader)]
+    joined = [await each for each in joins]
+    assert {each.lsn for each in joined} == {world.lsn}
+    waiting = asyncio.create_task(world.ask_to_sync(follower, generation + 1))
+    await settled()
+    before = world.lsn
+    leading = await world.ask_to_sync(leader, generation + 1, {follower: b"mine"})
+    assert leading.lsn == (await waiting).lsn == world.lsn > before
+    assert world.coordinator.heartbeat("g", follower, None, generation + 1) == (ErrorCode.NONE, world.lsn)
 
 
 @virtual
@@ -247,21 +305,21 @@ async def test_a_commit_is_a_sign_of_life_too() -> None:
 async def test_whoever_leaves_is_gone_at_once_and_the_others_share() -> None:
     world = World()
     generation, (leader, follower) = await world.stable(2)
-    assert world.coordinator.leave_group("g", [(leader, None)])[0] == [ErrorCode.NONE]
+    assert world.leave((leader, None)) == [ErrorCode.NONE]
     assert world.heartbeat(follower, generation) == ErrorCode.REBALANCE_IN_PROGRESS
     again = await world.join(follower)
     assert (again.leader, len(again.members)) == (follower, 1)
-    assert world.coordinator.leave_group("g", [(follower, None)])[0] == [ErrorCode.NONE]
+    assert world.leave((follower, None)) == [ErrorCode.NONE]
     assert world.state() == "Empty"
-    assert world.coordinator.leave_group("g", [(follower, None)])[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert world.coordinator.leave_group("h", [(follower, None)])[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.leave((follower, None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.leave((follower, None), group="h") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 @virtual
 async def test_an_empty_group_can_begin_again() -> None:
     world = World()
     generation, (member,) = await world.stable()
-    world.coordinator.leave_group("g", [(member, None)])
+    world.leave((member, None))
     following, _ = await world.stable(2)
     assert following > generation
 
@@ -271,10 +329,10 @@ async def test_a_group_is_deleted_only_when_nobody_is_in_it() -> None:
     world = World()
     _, (member,) = await world.stable()
     world.commit({A: 1}, "h")
-    assert world.coordinator.delete_group("g")[0] == ErrorCode.NON_EMPTY_GROUP
-    assert world.coordinator.delete_offsets("g", [A])[1] == {A: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
-    world.coordinator.leave_group("g", [(member, None)])
-    assert world.coordinator.delete_group("g")[0] == ErrorCode.NONE
+    assert world.delete_group() == ErrorCode.NON_EMPTY_GROUP
+    assert world.delete_offsets(A) == {A: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+    world.leave((member, None))
+    assert world.delete_group() == ErrorCode.NONE
     assert world.state() == "GROUP_ID_NOT_FOUND"
     assert [group.group_id for group in world.coordinator.groups()] == ["h"]
     world.restart()
@@ -322,7 +380,7 @@ async def test_who_was_promised_an_id_may_leave_before_it_joins() -> None:
     waiting = asyncio.create_task(world.join(member, protocols={"range": b"other topics"}))
     await settled()
     assert not waiting.done()
-    assert world.coordinator.leave_group("g", [(promised.member_id, None)])[0] == [ErrorCode.NONE]
+    assert world.leave((promised.member_id, None)) == [ErrorCode.NONE]
     assert (await waiting).generation_id == 2
     assert (await world.join(promised.member_id)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -333,7 +391,7 @@ async def test_who_leaves_while_it_waits_is_told_so() -> None:
     member = (await world.join()).member_id
     waiting = asyncio.create_task(world.join(member))
     await settled()
-    assert world.coordinator.leave_group("g", [(member, None)])[0] == [ErrorCode.NONE]
+    assert world.leave((member, None)) == [ErrorCode.NONE]
     assert (await waiting).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     await asyncio.sleep(3.1)
     assert world.state() == "Empty"
@@ -344,7 +402,7 @@ async def test_who_leaves_before_it_joins_makes_the_others_join_again() -> None:
     world = World()
     _, (member,) = await world.stable()
     promised = await world.join()
-    assert world.coordinator.leave_group("g", [(promised.member_id, None)])[0] == [ErrorCode.NONE]
+    assert world.leave((promised.member_id, None)) == [ErrorCode.NONE]
     assert world.state() == "PreparingRebalance"
     assert (await world.join(member)).generation_id == 2
 
@@ -355,7 +413,7 @@ async def test_those_who_leave_together_leave_at_once() -> None:
     _, (first, second) = await world.stable(2)
     waiting = asyncio.create_task(world.join(first, protocols={"range": b"other topics"}))
     await settled()
-    errors, _ = world.coordinator.leave_group("g", [(second, None), (first, None), ("stranger", None)])
+    errors = world.leave((second, None), (first, None), ("stranger", None))
     assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert (await waiting).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.state() == "Empty"
@@ -377,21 +435,21 @@ async def test_positions_of_topics_that_nobody_reads_may_be_deleted() -> None:
     generation, (member,) = await world.stable(protocols={"range": wanted})
     other = A._replace(topic="other")
     world.commit({A: 1, other: 2}, who=(member, None, generation))
-    assert world.coordinator.delete_offsets("g", [A, other])[1] == {A: SUBSCRIBED, other: ErrorCode.NONE}
+    assert world.delete_offsets(A, other) == {A: SUBSCRIBED, other: ErrorCode.NONE}
     assert (world.position(A), world.position(other)) == (1, None)
     world.restart()
-    assert world.coordinator.delete_offsets("g", [A])[1] == {A: SUBSCRIBED}
-    assert world.coordinator.leave_group("g", [(member, None)])[0] == [ErrorCode.NONE]
-    assert world.coordinator.delete_offsets("g", [A])[1] == {A: ErrorCode.NONE}
+    assert world.delete_offsets(A) == {A: SUBSCRIBED}
+    assert world.leave((member, None)) == [ErrorCode.NONE]
+    assert world.delete_offsets(A) == {A: ErrorCode.NONE}
 
 
 @virtual
 async def test_no_positions_of_members_that_are_no_consumers_are_deleted() -> None:
     world = World()
     _, (member,) = await world.stable(protocol_type="connect")
-    assert world.coordinator.delete_offsets("g", [A])[0] == ErrorCode.NON_EMPTY_GROUP
-    world.coordinator.leave_group("g", [(member, None)])
-    assert world.coordinator.delete_offsets("g", [A])[0] == ErrorCode.NONE
+    assert world.delete_offsets(A) == ErrorCode.NON_EMPTY_GROUP
+    world.leave((member, None))
+    assert world.delete_offsets(A) == {A: ErrorCode.NONE}
 
 
 @virtual
@@ -399,7 +457,7 @@ async def test_a_group_that_waits_for_a_promised_member_is_not_empty() -> None:
     world = World()
     _, (member,) = await world.stable(protocol_type="connect")
     await world.join(protocol_type="connect")
-    world.coordinator.leave_group("g", [(member, None)])
+    world.leave((member, None))
     assert not group_of(world).members
-    assert world.coordinator.delete_offsets("g", [A])[0] == ErrorCode.NON_EMPTY_GROUP
-    assert world.coordinator.delete_group("g")[0] == ErrorCode.NON_EMPTY_GROUP
+    assert world.delete_offsets(A) == ErrorCode.NON_EMPTY_GROUP
+    assert world.delete_group() == ErrorCode.NON_EMPTY_GROUP

@@ -136,9 +136,9 @@ def test_memory_and_a_reload_are_what_the_journal_says(history: list[tuple[objec
                 assert answer in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
                 assert (world.journal.end > before) == (answer == ErrorCode.NONE)
             case ("delete offsets", str(name), set(at)):
-                world.coordinator.delete_offsets(name, sorted(at))
+                world.delete_offsets(*sorted(at), group=name)
             case ("delete group", str(name)):
-                world.coordinator.delete_group(name)
+                world.delete_group(name)
             case ("refused", str(name), set(at), int(offset)):
                 world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
                 answers = world.commit(dict.fromkeys(at, offset), name).errors
@@ -245,8 +245,8 @@ def test_what_the_journal_refuses_is_not_remembered(refused: ErrorCode) -> None:
     world.journal.refuse = refused
     assert world.commit({A: 2}).errors == {A: told}
     assert world.commit_in_transaction((P, 0), {A: 3}).errors == {A: told}
-    assert world.coordinator.delete_offsets("g", [A])[0] == told
-    assert world.coordinator.delete_group("g")[0] == told
+    assert world.delete_offsets(A) == told
+    assert world.delete_group() == told
     assert world.position(A, stable=True) == 1
 
 
@@ -283,11 +283,11 @@ def test_deleting_a_group_deletes_what_is_pending_too() -> None:
     world = World()
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {A: 2, B: 3})
-    assert world.coordinator.delete_group("g")[0] == ErrorCode.NONE
+    assert world.delete_group() == ErrorCode.NONE
     assert (world.position(A, stable=True), world.position(B, stable=True)) == (None, None)
     world.end((P, 1), commit=True)
     assert (world.position(A), world.position(B)) == (None, None)
-    assert world.coordinator.delete_group("g")[0] == ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.delete_group() == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_all_positions_are_the_committed_ones_stable_or_not() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from tests.coordinator.group.group_doubles import A, World, group_of, now, virtual
 
+from fencepost.coordinator.group import MemberIdentity
 from fencepost.protocol.errors import ErrorCode
 
 # Static members
@@ -30,6 +31,18 @@ async def test_a_static_member_that_comes_back_keeps_its_place() -> None:
     who = (first.member_id, "i", 1)
     assert world.commit({A: 1}, who=who).errors == {A: ErrorCode.FENCED_INSTANCE_ID}
     assert world.commit_in_transaction((1, 0), {A: 1}, who=who).errors == {A: ErrorCode.FENCED_INSTANCE_ID}
+
+
+@virtual
+async def test_a_static_member_that_comes_back_says_anew_how_long_it_may_take() -> None:
+    world = World()
+    first = await world.join(instance="i", rebalance_ms=20_000)
+    await world.sync(first.member_id, 1, {}, instance="i")
+    back = await world.join(instance="i", rebalance_ms=40_000, session_ms=15_000)
+    world.restart()
+    (member,) = group_of(world).members.values()
+    assert member.member_id == back.member_id
+    assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (40_000, 15_000)
 
 
 @virtual
@@ -67,9 +80,9 @@ async def test_a_static_member_is_waited_for_through_a_rebalance() -> None:
 async def test_an_admin_removes_a_static_member_by_its_name() -> None:
     world = World()
     await world.join(instance="i")
-    assert world.coordinator.leave_group("g", [("", "j")])[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert world.coordinator.leave_group("g", [("x", "i")])[0] == [ErrorCode.FENCED_INSTANCE_ID]
-    assert world.coordinator.leave_group("g", [("", "i")])[0] == [ErrorCode.NONE]
+    assert world.leave(("", "j")) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.leave(("x", "i")) == [ErrorCode.FENCED_INSTANCE_ID]
+    assert world.leave(("", "i")) == [ErrorCode.NONE]
     assert group_of(world).members == {}
 
 
@@ -83,7 +96,7 @@ async def test_a_restart_knows_groups_members_and_positions() -> None:
     world.commit({A: 7}, who=(members[0], None, generation))
     world.restart()
     assert world.state() == "Stable"
-    assert group_of(world).leader == members[0]
+    assert group_of(world).leader_id == members[0]
     assert world.position(A) == 7
     for number, member in enumerate(members):
         assert world.heartbeat(member, generation) == ErrorCode.NONE
@@ -121,7 +134,7 @@ async def test_a_restart_knows_a_static_member_under_its_newest_id() -> None:
 async def test_generations_go_on_after_a_restart_of_an_empty_group() -> None:
     world = World()
     generation, (member,) = await world.stable()
-    world.coordinator.leave_group("g", [(member, None)])
+    world.leave((member, None))
     world.restart()
     assert world.state() == "Empty"
     following, _ = await world.stable()
@@ -148,7 +161,7 @@ async def test_static_members_that_are_all_away_are_waited_for_until_their_sessi
     await asyncio.gather(
         world.sync(leader, 2, {leader: b"1", other: b"2"}, instance="i"), world.sync(other, 2, instance="j")
     )
-    assert world.coordinator.leave_group("g", [("", "j")])[0] == [ErrorCode.NONE]
+    assert world.leave(("", "j")) == [ErrorCode.NONE]
     await asyncio.sleep(30)
     assert list(group_of(world).members) == [leader], "the time for a rebalance is over, its session is not"
     await asyncio.sleep(31)
@@ -168,8 +181,8 @@ async def test_a_static_member_that_cannot_be_written_down_is_not_given_an_id() 
     assert (back.error_code, back.member_id) == (ErrorCode.NOT_COORDINATOR, "")
     assert world.heartbeat(first.member_id, 1, "i") == ErrorCode.NONE, "nothing has changed"
     (member,) = group_of(world).members.values()
-    assert (member.protocols, member.session_timeout_ms) == ([("range", b"as before")], 10_000)
-    assert group_of(world).leader == first.member_id
+    assert (member.protocols, member.session_timeout_ms) == ((("range", b"as before"),), 10_000)
+    assert group_of(world).leader_id == first.member_id
     world.journal.refuse = None
     back = await world.join(instance="i")
     assert back.error_code == ErrorCode.NONE
@@ -193,9 +206,10 @@ async def test_who_leaves_last_is_told_if_that_could_not_be_written_down() -> No
     first = await world.join(instance="i")
     await world.sync(first.member_id, 1, {}, instance="i")
     world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
-    who = [(first.member_id, "i"), ("stranger", None)]
-    errors, _ = world.coordinator.leave_group("g", who)
-    assert errors == [ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.leave((first.member_id, "i"), ("stranger", None)) == [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ]
 
 
 @virtual
@@ -208,5 +222,5 @@ async def test_every_answer_names_the_newest_record() -> None:
     await world.join(instance="i")
     assert world.lsn > before, "the new id is in the journal"
     (member_id,) = group_of(world).members
-    _, lsn = world.coordinator.leave_group("g", [(member_id, "i")])
-    assert lsn == world.lsn > before + 1
+    left = world.coordinator.leave_group("g", [MemberIdentity(member_id, "i")])
+    assert left.lsn == world.lsn > before + 1

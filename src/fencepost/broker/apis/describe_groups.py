@@ -12,7 +12,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
-from fencepost.coordinator.group.group import Group, GroupState
+from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from fencepost.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -35,7 +35,7 @@ def _describe(group_id: str, context: RequestContext, broker: Broker) -> Describ
     if group is ErrorCode.GROUP_ID_NOT_FOUND:
         message = f"Group {group_id} not found."
         error = ErrorCode.GROUP_ID_NOT_FOUND if context.version >= 6 else ErrorCode.NONE
-        return _without_members(group_id, error, GroupState.DEAD.value, message if error else None)
+        return _without_members(group_id, error, ClassicGroupState.DEAD.value, message if error else None)
     if isinstance(group, ErrorCode):
         return _without_members(group_id, group, "")
     return _described(group)
@@ -53,21 +53,21 @@ def _without_members(group_id: str, error: ErrorCode, state: str, message: str |
     )
 
 
-def _described(group: Group) -> DescribedGroup:
-    stable = group.state is GroupState.STABLE
+def _described(group: ClassicGroup) -> DescribedGroup:
+    stable = group.state is ClassicGroupState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
-        protocol_data=(group.protocol or "") if stable else "",
+        protocol_data=(group.protocol_name or "") if stable else "",
         members=[
             DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_metadata=member.metadata(group.protocol_name) if stable else b"",
                 member_assignment=member.assignment,
             )
             for member in group.members.values()

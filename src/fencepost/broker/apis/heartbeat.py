@@ -18,7 +18,7 @@ from fencepost.protocol.messages import HeartbeatRequest, HeartbeatResponse
 def heartbeat(request: HeartbeatRequest, context: RequestContext, broker: Broker) -> Reply:
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return independent(HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    error = broker.groups.heartbeat(
+    error, lsn = broker.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
-    return Reply(HeartbeatResponse(error_code=error), broker.storage.lsn if error else 0)
+    return Reply(HeartbeatResponse(error_code=error), lsn)

@@ -22,11 +22,9 @@ from fencepost.protocol.messages import JoinGroupRequest
 
 @serves(JoinGroupRequest)
 async def join_group(request: JoinGroupRequest, context: RequestContext, broker: Broker) -> Reply:
-    version, lsn = context.version, 0
-    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
-        answer = refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id)
-    else:
-        answer, lsn = await broker.groups.join_group(request, context.client_id or "", context.host, version)
-    if version < 7 and answer.protocol_name is None:  # null is of v7
-        answer.protocol_name = ""
-    return Reply(answer, lsn)
+    response, lsn = refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id), 0
+    if context.may(Operation.READ, Resource.GROUP, request.group_id):
+        response, lsn = await broker.groups.join_group(request, context.client_id or "", context.host, context.version)
+    if context.version < 7 and response.protocol_name is None:  # null is of v7
+        response.protocol_name = ""
+    return Reply(response, lsn)

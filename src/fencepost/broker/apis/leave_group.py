@@ -11,6 +11,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.coordinator.group import MemberIdentity
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from fencepost.protocol.messages.leave_group import MemberResponse
@@ -25,10 +26,10 @@ def leave_group(request: LeaveGroupRequest, context: RequestContext, broker: Bro
     if error:
         return independent(LeaveGroupResponse(error_code=error))
     if context.version < 3:
-        (error,), lsn = groups.leave_group(request.group_id, [(request.member_id, None)])
+        (error,), lsn = groups.leave_group(request.group_id, [MemberIdentity(request.member_id, None)])
         return Reply(LeaveGroupResponse(error_code=error), lsn)
     errors, lsn = groups.leave_group(
-        request.group_id, [(member.member_id, member.group_instance_id) for member in request.members]
+        request.group_id, [MemberIdentity(member.member_id, member.group_instance_id) for member in request.members]
     )
     members = [
         MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error)

@@ -18,10 +18,10 @@ def offset_delete(request: OffsetDeleteRequest, context: RequestContext, broker:
         return independent(OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[]))
     asked = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
     refused = {at: error for at in asked if (error := _unfit(at, context, broker))}
-    error, errors, lsn = broker.groups.delete_offsets(request.group_id, [at for at in asked if at not in refused])
-    if error:
-        return independent(OffsetDeleteResponse(error_code=error, topics=[]))
-    errors |= refused
+    deleted, lsn = broker.groups.delete_offsets(request.group_id, [at for at in asked if at not in refused])
+    if isinstance(deleted, ErrorCode):
+        return Reply(OffsetDeleteResponse(error_code=deleted, topics=[]), lsn)
+    errors = {**deleted, **refused}
     topics = [
         OffsetDeleteResponseTopic(
             name=topic.name,

@@ -1,8 +1,20 @@
-"""Consumer groups and their positions."""
+"""Consumer groups and their committed offsets."""
 
-from fencepost.coordinator.group.answers import refuse_join, refuse_sync
+from fencepost.coordinator.group.answers import Answered
+from fencepost.coordinator.group.classic.leave import MemberIdentity
+from fencepost.coordinator.group.classic.responses import refuse_join, refuse_sync
 from fencepost.coordinator.group.coordinator import CommitFor, Committed, GroupCoordinator
 from fencepost.coordinator.group.offsets import Position
 from fencepost.coordinator.group.settings import GroupSettings
 
-__all__ = ["CommitFor", "Committed", "GroupCoordinator", "GroupSettings", "Position", "refuse_join", "refuse_sync"]
+__all__ = [
+    "Answered",
+    "CommitFor",
+    "Committed",
+    "GroupCoordinator",
+    "GroupSettings",
+    "MemberIdentity",
+    "Position",
+    "refuse_join",
+    "refuse_sync",
+]

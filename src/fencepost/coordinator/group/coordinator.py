@@ -12,14 +12,22 @@ from typing import Final, NamedTuple
 
 from fencepost.coordinator import loading
 from fencepost.coordinator.group import journal
-from fencepost.coordinator.group.answers import refuse_join, refuse_sync
-from fencepost.coordinator.group.group import Group, GroupState
+from fencepost.coordinator.group.answers import Answered
+from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
+from fencepost.coordinator.group.classic.leave import MemberIdentity
+from fencepost.coordinator.group.classic.offsets import (
+    validate_offset_commit,
+    validate_offset_delete,
+    validate_transactional_offset_commit,
+)
+from fencepost.coordinator.group.classic.responses import refuse_join, refuse_sync
 from fencepost.coordinator.group.home import Home, Journals, Loading
 from fencepost.coordinator.group.membership import Membership
 from fencepost.coordinator.group.offsets import Position
 from fencepost.coordinator.group.settings import GroupSettings
-from fencepost.log.partition import Appended, Refused
+from fencepost.log.partition import Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.node_log import get_logger
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
@@ -27,6 +35,8 @@ from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, Syn
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Clock, Work, at_once
+
+logger = get_logger(__name__)
 
 _EXPIRED_TOGETHER: Final = 20
 """Groups that are looked at in one step."""
@@ -38,7 +48,7 @@ class CommitFor(NamedTuple):
     group_id: str
     member_id: str
     group_instance_id: str | None
-    generation: int
+    generation_id: int
 
 
 class Committed(NamedTuple):
@@ -100,9 +110,10 @@ class GroupCoordinator:
                 return False
             del self._loading[index]
             self._homes[index] = begun.home
+            begun.home.lsn = self._storage.lsn  # markers were written meanwhile
             if begun.deleted:
                 at_once(self._forget_topics(begun.home, begun.deleted))
-            self._membership.restored(begun.home)
+            self._membership.loaded(begun.home)
             return True
 
         return step
@@ -136,28 +147,35 @@ class GroupCoordinator:
 
     async def join_group(
         self, request: JoinGroupRequest, client_id: str, client_host: str, version: int
-    ) -> tuple[JoinGroupResponse, int]:
+    ) -> Answered[JoinGroupResponse]:
+        """JoinGroup, in this version of the API."""
         home = self._home(request.group_id)
         if isinstance(home, ErrorCode):
-            return refuse_join(home, request.member_id), 0
+            return Answered(refuse_join(home, request.member_id), 0)
         return await self._membership.join(home, request, client_id, client_host, version)
 
-    async def sync_group(self, request: SyncGroupRequest) -> tuple[SyncGroupResponse, int]:
+    async def sync_group(self, request: SyncGroupRequest) -> Answered[SyncGroupResponse]:
+        """SyncGroup."""
         home = self._home(request.group_id)
-        return (refuse_sync(home), 0) if isinstance(home, ErrorCode) else await self._membership.sync(home, request)
+        if isinstance(home, ErrorCode):
+            return Answered(refuse_sync(home), 0)
+        return await self._membership.sync(home, request)
 
-    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> Answered[ErrorCode]:
+        """Heartbeat."""
         home = self._home(group_id)
         if isinstance(home, ErrorCode):
-            return home
-        return self._membership.heartbeat(home, group_id, member_id, group_instance_id, generation)
+            return Answered(home, 0)
+        return self._membership.heartbeat(home, group_id, member_id, group_instance_id, generation_id)
 
-    def leave_group(self, group_id: str, who: Sequence[tuple[str, str | None]]) -> tuple[list[ErrorCode], int]:
-        """`who`: the ids of members and of instances.  What happened to each, and the lsn that this depends on."""
+    def leave_group(self, group_id: str, leaving: Sequence[MemberIdentity]) -> Answered[list[ErrorCode]]:
+        """LeaveGroup; an error for each that is to leave."""
         home = self._home(group_id)
         if isinstance(home, ErrorCode):
-            return [home] * len(who), 0
-        return self._membership.leave(home, group_id, who)
+            return Answered([home] * len(leaving), 0)
+        return self._membership.leave(home, group_id, leaving)
 
     # Positions
 
@@ -167,24 +185,21 @@ class GroupCoordinator:
         if isinstance(home, ErrorCode):
             return Committed(dict.fromkeys(positions, home), 0)
         group = self.known(who.group_id)
-        if isinstance(group, Group):
-            error = group.check_commit(who.member_id, who.group_instance_id, who.generation)
+        if isinstance(group, ClassicGroup):
+            error = validate_offset_commit(group, who.member_id, who.group_instance_id, who.generation_id)
         else:
-            error = ErrorCode.NONE if who.generation < 0 else group
+            error = ErrorCode.NONE if who.generation_id < 0 else group
         if error:
-            return Committed(dict.fromkeys(positions, error), 0)
-        self._membership.committed(home, who.group_id, who.member_id)
-        self._begin(home, who.group_id)
+            return Committed(dict.fromkeys(positions, error), home.lsn)
+        self._membership.heard_of(home, self._begin(home, who.group_id), who.member_id)
         errors, entries, taken = self._entries(who.group_id, positions)
-        lsn = 0
         if entries:
             outcome = home.append(entries)
             if isinstance(outcome, ErrorCode):
-                return Committed(dict.fromkeys(positions, outcome), 0)
-            lsn = outcome.lsn
+                return Committed(dict.fromkeys(positions, outcome), home.lsn)
             for number, at in enumerate(taken):
                 home.offsets.put(who.group_id, at, positions[at], outcome.base_offset + number)
-        return Committed(errors, lsn)
+        return Committed(errors, home.lsn)
 
     def commit_transactional_offsets(
         self,
@@ -199,29 +214,29 @@ class GroupCoordinator:
         if isinstance(home, ErrorCode):
             return Committed(dict.fromkeys(positions, home), 0)
         group = self.known(who.group_id)
-        if isinstance(group, Group):
-            error = group.check_transactional_commit(who.member_id, who.group_instance_id, who.generation)
+        if isinstance(group, ClassicGroup):
+            error = validate_transactional_offset_commit(group, who.member_id, who.group_instance_id, who.generation_id)
         else:
-            error = ErrorCode.NONE if who.generation < 0 else group
+            error = ErrorCode.NONE if who.generation_id < 0 else group
         if error:
-            return Committed(dict.fromkeys(positions, error), 0)
+            return Committed(dict.fromkeys(positions, error), home.lsn)
         self._begin(home, who.group_id)
         errors, entries, taken = self._entries(who.group_id, positions)
-        lsn = 0
         if entries:
             outcome = home.append_transactional(entries, producer_id, producer_epoch, guard)
             if isinstance(outcome, ErrorCode):
-                return Committed(dict.fromkeys(positions, outcome), 0)
-            lsn = outcome.lsn
+                return Committed(dict.fromkeys(positions, outcome), home.lsn)
             for number, at in enumerate(taken):
                 record_offset = outcome.base_offset + number
                 home.offsets.put_pending(producer_id, who.group_id, at, positions[at], record_offset)
-        return Committed(errors, lsn)
+        return Committed(errors, home.lsn)
 
-    def _begin(self, home: Home, group_id: str) -> None:
+    def _begin(self, home: Home, group_id: str) -> ClassicGroup:
         """A group is begun by the first commit that it may have, and stays, whatever becomes of that."""
-        if group_id not in home.groups:
-            home.groups[group_id] = Group(group_id, state_timestamp=self._clock.now())
+        group = home.groups.get(group_id)
+        if group is None:
+            group = home.groups[group_id] = ClassicGroup(group_id, state_timestamp=self._clock.now())
+        return group
 
     def _entries(
         self, group_id: str, positions: Mapping[TopicPartition, Position]
@@ -244,6 +259,7 @@ class GroupCoordinator:
         assert marker is not None, "what is appended here is a marker"
         home = self._homes.get(index)
         if home is not None:
+            home.lsn = outcome.lsn
             home.offsets.complete(read_header(batch).producer_id, marker.type == COMMIT)
         return ErrorCode.NONE
 
@@ -268,17 +284,15 @@ class GroupCoordinator:
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode], int]:
-        """OffsetDelete: an error of the whole request, those of the partitions, and the lsn."""
+    ) -> Answered[Mapping[TopicPartition, ErrorCode] | ErrorCode]:
+        """OffsetDelete: an error for each partition, or one of the whole request."""
         home = self._home(group_id)
         if isinstance(home, ErrorCode):
-            return home, {}, 0
+            return Answered(home, 0)
         group = self.known(group_id)
-        if isinstance(group, ErrorCode):
-            return group, {}, 0
-        error = group.check_offset_delete()
-        if error:
-            return error, {}, 0
+        error = group if isinstance(group, ErrorCode) else validate_offset_delete(group)
+        if isinstance(group, ErrorCode) or error:
+            return Answered(error, home.lsn)
         kept = [at for at in partitions if group.is_subscribed(at.topic)]
         errors = dict.fromkeys(partitions, ErrorCode.NONE) | dict.fromkeys(kept, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
         known = [
@@ -286,43 +300,40 @@ class GroupCoordinator:
             for at in partitions
             if not errors[at] and (home.offsets.position(group_id, at) or home.offsets.is_unstable(group_id, at))
         ]
-        lsn = self._forget(home, _Forgotten(group_id, known))
-        if isinstance(lsn, ErrorCode):
-            return lsn, {}, 0
-        return ErrorCode.NONE, errors, lsn
+        refused = self._forget(home, _Forgotten(group_id, known))
+        return Answered(refused or errors, home.lsn)
 
     # Groups
 
-    def known(self, group_id: str) -> Group | ErrorCode:
+    def known(self, group_id: str) -> ClassicGroup | ErrorCode:
         """A group as DescribeGroups tells it; one that has only positions is an empty group."""
         home = self._any_home(group_id)
         if isinstance(home, ErrorCode):
             return home
         group = home.groups.get(group_id)
         if group is None and home.offsets.knows(group_id):
-            return Group(group_id)
+            return ClassicGroup(group_id)
         return group or ErrorCode.GROUP_ID_NOT_FOUND
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[ClassicGroup]:
         """All groups, those with positions only included."""
         for index in sorted(self._homes):
             home = self._homes[index]
             yield from home.groups.values()
-            yield from (Group(group_id) for group_id in home.offsets.groups() if group_id not in home.groups)
+            yield from (ClassicGroup(group_id) for group_id in home.offsets.groups() if group_id not in home.groups)
 
-    def delete_group(self, group_id: str) -> tuple[ErrorCode, int]:
+    def delete_group(self, group_id: str) -> Answered[ErrorCode]:
         """DeleteGroups, one of them: its positions go too, pending ones included."""
         home = self._any_home(group_id)
         if isinstance(home, ErrorCode):
-            return home, 0
+            return Answered(home, 0)
         group = home.groups.get(group_id)
         if group is None and not home.offsets.knows(group_id):
-            return ErrorCode.GROUP_ID_NOT_FOUND, 0
-        if group is not None and group.state is not GroupState.EMPTY:
-            return ErrorCode.NON_EMPTY_GROUP, 0
+            return Answered(ErrorCode.GROUP_ID_NOT_FOUND, home.lsn)
+        if group is not None and group.state is not ClassicGroupState.EMPTY:
+            return Answered(ErrorCode.NON_EMPTY_GROUP, home.lsn)
         positions = home.offsets.partitions(group_id, with_pending=True)
-        lsn = self._forget(home, _Forgotten(group_id, positions, with_group=True))
-        return (lsn, 0) if isinstance(lsn, ErrorCode) else (ErrorCode.NONE, lsn)
+        return Answered(self._forget(home, _Forgotten(group_id, positions, with_group=True)), home.lsn)
 
     def forget_topics(self, topics: Collection[str]) -> Work[None]:
         """Topics were deleted: others of their names would begin at offset 0.  Pending positions go too."""
@@ -339,25 +350,24 @@ class GroupCoordinator:
                 self._forget(home, _Forgotten(group_id, gone))
             yield
 
-    def _forget(self, home: Home, *forgotten: _Forgotten) -> int | ErrorCode:
-        """Write the tombstones, one batch for all, and apply them; the lsn."""
+    def _forget(self, home: Home, *forgotten: _Forgotten) -> ErrorCode:
+        """Write the tombstones, one batch for all, and apply them; the error if the journal does not take them."""
         now = self._clock.now()
         entries: list[journal.Entry] = []
         for group_id, partitions, with_group in forgotten:
             entries += [journal.forget_position(group_id, at, now) for at in partitions]
             if with_group and group_id in home.groups:
                 entries.append(journal.group_entry(group_id, None, now))
-        if not entries:
-            return home.lsn
-        outcome = home.append(entries)
-        if not isinstance(outcome, Appended):
+        outcome = home.append(entries) if entries else None
+        if isinstance(outcome, ErrorCode):
+            logger.warning("committed offsets could not be removed partition=%d error=%s", home.index, outcome.name)
             return outcome
         for group_id, partitions, with_group in forgotten:
             for at in partitions:
                 home.offsets.remove(group_id, at)
             if with_group and group_id in home.groups:
-                self._membership.forget(home.groups.pop(group_id))
-        return outcome.lsn
+                self._membership.forget(home, group_id)
+        return ErrorCode.NONE
 
     # What time brings
 
@@ -372,7 +382,7 @@ class GroupCoordinator:
 
     def _expired(self, home: Home, group_id: str, now: int) -> _Forgotten | None:
         group = home.groups.get(group_id)
-        if group is not None and group.state is not GroupState.EMPTY:
+        if group is not None and group.state is not ClassicGroupState.EMPTY:
             return None
         since = group.state_timestamp if group is not None and group.protocol_type else -1
         expired = []
@@ -388,7 +398,7 @@ class GroupCoordinator:
             if expires <= now and not home.offsets.is_unstable(group_id, at):
                 expired.append(at)
         left = len(home.offsets.partitions(group_id, with_pending=True)) - len(expired)
-        had_members = group is not None and (group.protocol_type is not None or bool(group.promised))
+        had_members = group is not None and (group.protocol_type is not None or bool(group.pending_members))
         unused_ms = self.settings.offsets_retention_ms if had_members else 0
         old = group is not None and now - group.state_timestamp >= unused_ms
         return _Forgotten(group_id, expired, with_group=left == 0) if expired or (left == 0 and old) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from fencepost.coordinator.group import journal
-from fencepost.coordinator.group.group import Group, GroupState, Member
+from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState, Member
 from fencepost.coordinator.group.journal import Entry
 from fencepost.coordinator.group.offsets import Offsets, Position
 from fencepost.coordinator.loading import JournalUnreadable
@@ -25,7 +25,7 @@ from fencepost.protocol.stored import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from fencepost.protocol.types import Buffer, TopicPartition
+from fencepost.protocol.types import Buffer, Epoch, Milliseconds, TopicPartition
 
 
 class JournalPartition(Protocol):
@@ -59,16 +59,12 @@ class Home:
     def __init__(self, index: int, log: JournalPartition, journals: Journals) -> None:
         self.index = index
         self.log = log
-        self._journals = journals
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ClassicGroup] = {}
         self.offsets = Offsets()
+        self.lsn = journals.lsn
+        """What an answer from memory depends on: the last append to this partition, or what was there before."""
 
     # Writing
-
-    @property
-    def lsn(self) -> int:
-        """What an answer from memory depends on."""
-        return self._journals.lsn
 
     def append(self, entries: Sequence[Entry]) -> Appended | ErrorCode:
         return self._append(journal.batch(entries), None)
@@ -81,6 +77,7 @@ class Home:
     def _append(self, batch: bytes, guard: VerificationGuard | None) -> Appended | ErrorCode:
         outcome = self.log.append(batch, Origin.COORDINATOR, guard=guard)
         if isinstance(outcome, Appended):
+            self.lsn = outcome.lsn
             return outcome
         return journal.APPEND_ERRORS.get(outcome.error, outcome.error)
 
@@ -119,7 +116,7 @@ class Home:
         value = decode_stored(OffsetCommitValue, record.value)
         if key.group not in self.groups:
             # A group is begun by the first position written for it, and stays, even if that is aborted.
-            self.groups[key.group] = Group(key.group, state_timestamp=value.commit_timestamp)
+            self.groups[key.group] = ClassicGroup(key.group, state_timestamp=Milliseconds(value.commit_timestamp))
         position = Position(
             value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
         )
@@ -172,41 +169,42 @@ class Loading:
         return False
 
 
-def restore(group_id: str, stored: GroupMetadataValue) -> Group:
+def restore(group_id: str, stored: GroupMetadataValue) -> ClassicGroup:
     """A group as it was when its generation was stored."""
-    group = Group(
+    group = ClassicGroup(
         group_id,
-        GroupState.STABLE if stored.members else GroupState.EMPTY,
-        stored.generation,
-        stored.protocol_type or None,
-        stored.protocol,
-        state_timestamp=stored.current_state_timestamp,
+        ClassicGroupState.STABLE if stored.members else ClassicGroupState.EMPTY,
+        generation_id=Epoch(stored.generation),
+        protocol_type=stored.protocol_type or None,
+        protocol_name=stored.protocol,
+        state_timestamp=Milliseconds(stored.current_state_timestamp),
     )
-    for member in stored.members:
-        group.add(
+    if stored.members:
+        group = group.with_members(
             Member(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                member.session_timeout,
-                member.rebalance_timeout,
-                [(stored.protocol or "", bytes(member.subscription))],
-                bytes(member.assignment),
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                session_timeout_ms=Milliseconds(member.session_timeout),
+                rebalance_timeout_ms=Milliseconds(member.rebalance_timeout),
+                protocols=((stored.protocol or "", bytes(member.subscription)),),
+                assignment=bytes(member.assignment),
             )
+            for member in stored.members
         )
-    group.leader = stored.leader if stored.leader in group.members else group.leader
-    group.find_subscriptions()
-    return group
+    if stored.leader in group.members:
+        group = group._replace(leader_id=stored.leader)
+    return group.with_subscribed_topics()
 
 
-def stored_form(group: Group) -> GroupMetadataValue:
+def stored_form(group: ClassicGroup) -> GroupMetadataValue:
     """What is kept of a group."""
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol,
-        leader=group.leader,
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
         current_state_timestamp=group.state_timestamp,
         members=[
             GroupMember(
@@ -216,7 +214,7 @@ def stored_form(group: Group) -> GroupMetadataValue:
                 client_host=member.client_host,
                 rebalance_timeout=member.rebalance_timeout_ms,
                 session_timeout=member.session_timeout_ms,
-                subscription=member.metadata(group.protocol),
+                subscription=member.metadata(group.protocol_name),
                 assignment=member.assignment,
             )
             for member in group.members.values()

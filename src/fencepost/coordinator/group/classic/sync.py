@@ -1,0 +1,121 @@
+"""SyncGroup: hand in the assignment of a generation (its leader), and receive one's own part of it.
+
+The leader's assignment is written to the journal before anybody is told of it; where the journal refuses it everybody
+is told why, and a new rebalance begins.  (Apache Kafka's classicGroupSyncToClassicGroup)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from functools import partial
+from typing import Final, NamedTuple
+
+from fencepost.coordinator.group.classic.decision import (
+    REBALANCE,
+    Answer,
+    Await,
+    CancelTimer,
+    Change,
+    Decision,
+    Effect,
+    session,
+)
+from fencepost.coordinator.group.classic.group import Awaiting, ClassicGroup, ClassicGroupState
+from fencepost.coordinator.group.classic.rebalance import answers_waiting, prepare_rebalance, watch
+from fencepost.coordinator.group.classic.responses import assigned, refuse_sync
+from fencepost.coordinator.group.settings import GroupSettings
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import SyncGroupResponse
+from fencepost.protocol.types import Milliseconds
+
+
+class Sync(NamedTuple):
+    """A SyncGroup request.  None as a type or name: the client's version does not say."""
+
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    #: member id -> assignment; counts only if it is the leader's.
+    assignments: Mapping[str, bytes]
+
+
+class Outcome(Enum):
+    """What an accepted SyncGroup does; otherwise it is refused with an error code."""
+
+    AWAIT = "waits for the leader's; the leader's own is written to the journal, and everybody is answered"
+    ANSWER = "is answered with its assignment"
+
+
+#: state -> what happens to a member of this generation.  In an EMPTY group there is none.
+OUTCOMES: Final[dict[ClassicGroupState, Outcome | ErrorCode]] = {
+    ClassicGroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    ClassicGroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    ClassicGroupState.COMPLETING_REBALANCE: Outcome.AWAIT,
+    ClassicGroupState.STABLE: Outcome.ANSWER,
+    ClassicGroupState.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+Answered = Decision[SyncGroupResponse | None]
+
+
+def sync(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milliseconds) -> Answered:
+    """Decide what a SyncGroup does; the answer is None where it waits for the leader's."""
+    error = validate(group, request)
+    if error:
+        return Decision(group, refuse_sync(error))
+    outcome, member = OUTCOMES[group.state], group.members[request.member_id]
+    heard: tuple[Effect, ...] = () if member.awaiting is not None else (watch(member),)
+    if isinstance(outcome, ErrorCode):
+        return Decision(group, refuse_sync(outcome), heard)
+    if outcome is Outcome.ANSWER:
+        return Decision(group, assigned(group, member), heard)
+    if group.leader_id == member.member_id:
+        return _assign(group, request, settings, now)
+    effects = (
+        *answers_waiting((member,), ErrorCode.REBALANCE_IN_PROGRESS),  # a repeated request takes over
+        CancelTimer(session(member.member_id)),
+        Await(member.member_id, Awaiting.SYNC),
+    )
+    return Decision(group.with_members((member._replace(awaiting=Awaiting.SYNC),)), None, effects)
+
+
+def validate(group: ClassicGroup, request: Sync) -> ErrorCode:
+    """Whether this is a member of this generation, and means this group's protocol."""
+    if group.state is ClassicGroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.validate_member(request.member_id, request.group_instance_id, request.generation_id)
+    if error:
+        return error
+    same_type = request.protocol_type in (None, group.protocol_type)
+    same_name = request.protocol_name in (None, group.protocol_name)
+    return ErrorCode.NONE if same_type and same_name else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def _assign(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milliseconds) -> Answered:
+    """Store the leader's assignment, and answer everybody who waits for it; who is not named gets an empty one."""
+    given = request.assignments
+    stable = group.with_members(
+        member._replace(assignment=given.get(member.member_id, b""), awaiting=None) for member in group.members.values()
+    ).become(ClassicGroupState.STABLE, now)
+    leader = stable.members[request.member_id]
+    effects: list[Effect] = [CancelTimer(REBALANCE), watch(leader)]
+    for member in group.members.values():
+        if member.awaiting is not None:
+            others = stable.members[member.member_id]
+            effects += [watch(others), Answer(member.member_id, assigned(stable, others))]
+    refused = partial(_not_stored, group, request, settings=settings, now=now)
+    return Decision(stable, assigned(stable, leader), tuple(effects), refused)
+
+
+def _not_stored(
+    group: ClassicGroup, request: Sync, error: ErrorCode, settings: GroupSettings, now: Milliseconds
+) -> Answered:
+    """The journal refused the assignment: everybody is told so, and joins again."""
+    waiting = [member for member in group.members.values() if member.awaiting is not None]
+    effects = (watch(group.members[request.member_id]), *answers_waiting(waiting, error), *map(watch, waiting))
+    told = group.with_members(member._replace(awaiting=None) for member in waiting)
+    change = Change(told, effects).then(partial(prepare_rebalance, settings=settings, now=now))
+    return Decision(change.group, refuse_sync(error), change.effects)
