@@ -31,27 +31,27 @@ def journal_bytes(data: Path) -> int:
 async def work(broker: Broker, transactions: int, ids: int) -> float:
     """Run so many transactions; the CPU seconds that they took."""
     for name in JOURNALS:
-        assert broker.ensure_coordinator(name)
-    broker.topics.create_at_once("orders", 1, {})
+        assert broker.node.ensure_coordinator(name)
+    broker.node.topics.create_at_once("orders", 1, {})
     pairs = {}
     for number in range(ids):
-        made = broker.transactions.init_producer_id(f"id-{number}", 60_000)
+        made = broker.node.transactions.init_producer_id(f"id-{number}", 60_000)
         pairs[number] = made.producer_id, made.producer_epoch
-    await broker.storage.wait_durable(broker.storage.last_appended)
+    await broker.node.storage.wait_durable(broker.node.storage.last_appended)
     begin = time.process_time()
     for first in range(0, transactions, AT_ONCE):
         for number in range(first, first + AT_ONCE):
             which = number % ids
             producer_id, epoch = pairs[which]
             name, at = f"id-{which}", TopicPartition("orders", 0)
-            added = broker.transactions.add_partitions(name, producer_id, epoch, [at], 2)
+            added = broker.node.transactions.add_partitions(name, producer_id, epoch, [at], 2)
             assert not added.error, added
-            position = Position(number, -1, "", broker.clock.now())
-            broker.groups.commit_offsets(CommitFor(f"group-{which}", "", None, -1), {at: position})
-            ended = broker.transactions.end(name, producer_id, epoch, commit=True, version=5)
+            position = Position(number, -1, "", broker.node.clock.now())
+            broker.node.groups.commit_offsets(CommitFor(f"group-{which}", "", None, -1), {at: position})
+            ended = broker.node.transactions.end(name, producer_id, epoch, commit=True, version=5)
             assert not ended.error, ended
             pairs[which] = ended.producer_id, ended.producer_epoch
-        await broker.storage.wait_durable(broker.storage.last_appended)
+        await broker.node.storage.wait_durable(broker.node.storage.last_appended)
     return time.process_time() - begin
 
 
@@ -72,7 +72,7 @@ async def run(transactions: int, ids: int, data: Path, enable: bool) -> None:
     cpu = await work(broker, transactions, ids)
     largest = journal_bytes(data)
     await asyncio.sleep(2)
-    done = broker.cleaner.metrics
+    done = broker.node.cleaner.metrics
     killed = data.with_name(data.name + "-killed")
     shutil.copytree(data, killed, ignore=shutil.ignore_patterns(".lock"))
     await broker.stop()

@@ -179,10 +179,10 @@ def partitions(table: Table) -> None:
 async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:
     """Work on a node of this process, without the wire, and stop it."""
     async with Broker(data=data, flush="os") as broker:
-        broker.topics.create_at_once(PROBED, 1)
-        broker.topics.create_at_once("journalled", 1)
-        broker.ensure_coordinator("__consumer_offsets")
-        broker.ensure_coordinator("__transaction_state")
+        broker.node.topics.create_at_once(PROBED, 1)
+        broker.node.topics.create_at_once("journalled", 1)
+        broker.node.ensure_coordinator("__consumer_offsets")
+        broker.node.ensure_coordinator("__transaction_state")
         await asyncio.sleep(0.1)
         for number, _ in enumerate(work(broker)):
             if number % 1000 == 0:
@@ -193,13 +193,13 @@ def old_groups(broker: Broker) -> Iterator[None]:
     """Groups with a position of long ago."""
     for number in range(GROUPS):
         at = {TopicPartition("journalled", 0): Position(number, -1, "", LONG_AGO_MS)}
-        broker.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
+        broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
         yield
 
 
 def many_transactions(broker: Broker) -> Iterator[None]:
     """Transactional ids of which some have had many transactions."""
-    transactions, partitions = broker.transactions, [TopicPartition("journalled", 0)]
+    transactions, partitions = broker.node.transactions, [TopicPartition("journalled", 0)]
     pairs = []
     for number in range(TRANSACTIONAL_IDS):
         pairs.append(transactions.init_producer_id(f"id-{number}", 60_000))

@@ -13,8 +13,8 @@ from fencepost.broker.network.request_context import Peer, RequestContext
 async def ask(broker: Broker, request: Any, version: int) -> Any:
     """The response, when everything that it depends on is durable."""
     context = RequestContext(Peer(AllowEverything(), "/here"), version, "c")
-    reply = SERVED[request.__schema__.api].handler(request, context, broker)
+    reply = SERVED[request.__schema__.api].handler(request, context, broker.node)
     if not isinstance(reply, Reply):
         reply = await reply
-    await broker.storage.wait_durable(reply.lsn)
+    await broker.node.storage.wait_durable(reply.lsn)
     return reply.response

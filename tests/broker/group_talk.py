@@ -45,7 +45,7 @@ def find_group(client: Client, group: str = "g") -> None:
 
 
 def _topic_id(client: Client, topic: str) -> Any:
-    known = client.broker.topics.by_name.get(topic)
+    known = client.broker.node.topics.by_name.get(topic)
     return ZERO_UUID if known is None else known.topic_id
 
 

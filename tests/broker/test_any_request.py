@@ -36,7 +36,7 @@ class Pool:
     def __init__(self, client: Client, generator: random.Random) -> None:
         self.random = generator
         topic = new_topic(client, 2)
-        known = client.broker.topics.by_name[topic]
+        known = client.broker.node.topics.by_name[topic]
         find_group(client)
         member = alone(client)
         pair = init(client, "t")
@@ -86,16 +86,16 @@ class Pool:
 
 def known(broker: Broker) -> dict[str, Any]:
     """What a restart must not forget."""
-    groups, transactions = broker.groups, broker.transactions
+    groups, transactions = broker.node.groups, broker.node.transactions
     return {
-        "topics": {name: (topic.topic_id, len(topic.partitions)) for name, topic in broker.topics.by_name.items()},
+        "topics": {name: (topic.topic_id, len(topic.partitions)) for name, topic in broker.node.topics.by_name.items()},
         "positions": {
             group.group_id: positions
             for group in groups.groups()
             if (positions := groups.fetch_offsets(group.group_id, None, True)) or group.protocol_type
         },
         "transactions": {each.transactional_id: each for each in transactions.list().transactions},
-        "ends": {(each.topic, each.index): each.log_end_offset for each in broker.storage.partitions()},
+        "ends": {(each.topic, each.index): each.log_end_offset for each in broker.node.storage.partitions()},
     }
 
 

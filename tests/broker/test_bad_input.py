@@ -200,7 +200,7 @@ def test_a_batch_of_epoch_minus_1_is_refused_before_anybody_is_asked(
 
 def test_markers_of_somebody_who_may_not_are_not_written(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.denies.denied[Resource.CLUSTER] = None
-    offsets = scene.friend.broker.groups.partition_for("g")
+    offsets = scene.friend.broker.node.groups.partition_for("g")
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert mark(scene, scene.topic, (scene.pair.producer_id, scene.pair.epoch + 1)) == refused
     assert mark(scene, "__consumer_offsets", (scene.foreign.producer_id, 1), offsets) == refused

@@ -91,7 +91,7 @@ def test_kafka_19446_a_leader_is_told_the_version_of_the_marker(
         place = WritableTxnMarkerTopic(name=topic, partition_indexes=[0])
     else:
         assert txn_commit(client, "t", pair, topic, 5) == [ErrorCode.NONE]
-        index = client.broker.groups.partition_for("g")
+        index = client.broker.node.groups.partition_for("g")
         place = WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[index])
     marker = WritableTxnMarker(
         producer_id=pair.producer_id,

@@ -275,7 +275,7 @@ def test_a_stale_commit_of_positions_waits_until_it_is_known_why(tmp_path: Path,
     gate.transactions.clear()
     with starting(tmp_path, gate) as (broker, started):
         client = Client(broker)
-        wait_until("the group is read", lambda: not broker.groups.is_loading)
+        wait_until("the group is read", lambda: not broker.node.groups.is_loading)
         assert txn_commit(client, "t", pair, topic, 8) == [COME_AGAIN]
         gate.open_all()
         started.result(10)

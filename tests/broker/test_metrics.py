@@ -21,11 +21,11 @@ def test_verifications_and_their_failures_are_counted() -> None:
         record = batch("x", pair=pair, sequence=0, transactional=True)
         answered = produce(client, topic, record, "id", version=11)
         assert answered.error_code == ErrorCode.TRANSACTION_ABORTABLE
-        assert (broker.metrics.verifications, broker.metrics.verification_failures) == (1, 1)
+        assert (broker.node.counters.verifications, broker.node.counters.verification_failures) == (1, 1)
         assert produce(client, topic, record, "id", version=12).error_code == ErrorCode.NONE
-        assert (broker.metrics.verifications, broker.metrics.verification_failures) == (2, 1)
-        assert broker.metrics.requests[0] == 2
-        shown, bean = measure(broker, broker.clock.now()), "kafka.server:type=AddPartitionsToTxnManager,name="
+        assert (broker.node.counters.verifications, broker.node.counters.verification_failures) == (2, 1)
+        assert broker.node.counters.requests[0] == 2
+        shown, bean = measure(broker.node, broker.node.clock.now()), "kafka.server:type=AddPartitionsToTxnManager,name="
         assert shown[bean + "VerificationFailureRate:Count"] == 1
         assert shown[bean + "VerificationTimeMs:Count"] == 2
         assert 0 < shown[bean + "VerificationTimeMs:Mean"] <= shown[bean + "VerificationTimeMs:Max"]
@@ -37,15 +37,15 @@ def test_open_and_late_transactions_are_seen() -> None:
     late = "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount:Value"
     with serving(transaction_max_timeout_ms=100_000) as broker:
         client = Client(broker)
-        topics, pair, began = [new_topic(client), new_topic(client)], init(client, "id"), broker.clock.now()
+        topics, pair, began = [new_topic(client), new_topic(client)], init(client, "id"), broker.node.clock.now()
         for topic in topics:
             record = batch("x", pair=pair, sequence=0, transactional=True)
             assert produce(client, topic, record, "id", version=12).error_code == ErrorCode.NONE
-        assert measure(broker, began)["fencepost:type=TransactionalIds,state=Ongoing:Value"] == 1
+        assert measure(broker.node, began)["fencepost:type=TransactionalIds,state=Ongoing:Value"] == 1
         for later, expected in ((0, 0), (399_000, 0), (460_000, 2)):
-            assert measure(broker, Milliseconds(began + later))[late] == expected
+            assert measure(broker.node, Milliseconds(began + later))[late] == expected
         ended(client, "id", pair)
-        assert measure(broker, Milliseconds(began + 460_000))[late] == 0
+        assert measure(broker.node, Milliseconds(began + 460_000))[late] == 0
         client.close()
 
 
@@ -63,7 +63,7 @@ def test_a_transaction_is_verified_once_for_each_partition(version: int) -> None
                     record = batch("x", pair=pair, sequence=sequence, transactional=True)
                     assert produce(client, topic, record, "id", version=version).error_code == ErrorCode.NONE
             pair = ended(client, "id", pair)
-            assert broker.metrics.verifications == transaction * len(topics)
+            assert broker.node.counters.verifications == transaction * len(topics)
         client.close()
 
 
@@ -73,10 +73,10 @@ def test_a_restart_begins_to_count_anew_and_what_is_open_is_not_verified_again(t
         topic, other, pair = new_topic(client), new_topic(client), init(client, "id")
         record = batch("x", pair=pair, sequence=0, transactional=True)
         assert produce(client, topic, record, "id", version=12).error_code == ErrorCode.NONE
-        assert broker.metrics.verifications == 1
+        assert broker.node.counters.verifications == 1
         client.close()
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:
-        client, metrics = Client(broker), broker.metrics
+        client, metrics = Client(broker), broker.node.counters
         assert (metrics.verifications, metrics.verification_failures, metrics.verification_time_ms) == (0, 0, 0)
         for version in (11, 12):
             record = batch("y", pair=pair, sequence=version - 10, transactional=True)

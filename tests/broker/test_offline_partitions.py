@@ -99,7 +99,7 @@ def test_every_request_for_it_is_answered_and_the_others_are_served(damaged: set
             assert produce(client, other, batch("y")).error_code == ErrorCode.NONE
             find_group(client)
             assert commit(client, topic, 1) == [ErrorCode.NONE], "positions are of the topic, not of what it holds"
-            shown = measure(client.broker, client.broker.clock.now())
+            shown = measure(client.broker.node, client.broker.node.clock.now())
             assert shown["kafka.server:type=ReplicaManager,name=OfflineReplicaCount:Value"] == 1
             assert shown["kafka.controller:type=KafkaController,name=OfflinePartitionsCount:Value"] == 1
     damaged.clear()
@@ -206,7 +206,7 @@ def test_its_topic_can_be_deleted_with_what_is_its_own(
     metadata = tmp_path / f"{other}-0" / "partition.metadata"
     metadata.write_text(metadata.read_text()[:-5] + "AAAAA")
     with node(tmp_path) as client:
-        assert len(client.broker.storage.offline) == 2
+        assert len(client.broker.node.storage.offline) == 2
         for name in (topic, other):
             gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1000)
             assert client.ask(gone).responses[0].error_code == ErrorCode.NONE

@@ -65,7 +65,7 @@ def test_redpanda_3232_no_data_of_the_next_epoch_before_the_marker(
         hold_markers_back(patch)
         following = ended(client, "t", pair, commit=commit)
         assert written(client, topic, following, "second") == ErrorCode.CONCURRENT_TRANSACTIONS
-    on_the_loop(client.broker, client.broker.transactions.retry_markers)
+    on_the_loop(client.broker, client.broker.node.transactions.retry_markers)
     assert written(client, topic, following, "second") == ErrorCode.NONE
     ended(client, "t", following)
     assert values(fetch(client, topic)) == (["first", "second"] if commit else ["second"])
@@ -118,7 +118,7 @@ def test_redpanda_17827_24468_10588_a_participant_says_again_that_it_is_done(cli
     marker = Marker(ProducerId(pair.producer_id), Epoch(following.epoch), 0, True, 2)
     places = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     for _ in range(3):
-        told = on_the_loop(client.broker, lambda: LocalMarkers(client.broker).write(marker, places))
+        told = on_the_loop(client.broker, lambda: client.broker.node.local_markers.write(marker, places))
         assert told == dict.fromkeys(places, ErrorCode.NONE)
         assert ended(client, "t", pair) == following, "and so does the coordinator"
         assert end(client, "t", following, version=4).error_code == ErrorCode.NONE
@@ -149,7 +149,7 @@ def test_ydb_52731_an_end_while_the_last_is_being_completed_comes_again(
         following = ended(client, "t", pair)
         early = end(client, "t", following, version=version)
         assert early.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-    on_the_loop(client.broker, client.broker.transactions.retry_markers)
+    on_the_loop(client.broker, client.broker.node.transactions.retry_markers)
     assert values(fetch(client, topic)) == ["v"]
 
 
@@ -167,7 +167,7 @@ def test_starlight_79_kop_1283_what_is_being_completed_is_not_used_for_the_next(
             assert txn_commit(client, "t", following, topic, 5) == [ErrorCode.CONCURRENT_TRANSACTIONS]
         (state,) = client.ask(DescribeTransactionsRequest(transactional_ids=["t"])).transaction_states
         assert [each.topic for each in state.topics] == [topic]
-    on_the_loop(client.broker, client.broker.transactions.retry_markers)
+    on_the_loop(client.broker, client.broker.node.transactions.retry_markers)
     assert position(client, topic, stable=True) == (-1, ErrorCode.NONE)
     assert values(fetch(client, topic)) == ["v"]
 
@@ -191,8 +191,8 @@ def test_kafkajs_302_a_clock_that_differs_decides_nothing(
 
 def shift(broker: Broker, by_ms: int, patch: pytest.MonkeyPatch) -> None:
     """Another time from now on."""
-    now = broker.clock.now
-    patch.setattr(broker.clock, "now", lambda: Milliseconds(now() + by_ms), raising=False)
+    now = broker.node.clock.now
+    patch.setattr(broker.node.clock, "now", lambda: Milliseconds(now() + by_ms), raising=False)
 
 
 def test_kafkajs_sequences_go_on_at_0_after_the_largest(client: Client) -> None:

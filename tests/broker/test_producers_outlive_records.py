@@ -55,7 +55,7 @@ def after(how: str, data: Path) -> Path:
 def hours_later(client: Client, hours: int) -> None:
     """What the node does now and then, at a later time."""
     broker = client.broker
-    on_the_loop(broker, lambda: at_once(upkeep(broker.storage, broker.clock.now() + hours * HOUR)))
+    on_the_loop(broker, lambda: at_once(upkeep(broker.node.storage, broker.node.clock.now() + hours * HOUR)))
 
 
 def known(client: Client, topic: str) -> dict[int, tuple[int, int]]:

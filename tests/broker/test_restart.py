@@ -159,11 +159,11 @@ def test_a_finished_level_of_features_is_kept(tmp_path: Path) -> None:
 
     for wanted, kind in ((1, 2), (0, 3), (2, 1)):
         with node(tmp_path) as client:
-            epoch = client.broker.features.epoch
+            epoch = client.broker.node.features.epoch
             level(client, wanted, kind)
         with node(tmp_path) as client:
-            assert client.broker.features.transaction_version() == wanted
-            assert client.broker.features.epoch == epoch + 1
+            assert client.broker.node.features.transaction_version() == wanted
+            assert client.broker.node.features.epoch == epoch + 1
 
 
 def test_an_old_transaction_ends_by_the_old_protocol_after_an_upgrade(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ class Id:
         return ErrorCode(added.results_by_partition[0].partition_error_code)
 
     def _produce(self, data: bytes, version: int) -> ErrorCode:
-        topic_id = self._client.broker.topics.by_name[self._topic].topic_id
+        topic_id = self._client.broker.node.topics.by_name[self._topic].topic_id
         written = TopicProduceData(
             name=self._topic, topic_id=topic_id, partition_data=[PartitionProduceData(index=NEW, records=data)]
         )
@@ -268,8 +268,8 @@ def bring(client: Client, cells: Sequence[Cell], level: int) -> list[Id]:
     for one in to_time_out:
         one.walk()
     if to_time_out:
-        later = Milliseconds(client.broker.clock.now() + 2 * TIMEOUT_MS)
-        on_the_loop(client.broker, lambda: at_once(client.broker.transactions.tick(later)))
+        later = Milliseconds(client.broker.node.clock.now() + 2 * TIMEOUT_MS)
+        on_the_loop(client.broker, lambda: at_once(client.broker.node.transactions.tick(later)))
     for one in to_time_out:
         one.timed_out()
     for one in ids:
@@ -281,12 +281,12 @@ def bring(client: Client, cells: Sequence[Cell], level: int) -> list[Id]:
 def remember(broker: Broker, seeds: Sequence[TransactionMetadata]) -> None:
     """Have the coordinator find these ids in its journal."""
     for seed in seeds:
-        journal = broker.storage.partition(TOPIC, broker.transactions.partition_for(seed.transactional_id))
+        journal = broker.node.storage.partition(TOPIC, broker.node.transactions.partition_for(seed.transactional_id))
         assert journal is not None
         journal.append(encode(seed, 2), Origin.COORDINATOR)
-    for index in range(broker.transactions.settings.partitions):
-        broker.transactions.resign(index)
-        broker.transactions.load(index)
+    for index in range(broker.node.transactions.settings.partitions):
+        broker.node.transactions.resign(index)
+        broker.node.transactions.load(index)
 
 
 @pytest.mark.parametrize(("page", "title"), TITLES)

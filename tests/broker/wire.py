@@ -15,6 +15,7 @@ import pytest
 from fencepost.broker import Broker, running_broker
 from fencepost.broker.authorizer import Authorizer
 from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.registry import SERVED
 from fencepost.protocol.batch import headers
 from fencepost.protocol.codec import decode_response, encode_request
@@ -62,6 +63,11 @@ class Pair(NamedTuple):
 
     producer_id: int
     epoch: int
+
+
+def connections_of(broker: Broker) -> list[Connection]:
+    """The connections that a broker has."""
+    return [each for each in broker.node.connections if isinstance(each, Connection)]
 
 
 class Client:
@@ -208,7 +214,7 @@ def produce_request(
     client: Client, topic: str, data: Sequence[bytes | None], transactional_id: str | None = None, acks: int = -1
 ) -> ProduceRequest:
     """One batch for each partition from 0 on."""
-    known = client.broker.topics.by_name.get(topic)
+    known = client.broker.node.topics.by_name.get(topic)
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
@@ -250,7 +256,7 @@ def fetch_request(
     partition: int = 0,
     leader_epoch: int = -1,
 ) -> FetchRequest:
-    known = client.broker.topics.by_name.get(topic)
+    known = client.broker.node.topics.by_name.get(topic)
     wanted = FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, current_leader_epoch=leader_epoch
     )

@@ -162,7 +162,7 @@ def test_what_is_kept_is_nobody_elses_to_read(tmp_path: Path, umask: int, direct
 
 
 async def _a_topic(broker: Broker) -> None:
-    broker.topics.create_at_once("t", 1)
+    broker.node.topics.create_at_once("t", 1)
 
 
 def test_the_longest_name_outlives_kills(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def lose_the_first_end(patch: pytest.MonkeyPatch, world: World, *, carried_out: 
             await call(cluster, node, request, **how)
             assert world.broker is not None
             pair = request.producer_id, request.producer_epoch - 1
-            late = world.broker.transactions.init_producer_id(request.transactional_id, 1000, *pair)
+            late = world.broker.node.transactions.init_producer_id(request.transactional_id, 1000, *pair)
             assert (late.producer_id, late.producer_epoch) == (request.producer_id, request.producer_epoch)
         raise ConnectionLostError("the connection is gone")
 

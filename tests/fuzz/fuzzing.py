@@ -13,7 +13,6 @@ import resource
 import time
 import uuid
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from tests.broker import asking
@@ -117,8 +116,17 @@ class Values:
         return of(**{each.name: self.value(each, version) for each in fields_in(of, version)})
 
 
-@cache
+_FIELDS: dict[tuple[type, int], tuple[Field, ...]] = {}
+
+
 def fields_in(of: type[Message], version: int) -> tuple[Field, ...]:
+    known = _FIELDS.get((of, version))
+    if known is None:
+        known = _FIELDS[of, version] = _fields_in(of, version)
+    return known
+
+
+def _fields_in(of: type[Message], version: int) -> tuple[Field, ...]:
     return tuple(each for each in fields_of(of) if each.wire.in_version(version) and each.wire.tag is None)
 
 
@@ -188,9 +196,9 @@ class Fuzzing:
         broker = self.world.broker
         assert broker is not None
         for name in ("__consumer_offsets", "__transaction_state"):
-            broker.ensure_coordinator(name)
-        broker.topics.create_at_once("control", 1)
-        broker.topics.create_at_once("t", 2)
+            broker.node.ensure_coordinator(name)
+        broker.node.topics.create_at_once("control", 1)
+        broker.node.topics.create_at_once("t", 2)
         for key, served in sorted(SERVED.items()):
             for version in range(served.first, served.last + 1):
                 for number in range(FRAMES):
@@ -279,7 +287,7 @@ class Fuzzing:
         finally:
             logging.getLogger("fencepost").removeHandler(self.failures)
         assert self.world.broker is not None
-        self.report.handled = sum(self.world.broker.metrics.requests.values())
+        self.report.handled = sum(self.world.broker.node.counters.requests.values())
         self.report.grown_mb = _resident_mb() - before
         return self.report
 
@@ -292,18 +300,18 @@ class Fuzzing:
         """A record written, a transaction committed, both read again: in a node that has no time to lose."""
         broker, topic = self.world.broker, "control"
         assert broker is not None
-        partition = broker.storage.partition(topic, 0)
+        partition = broker.node.storage.partition(topic, 0)
         if partition is None:  # Somebody may well have deleted it.
-            await broker.topics.create(topic, 1, {}, broker.slices)
-            partition = broker.storage.partition(topic, 0)
+            await broker.node.topics.create(topic, 1, {}, broker.node.slices)
+            partition = broker.node.storage.partition(topic, 0)
             assert partition is not None
         name = f"control-{self.controlled}"
         self.controlled += 1
-        pair = broker.transactions.init_producer_id(name, 60_000)
+        pair = broker.node.transactions.init_producer_id(name, 60_000)
         assert pair.error == ErrorCode.NONE, pair
         record = (self.world.clock.now(), None, name.encode(), ())
         where = [TopicPartition(topic, 0)]
-        added = broker.transactions.add_partitions(name, pair.producer_id, pair.producer_epoch, where, 0)
+        added = broker.node.transactions.add_partitions(name, pair.producer_id, pair.producer_epoch, where, 0)
         assert added.error == ErrorCode.NONE, added
         records = encode_batch(
             [record],
@@ -317,9 +325,9 @@ class Fuzzing:
         produced = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=9, topic_data=wanted)
         (written,) = (await self.ask(produced, 9)).responses[0].partition_responses
         assert written.error_code == ErrorCode.NONE, written
-        ended = broker.transactions.end(name, pair.producer_id, pair.producer_epoch, True, 3)
+        ended = broker.node.transactions.end(name, pair.producer_id, pair.producer_epoch, True, 3)
         assert ended.error == ErrorCode.NONE, ended
-        await broker.storage.wait_durable(broker.storage.lsn)
+        await broker.node.storage.wait_durable(broker.node.storage.lsn)
         asked = FetchPartition(partition=0, fetch_offset=written.base_offset, partition_max_bytes=1 << 20)
         topics = [FetchTopic(topic=topic, partitions=[asked])]
         fetch = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=0, topics=topics)

@@ -65,14 +65,14 @@ class Scene:
 
     def begin(self, name: str) -> Any:
         """A transaction of one minute, open in the partition."""
-        transactions = self.broker.transactions
+        transactions = self.broker.node.transactions
         pair = transactions.init_producer_id(name, 60_000)
         added = transactions.add_partitions(name, pair.producer_id, pair.producer_epoch, [AT], 0)
         assert (pair.error, added.error) == (ErrorCode.NONE, ErrorCode.NONE)
         return pair
 
     def state(self, name: str) -> str:
-        return str(self.broker.transactions.describe(name).state)
+        return str(self.broker.node.transactions.describe(name).state)
 
     async def set_clock(self, jumps: tuple[int, ...]) -> None:
         for jump in jumps:
@@ -85,8 +85,8 @@ async def scene(loop: VirtualLoop) -> Scene:
     await world.start()
     assert world.broker is not None
     for name in ("__transaction_state", "__consumer_offsets"):
-        world.broker.ensure_coordinator(name)
-    world.broker.topics.create_at_once("t", 1)
+        world.broker.node.ensure_coordinator(name)
+    world.broker.node.topics.create_at_once("t", 1)
     return Scene(world)
 
 
@@ -107,20 +107,20 @@ def test_what_is_kept_is_kept(jumps: tuple[int, ...]) -> None:
         broker, before = scene.broker, scene.world.clock.now()
         producer = (4711, 0)
         assert await scene.produce(producer, 0) == (ErrorCode.NONE, 0)
-        identity = broker.transactions.init_producer_id("id", 60_000)
-        broker.groups.commit_offsets(CommitFor("g", "", None, -1), {AT: Position(7, -1, "", before)})
+        identity = broker.node.transactions.init_producer_id("id", 60_000)
+        broker.node.groups.commit_offsets(CommitFor("g", "", None, -1), {AT: Position(7, -1, "", before)})
         await scene.set_clock(jumps)
         assert await scene.produce(producer, 0) == (ErrorCode.NONE, 0), "the same batch again is a duplicate"
-        assert broker.storage.partition("t", 0).log_end_offset == 1
-        assert broker.storage.partition("t", 0).log_start_offset == 0
+        assert broker.node.storage.partition("t", 0).log_end_offset == 1
+        assert broker.node.storage.partition("t", 0).log_start_offset == 0
         assert scene.state("id") == "Empty"
-        assert broker.groups.fetch_offsets("g", [AT], True)[AT].offset == 7
-        again = broker.transactions.init_producer_id("id", 60_000)
+        assert broker.node.groups.fetch_offsets("g", [AT], True)[AT].offset == 7
+        again = broker.node.transactions.init_producer_id("id", 60_000)
         assert again.producer_id == identity.producer_id
         if sum(jumps) == 0 and jumps[0] > 0:
             await asyncio.sleep(1.1 * KEPT_MS / 1000)
-            assert broker.storage.partition("t", 0).log_start_offset == 1
-            assert broker.groups.fetch_offsets("g", [AT], True)[AT] is None
+            assert broker.node.storage.partition("t", 0).log_start_offset == 1
+            assert broker.node.groups.fetch_offsets("g", [AT], True)[AT] is None
 
     on_virtual_time(main)
 

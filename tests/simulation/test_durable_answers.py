@@ -65,7 +65,7 @@ async def leave(world: World, member_id: str) -> Any:
 async def begin(world: World) -> None:
     await world.start()
     assert world.broker is not None
-    world.broker.ensure_coordinator("__consumer_offsets")
+    world.broker.node.ensure_coordinator("__consumer_offsets")
 
 
 async def lose_power(world: World) -> None:
@@ -97,7 +97,7 @@ async def first_comes(world: World) -> None:
     assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
     await lose_power(world)
     assert world.broker is not None
-    assert not isinstance(world.broker.groups.known("g"), ErrorCode)
+    assert not isinstance(world.broker.node.groups.known("g"), ErrorCode)
 
 
 async def last_leaves(world: World) -> None:

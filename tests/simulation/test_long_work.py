@@ -100,7 +100,7 @@ class Scene:
         self.deleting[name] -= 1
 
     async def grow(self, name: str) -> None:
-        known = self.broker.topics.by_name.get(name)
+        known = self.broker.node.topics.by_name.get(name)
         count = self.chance.randint(2, 30)
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)],
@@ -108,7 +108,11 @@ class Scene:
             validate_only=False,
         )
         (grown,) = (await self.ask(request, 3)).results
-        if grown.error_code == ErrorCode.NONE and known is self.broker.topics.by_name.get(name) and known is not None:
+        if (
+            grown.error_code == ErrorCode.NONE
+            and known is self.broker.node.topics.by_name.get(name)
+            and known is not None
+        ):
             self.noted(name, known.topic_id.hex, count)
 
     async def alter(self, name: str) -> None:
@@ -118,7 +122,7 @@ class Scene:
         await self.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
 
     async def produce(self, name: str) -> None:
-        known = self.broker.topics.by_name.get(name)
+        known = self.broker.node.topics.by_name.get(name)
         topic_id = "" if known is None else known.topic_id.hex
         index, self.number = self.chance.randrange(8), self.number + 1
         value = f"{topic_id} {self.number}"
@@ -135,7 +139,7 @@ class Scene:
             self.promises.records.setdefault((topic_id, index), []).append(value)
 
     async def commit(self, name: str) -> None:
-        known = self.broker.topics.by_name.get(name)
+        known = self.broker.node.topics.by_name.get(name)
         metadata = "" if known is None else known.topic_id.hex
         position = OffsetCommitRequestPartition(
             partition_index=self.chance.randrange(8), committed_offset=1, committed_metadata=metadata
@@ -174,7 +178,7 @@ class Scene:
     # What must be so at every moment
 
     def look(self) -> None:
-        topics, storage = self.broker.topics, self.broker.storage
+        topics, storage = self.broker.node.topics, self.broker.node.storage
         shown = {(each.topic, each.index): each for each in storage.partitions()}
         for name, topic in topics.by_name.items():
             assert topics.by_id[topic.topic_id] is topic
@@ -190,7 +194,7 @@ class Scene:
     async def check(self) -> None:
         """After a start."""
         self.look()
-        topics, promises = self.broker.topics, self.promises
+        topics, promises = self.broker.node.topics, self.promises
         known = {topic.topic_id.hex: topic for topic in topics.by_name.values()}
         for topic_id, name in list(promises.made.items()):
             if topic_id not in known:
@@ -212,21 +216,23 @@ class Scene:
                 missing = set(promises.records.get((topic_id, partition.index), ())) - set(found)
                 assert not missing, f"acknowledged, and lost: {missing}"
         for group in GROUPS:
-            positions = self.broker.groups.fetch_offsets(group, None, False)
+            positions = self.broker.node.groups.fetch_offsets(group, None, False)
             assert isinstance(positions, dict)
             for at, position in positions.items():
                 assert at.topic in topics.by_name, f"{group} has a position in {at}, which is deleted"
                 assert getattr(position, "metadata", None) == topics.by_name[at.topic].topic_id.hex
-        ours = {f"{each.topic}-{each.index}" for each in self.broker.storage.partitions()}
-        on_disk = {name for name in self.world.disk.list(self.broker.storage.path) if name.rpartition("-")[2].isdigit()}
+        ours = {f"{each.topic}-{each.index}" for each in self.broker.node.storage.partitions()}
+        on_disk = {
+            name for name in self.world.disk.list(self.broker.node.storage.path) if name.rpartition("-")[2].isdigit()
+        }
         assert on_disk == ours
 
 
 async def begin(world: World) -> None:
     await world.start()
     assert world.broker is not None
-    world.broker.ensure_coordinator("__consumer_offsets")
-    world.broker.slices._steps = 1  # of every slice from now on
+    world.broker.node.ensure_coordinator("__consumer_offsets")
+    world.broker.node.slices._steps = 1  # of every slice from now on
 
 
 async def history(loop: VirtualLoop, seed: int) -> None:

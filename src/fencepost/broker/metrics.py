@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict
+from typing import Final
 
 from fencepost.broker.compaction import measured
+from fencepost.broker.node import Node
 from fencepost.protocol.messages import REQUESTS
 from fencepost.protocol.types import Milliseconds
-
-if TYPE_CHECKING:
-    from fencepost.broker.broker import Broker
 
 _VERIFICATION: Final = "kafka.server:type=AddPartitionsToTxnManager,name="
 _REPLICAS: Final = "kafka.server:type=ReplicaManager,name="
@@ -20,55 +18,35 @@ _REPLICAS: Final = "kafka.server:type=ReplicaManager,name="
 _LATE_MS: Final = 5 * 60 * 1000
 
 
-@dataclass
-class Metrics:
-    """Counted since the start of the node."""
-
-    requests: Counter[int] = field(default_factory=Counter)
-    verification_failures: int = 0
-    """VerificationFailureRate: partitions whose transaction could not be verified (KIP-890)."""
-    verifications: int = 0
-    verification_time_ms: float = 0.0
-    """VerificationTimeMs, summed up."""
-    longest_verification_ms: float = 0.0
-
-    def verified(self, failures: int, milliseconds: float) -> None:
-        """A coordinator was asked about the partitions of one write."""
-        self.verifications += 1
-        self.verification_failures += failures
-        self.verification_time_ms += milliseconds
-        self.longest_verification_ms = max(self.longest_verification_ms, milliseconds)
-
-
-def measure(broker: Broker, now: Milliseconds) -> dict[str, float]:
+def measure(node: Node, now: Milliseconds) -> dict[str, float]:
     """Everything there is to measure, by bean and attribute as `domain:key=value,...:attribute`.
 
     Apache Kafka's names where it has one (KIP-890 new metrics, KIP-664 metrics), else the domain is `fencepost`.  A
     Count is counted since the start, a Value is as it is now.
     """
-    counted, partitions = broker.metrics, list(broker.storage.partitions())
-    transactions = broker.transactions
-    late = now - broker.settings.number("transaction.max.timeout.ms") - _LATE_MS
+    counted, partitions = node.counters, list(node.storage.partitions())
+    transactions = node.transactions
+    late = now - node.settings.number("transaction.max.timeout.ms") - _LATE_MS
     found: dict[str, float] = {
         f"{_VERIFICATION}VerificationFailureRate:Count": counted.verification_failures,
         f"{_VERIFICATION}VerificationTimeMs:Count": counted.verifications,
         f"{_VERIFICATION}VerificationTimeMs:Mean": counted.verification_time_ms / max(counted.verifications, 1),
         f"{_VERIFICATION}VerificationTimeMs:Max": counted.longest_verification_ms,
-        f"{_REPLICAS}PartitionCount:Value": len(partitions) + len(broker.storage.offline),
-        f"{_REPLICAS}OfflineReplicaCount:Value": len(broker.storage.offline),
-        "kafka.controller:type=KafkaController,name=OfflinePartitionsCount:Value": len(broker.storage.offline),
+        f"{_REPLICAS}PartitionCount:Value": len(partitions) + len(node.storage.offline),
+        f"{_REPLICAS}OfflineReplicaCount:Value": len(node.storage.offline),
+        "kafka.controller:type=KafkaController,name=OfflinePartitionsCount:Value": len(node.storage.offline),
         f"{_REPLICAS}ProducerIdCount:Value": sum(len(each.producers.entries) for each in partitions),
         f"{_REPLICAS}PartitionsWithLateTransactionsCount:Value": sum(
             each.producers.is_late(late) for each in partitions
         ),
-        "fencepost:type=Connections:Value": len(broker.connections),
+        "fencepost:type=Connections:Value": len(node.connections),
     }
-    found |= measured(broker.cleaner, now)
-    room = broker.storage.space.room()
+    found |= measured(node.cleaner, now)
+    room = node.storage.space.room()
     if room is not None:
         found["fencepost:type=Space,name=FreeBytes:Value"] = room.free
         found["fencepost:type=Space,name=TotalBytes:Value"] = room.total
-        found["fencepost:type=Space,name=ReserveIsWhole:Value"] = broker.storage.space.is_whole
+        found["fencepost:type=Space,name=ReserveIsWhole:Value"] = node.storage.space.is_whole
     for api, count in sorted(counted.requests.items()):
         request = REQUESTS[api].__name__.removesuffix("Request")
         found[f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={request}:Count"] = count

@@ -46,7 +46,7 @@ class Exporter:
         yield from families.values()
 
     async def _measure(self) -> dict[str, float]:
-        return measure(self._broker, self._broker.clock.now())
+        return measure(self._broker.node, self._broker.node.clock.now())
 
     def close(self) -> None:
         """Answer no more.  Blocks, and must not block the node's event loop: an answer may be waiting for it."""

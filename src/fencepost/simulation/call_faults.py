@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from fencepost.broker import Broker
 from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.broker.leader.registrar import Answer, LocalRegistrar, Question
 from fencepost.coordinator.transaction.markers import Marker, Results
+from fencepost.log.storage import Storage
 from fencepost.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class Links:
         self._calls = calls
         self._repetitions: dict[asyncio.Task[None], None] = {}
 
-    def markers(self, broker: Broker) -> FarMarkers:
-        return FarMarkers(self, broker)
+    def markers(self, local: LocalMarkers) -> FarMarkers:
+        return FarMarkers(self, local)
 
-    def registrar(self, broker: Broker) -> FarRegistrar:
-        return FarRegistrar(self, broker)
+    def registrar(self, local: LocalRegistrar) -> FarRegistrar:
+        return FarRegistrar(self, local)
 
-    async def carry(self, call: Call, node: Broker, carry_out: Callable[[], T], what: str) -> T:
+    async def carry(self, call: Call, node: Storage, carry_out: Callable[[], T], what: str) -> T:
         """Have the other end carry a call out, and give its answer.  Raises NoAnswer."""
         fault = self._draw(call)
         if fault is not None:
@@ -82,23 +82,23 @@ class Links:
             self._repetitions[task] = None
             task.add_done_callback(self._repetitions.pop)
         # An answer is a promise, so it leaves when what it says is durable.
-        await node.storage.wait_durable(node.storage.lsn)
+        await node.wait_durable(node.lsn)
         if fault is CallFault.ANSWER_LOST:
             await self._pass(node, PATIENCE)
             raise NoAnswer
         await self._pass(node, self._late() if fault is CallFault.ANSWER_LATE else self._latency())
         return answer
 
-    async def _repeat(self, node: Broker, carry_out: Callable[[], object], what: str) -> None:
+    async def _repeat(self, node: Storage, carry_out: Callable[[], object], what: str) -> None:
         await asyncio.sleep(self._random.uniform(0, _LATEST_REPETITION))
-        if self._world.broker is node:
+        if self._world.storage is node:
             self._world.note(what)
             carry_out()
 
-    async def _pass(self, node: Broker, seconds: float) -> None:
+    async def _pass(self, node: Storage, seconds: float) -> None:
         """Time goes by.  Nobody waits any more on a node that has ended."""
         await asyncio.sleep(seconds)
-        if self._world.broker is not node:
+        if self._world.storage is not node:
             raise asyncio.CancelledError
 
     def _draw(self, call: Call) -> CallFault | None:
@@ -121,30 +121,32 @@ class Links:
 class FarMarkers:
     """Leaders that are far away (coordinator.transaction.markers.Markers)."""
 
-    def __init__(self, links: Links, node: Broker) -> None:
+    def __init__(self, links: Links, local: LocalMarkers) -> None:
         self._links = links
-        self._node = node
-        self._leaders = LocalMarkers(node)
+        self._leaders = local
 
     def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> Awaitable[Results]:
         where = ",".join(f"{at.topic}-{at.partition}" for at in partitions)
         what = f"producer_id={marker.producer_id} epoch={marker.producer_epoch} commit={marker.commit} {where}"
-        return self._links.carry(Call.MARKER, self._node, lambda: self._leaders.write(marker, partitions), what)
+        return self._links.carry(
+            Call.MARKER, self._leaders.storage, lambda: self._leaders.write(marker, partitions), what
+        )
 
 
 class FarRegistrar:
-    """A coordinator that is far away (broker.registrar.Registrar)."""
+    """A coordinator that is far away (broker.node.registrar.Registrar)."""
 
-    def __init__(self, links: Links, node: Broker) -> None:
+    def __init__(self, links: Links, local: LocalRegistrar) -> None:
         self._links = links
-        self._node = node
-        self._coordinator = LocalRegistrar(node)
+        self._coordinator = local
 
     async def ask(self, question: Question) -> Answer:
         call = Call.ADD if question.add else Call.LOOK
         where = ",".join(f"{at.topic}-{at.partition}" for at in question.partitions)
         what = f"producer_id={question.producer_id} epoch={question.producer_epoch} {where}"
         try:
-            return await self._links.carry(call, self._node, lambda: self._coordinator.ask(question), what)
+            return await self._links.carry(
+                call, self._coordinator.storage, lambda: self._coordinator.ask(question), what
+            )
         except NoAnswer:
             return Answer.lost(question)

@@ -116,14 +116,14 @@ async def _incident(world: World, plan: Plan) -> None:
 async def _move(world: World, index: int) -> None:
     """A partition of the coordinators' journal is elected anew; for a moment nobody answers for its ids."""
     assert world.broker is not None
-    journal = world.broker.storage.partition(TRANSACTION_STATE, index)
+    journal = world.broker.node.storage.partition(TRANSACTION_STATE, index)
     if journal is None:
         return
     journal.leader_epoch += 1
     world.note(f"coordinator {index} moves, epoch {journal.leader_epoch}")
-    world.broker.transactions.resign(index)
+    world.broker.node.transactions.resign(index)
     await asyncio.sleep(world.random.uniform(0, 0.02))
-    world.broker.transactions.load(index)
+    world.broker.node.transactions.load(index)
 
 
 async def _unfinished(world: World) -> list[str]:

@@ -228,9 +228,9 @@ async def read_all(world: World, patience: float = 180) -> dict[TopicPartition, 
     assert world.broker is not None
     ends = {}
     for at in partitions:
-        partition = world.broker.storage.partition(*at)
+        partition = world.broker.node.storage.partition(*at)
         assert partition is not None
-        await world.broker.storage.wait_durable(world.broker.storage.lsn)
+        await world.broker.node.storage.wait_durable(world.broker.node.storage.lsn)
         ends[at] = partition.high_watermark
     async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), fetch_max_wait_ms=50) as consumer:
         consumer.assign(partitions)

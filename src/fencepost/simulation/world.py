@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fencepost.broker import Broker
-from fencepost.broker.leader.markers import LocalMarkers
-from fencepost.broker.leader.registrar import LocalRegistrar
+from fencepost.log.storage import Storage
 from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import Links
 from fencepost.simulation.disk import SimulatedDisk
@@ -46,6 +45,11 @@ class World:
         """Where set, coordinators and leaders of the next start are far from each other."""
         self._lives = 0
 
+    @property
+    def storage(self) -> Storage | None:
+        """Of the node that runs now."""
+        return None if self.broker is None else self.broker.node.storage
+
     def chance(self, name: str) -> random.Random:
         """A generator of its own for each part, so that one does not disturb the other."""
         return random.Random(f"{self.seed}/{name}")
@@ -69,8 +73,8 @@ class World:
             runtime=self.runtime(f"broker-{self._lives}"),
             disk=self.disk,
             metadata=self.metadata,
-            markers=self.links.markers if self.links else LocalMarkers,
-            registrar=self.links.registrar if self.links else LocalRegistrar,
+            markers=self.links.markers if self.links else lambda local: local,
+            registrar=self.links.registrar if self.links else lambda local: local,
         )
         await broker.start()
         self.broker = broker

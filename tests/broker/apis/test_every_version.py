@@ -132,7 +132,7 @@ def test_api_versions_checks_the_name_of_the_software(client: Client, name: str,
 
 
 def test_api_versions_refuses_whoever_means_another_cluster_or_node(client: Client) -> None:
-    known = client.broker.cluster_id
+    known = client.broker.node.cluster_id
     for cluster, node, error in [
         (None, -1, ErrorCode.NONE),
         (known, 0, ErrorCode.NONE),

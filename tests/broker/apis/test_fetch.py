@@ -120,7 +120,7 @@ def test_unknown_topics_and_partitions(client: Client, version: int) -> None:
 @pytest.mark.parametrize("version", range(9, 19))
 def test_leader_epochs_are_compared(client: Client, version: int) -> None:
     topic = new_topic(client)
-    partition = client.broker.storage.partition(topic, 0)
+    partition = client.broker.node.storage.partition(topic, 0)
     assert partition is not None
     now = partition.leader_epoch
     assert fetch(client, topic, leader_epoch=now, version=version).error_code == ErrorCode.NONE
@@ -145,7 +145,7 @@ def test_one_answer_has_room_for_so_many_bytes(client: Client) -> None:
         written = client.ask(produce_request(client, topic, [batch(value)] * 3))
         assert {one.error_code for one in written.responses[0].partition_responses} == {ErrorCode.NONE}
     partitions = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1 << 20) for n in range(3)]
-    wanted = FetchTopic(topic_id=client.broker.topics.by_name[topic].topic_id, partitions=partitions)
+    wanted = FetchTopic(topic_id=client.broker.node.topics.by_name[topic].topic_id, partitions=partitions)
     answer = client.ask(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=4000, topics=[wanted]))
     sizes = [len(each.records) for each in answer.responses[0].partitions]
     assert 3000 <= sizes[0] <= sum(sizes) <= 4000
@@ -214,7 +214,7 @@ def test_a_topic_that_is_deleted_while_somebody_waits(client: Client, version: i
     assert client.silent_for(0.05)
     deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1000)
     assert admin.ask(deletion).responses[0].error_code == ErrorCode.NONE
-    wait_until("the files are gone", lambda: not list(client.broker.storage.path.glob(f"{topic}-*")))
+    wait_until("the files are gone", lambda: not list(client.broker.node.storage.path.glob(f"{topic}-*")))
     fetched = client.receive().responses[0].partitions[0]
     assert (fetched.error_code, fetched.high_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
@@ -329,7 +329,7 @@ def astray(client: Client, topic: str, offset: int, last_epoch: int) -> Partitio
 def test_a_reader_that_has_read_what_is_not_there_is_told_where_it_parted(client: Client) -> None:
     topic = new_topic(client)
     produce(client, topic, batch("a", "b"))
-    epoch = client.broker.storage.partition(topic, 0).leader_epoch  # type: ignore[union-attr]
+    epoch = client.broker.node.storage.partition(topic, 0).leader_epoch  # type: ignore[union-attr]
     assert values(astray(client, topic, 1, epoch)) == ["a", "b"]
     found = astray(client, topic, 5, epoch)
     assert (found.error_code, found.high_watermark, found.records) == (ErrorCode.NONE, 2, b"")

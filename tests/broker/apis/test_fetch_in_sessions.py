@@ -70,7 +70,7 @@ class Session:
         )
 
     def id_of(self, name: str) -> Any:
-        known = self.client.broker.topics.by_name.get(name)
+        known = self.client.broker.node.topics.by_name.get(name)
         topic_id = known.topic_id if known is not None else ZERO_UUID
         self.names[topic_id] = name
         return topic_id
@@ -130,7 +130,7 @@ def test_sessions_that_cannot_be_gone_on_with(client: Client, version: int) -> N
 def test_before_version_7_there_are_no_sessions(client: Client, version: int) -> None:
     session = Session(client, version)
     session.fetch({new_topic(client): 0})
-    assert (session.id, len(client.broker.fetch_sessions)) == (0, 0)
+    assert (session.id, len(client.broker.node.fetch_sessions)) == (0, 0)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -241,7 +241,7 @@ def test_a_session_that_is_gone_on_with_from_elsewhere_while_a_request_waits(cli
     session.fetch({topic: 0})
     session.send(wait_ms=20_000)
     # The connection that waits has its epoch counted before the other one may use the next.
-    wait_until("it waits", lambda: next(iter(client.broker.fetch_sessions._sessions.values())).epoch == 2)
+    wait_until("it waits", lambda: next(iter(client.broker.node.fetch_sessions._sessions.values())).epoch == 2)
     other = Session(client)
     other.id, other.epoch, other.names = session.id, 2, session.names
     assert other.fetch() == {}

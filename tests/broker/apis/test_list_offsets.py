@@ -108,7 +108,7 @@ def test_questions_of_newer_versions(client: Client, version: int) -> None:
 
 def test_unknown_places_and_other_epochs(client: Client) -> None:
     topic = new_topic(client)
-    partition = client.broker.storage.partition(topic, 0)
+    partition = client.broker.node.storage.partition(topic, 0)
     assert partition is not None
     for name, index, epoch, error in [
         ("unknown", 0, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

@@ -35,7 +35,7 @@ def fetched(client: Client, topic: str | None, *partitions: int, version: int, s
         answer = client.ask(OffsetFetchRequest(group_id="g", topics=old, require_stable=stable), version)
         topics = answer.topics
     else:
-        known = client.broker.topics.by_name
+        known = client.broker.node.topics.by_name
         new = None
         if topic is not None:
             wanted = list(partitions)

@@ -40,7 +40,7 @@ class SlowRegistrar:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._local = LocalRegistrar(client.broker)
+        self._local = LocalRegistrar(client.broker.node.transactions, client.broker.node.storage)
         self.held: list[asyncio.Event] = []
         self.loses = False
 
@@ -63,7 +63,7 @@ class SlowRegistrar:
 @pytest.fixture
 def registrar(client: Client) -> SlowRegistrar:
     slow = SlowRegistrar(client)
-    client.broker.registrar = slow
+    client.broker.node.registrar = slow
     return slow
 
 

@@ -128,10 +128,10 @@ def test_kafka_15459_16386_a_coordinator_that_is_away_is_a_reason_to_send_again(
         def ask(self, question: Question) -> Answer:
             return Answer(dict.fromkeys(question.partitions, error))
 
-    local, client.broker.registrar = client.broker.registrar, Away()
+    local, client.broker.node.registrar = client.broker.node.registrar, Away()
     told = produce(client, topic, part_of(pair), "t", version=version)
     assert told.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    client.broker.registrar = local
+    client.broker.node.registrar = local
     assert produce(client, topic, part_of(pair), "t").error_code == ErrorCode.NONE
 
 
@@ -211,7 +211,7 @@ def test_kafka_15653_a_write_that_waits_for_its_verification_keeps_its_own_bytes
     """On the same connection nothing is read meanwhile."""
     topic, other, pair = new_topic(client), new_topic(client), init(client, "t")
     go = asyncio.Event()
-    local = client.broker.registrar
+    local = client.broker.node.registrar
 
     class Slow:
         asked = False
@@ -223,7 +223,7 @@ def test_kafka_15653_a_write_that_waits_for_its_verification_keeps_its_own_bytes
             assert isinstance(answer, Answer)
             return answer
 
-    client.broker.registrar = slow = Slow()
+    client.broker.node.registrar = slow = Slow()
     writer = Client(client.broker)
     writer.send(produce_request(client, topic, [part_of(pair, "a" * 30_000)], "t"))
     wait_until("it waits", lambda: slow.asked)
@@ -233,7 +233,7 @@ def test_kafka_15653_a_write_that_waits_for_its_verification_keeps_its_own_bytes
     on_the_loop(client.broker, go.set)
     for _ in range(6):
         assert writer.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    client.broker.registrar = local
+    client.broker.node.registrar = local
     ended(client, "t", pair)
     assert values(fetch(client, topic)) == ["a" * 30_000]
     assert values(fetch(client, other)) == [letter * 30_000 for letter in "bcdef"]
@@ -243,10 +243,10 @@ def test_kafka_15653_a_write_that_waits_for_its_verification_keeps_its_own_bytes
 def test_kafka_15653_a_write_that_waits_shares_no_buffer_with_its_request(client: Client) -> None:
     """The buffer that it was read into may be used again."""
     topic, pair = new_topic(client), init(client, "t")
-    local, buffer = client.broker.registrar, bytearray(part_of(pair, "a"))
+    local, buffer = client.broker.node.registrar, bytearray(part_of(pair, "a"))
     request = produce_request(client, topic, [None], "t")
     request.topic_data[0].partition_data[0].records = memoryview(buffer)
-    context = RequestContext(Peer(client.broker.authorizer, "/here"), 12, "wire")
+    context = RequestContext(Peer(client.broker.node.authorizer, "/here"), 12, "wire")
 
     class Overwriting:
         async def ask(self, question: Question) -> Answer:
@@ -256,14 +256,14 @@ def test_kafka_15653_a_write_that_waits_shares_no_buffer_with_its_request(client
             return answer
 
     async def write() -> None:
-        later = SERVED[0].handler(request, context, client.broker)
+        later = SERVED[0].handler(request, context, client.broker.node)
         assert not isinstance(later, Reply), "the registrar has yet to answer"
         await later
 
-    client.broker.registrar = Overwriting()
+    client.broker.node.registrar = Overwriting()
     assert client.broker.failed is not None
     asyncio.run_coroutine_threadsafe(write(), client.broker.failed.get_loop()).result(10)
-    client.broker.registrar = local
+    client.broker.node.registrar = local
     ended(client, "t", pair)
     assert values(fetch(client, topic)) == ["a"]
 
@@ -336,6 +336,6 @@ def test_facts_13_7_15_a_marker_is_dropped_only_where_the_topic_is_known_to_be_d
         patch.setattr(LocalMarkers, "write", lambda _, __, partitions: dict.fromkeys(partitions, lost))
         following = ended(client, "t", pair)
         assert add(client, "t", following, topic) == ErrorCode.CONCURRENT_TRANSACTIONS
-    on_the_loop(client.broker, client.broker.transactions.retry_markers)
+    on_the_loop(client.broker, client.broker.node.transactions.retry_markers)
     assert values(fetch(client, topic)) == ["v"]
     assert add(client, "t", following, topic) == ErrorCode.NONE

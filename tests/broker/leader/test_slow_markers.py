@@ -51,7 +51,7 @@ class Away:
 
     def back(self, client: Client) -> None:
         self.over()
-        on_the_loop(client.broker, client.broker.transactions.retry_markers)
+        on_the_loop(client.broker, client.broker.node.transactions.retry_markers)
 
 
 @pytest.fixture

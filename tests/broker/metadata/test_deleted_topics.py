@@ -88,7 +88,7 @@ def test_it_stays_deleted_after_a_restart(tmp_path: Path) -> None:
         client.close()
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:
         client = Client(broker)
-        assert topic not in broker.topics.by_name
+        assert topic not in broker.node.topics.by_name
         make_again(client, topic)
         assert values(fetch(client, topic)) == []
         assert position(client, topic) == (-1, ErrorCode.NONE)

@@ -130,13 +130,13 @@ ALTERED = [
 def test_nothing_that_is_needed_can_be_made_to_go_by_settings(client: Client, name: str, key_type: int) -> None:
     """AlterConfigs replaces all of them, so whoever does not name the policy would set the broker's default."""
     find_coordinator(client, "anybody", key_type)
-    before = dict(client.broker.topics.by_name[name].settings)
+    before = dict(client.broker.node.topics.by_name[name].settings)
     for settings in ALTERED:
         assert altered(client, name, settings) == ErrorCode.POLICY_VIOLATION
     for operation in (SET, DELETE, APPEND):
         value = None if operation == DELETE else "delete"
         assert incrementally(client, name, "cleanup.policy", value, operation) == ErrorCode.POLICY_VIOLATION
-    assert client.broker.topics.by_name[name].settings == before
+    assert client.broker.node.topics.by_name[name].settings == before
     assert incrementally(client, name, "retention.ms", "1", SET) == ErrorCode.NONE, "it deletes nothing here"
     assert altered(client, name, {"cleanup.policy": "compact", "segment.ms": "5000"}) == ErrorCode.NONE
     other = new_topic(client)
@@ -147,11 +147,11 @@ def test_settings_that_an_older_version_took_are_not_followed(tmp_path: Path, ca
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:
         client = Client(broker)
         find_coordinator(client, "id")
-        topic = broker.topics.by_name[TRANSACTION_STATE]
-        broker.topics.change_settings(topic, {"cleanup.policy": "delete", "retention.ms": "1"})
+        topic = broker.node.topics.by_name[TRANSACTION_STATE]
+        broker.node.topics.change_settings(topic, {"cleanup.policy": "delete", "retention.ms": "1"})
         client.close()
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:
-        topic = broker.topics.by_name[TRANSACTION_STATE]
+        topic = broker.node.topics.by_name[TRANSACTION_STATE]
         assert {each.settings.cleanup_policy for each in topic.partitions} == {"compact"}
     (said,) = [line for line in caplog.messages if "cleanup.policy" in line]
     assert "__transaction_state is compact and stays so" in said

@@ -36,7 +36,7 @@ def lose(data: Path, how: str) -> None:
 def test_lost_metadata_is_refused_and_made_again(tmp_path: Path, flush: str, how: str) -> None:
     with node(tmp_path, flush) as client:
         topic = new_topic(client, partitions=3, retention_ms="1000000")
-        kept = dict(client.broker.topics.by_id)
+        kept = dict(client.broker.node.topics.by_id)
         assert produce(client, topic, batch("x", "y")).error_code == ErrorCode.NONE
         pair = init(client, "id")
         record = batch("z", pair=pair, sequence=0, transactional=True)
@@ -51,7 +51,7 @@ def test_lost_metadata_is_refused_and_made_again(tmp_path: Path, flush: str, how
             pass
         assert {path: path.read_bytes() for path in before} == before
     with node(tmp_path, flush, rebuild=True) as client:
-        topics = client.broker.topics
+        topics = client.broker.node.topics
         assert {topic_id: (each.name, each.count) for topic_id, each in topics.by_id.items()} == {
             topic_id: (each.name, each.count) for topic_id, each in kept.items()
         } | {topics.by_name[name].topic_id: (name, 5) for name in INTERNAL}

@@ -105,7 +105,7 @@ def test_the_settings_of_a_topic_say_where_they_come_from(version: int) -> None:
 
 
 def test_the_settings_of_the_broker(client: Client) -> None:
-    found = {each.name: each for each in described(client, OF_BROKER, str(client.broker.node_id)).configs}
+    found = {each.name: each for each in described(client, OF_BROKER, str(client.broker.node.node_id)).configs}
     assert set(found) == set(BROKER)
     assert all(each.read_only for each in found.values())
     assert found["offsets.topic.num.partitions"].value == str(client.broker.settings["offsets.topic.num.partitions"])

@@ -279,7 +279,7 @@ def test_the_next_start_finds_everything_again(tmp_path: Path) -> None:
 
 
 def identity(broker: Broker) -> tuple[str, dict[str, int]]:
-    return broker.cluster_id, dict(broker.features.levels)
+    return broker.node.cluster_id, dict(broker.node.features.levels)
 
 
 def test_topics_that_differ_in_dots_and_underscores_only_are_not_both_made(client: Client) -> None:
@@ -355,6 +355,6 @@ def test_a_stored_setting_that_is_not_taken_any_more_does_not_stop_the_node(
     assert store.write({"topic/t": (json.dumps(described).encode(), stored.version)})
     store.close()
     with running_broker(data=tmp_path) as broker:
-        held = broker.topics.by_name["t"]
+        held = broker.node.topics.by_name["t"]
         assert (held.settings, held.partitions[0].settings.segment_bytes) == ({"retention.ms": "5"}, 1024**3)
     assert "topic t: segment.bytes=2048: it must be between" in caplog.text

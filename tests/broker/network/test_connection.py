@@ -13,6 +13,7 @@ from tests.broker.wire import (
     Client,
     batch,
     clients,
+    connections_of,
     fetch_request,
     new_topic,
     on_the_loop,
@@ -27,6 +28,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.registry import SERVED, Reply, independent
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     ApiVersionsRequest,
@@ -50,7 +52,7 @@ def unsent(broker: Broker) -> int:
             connection._transport.get_write_buffer_size()
             + sum(map(len, connection._output))
             + sum(map(len, connection._rest))
-            for connection in broker.connections
+            for connection in connections_of(broker)
             if connection._transport is not None
         ),
     )
@@ -91,7 +93,7 @@ def test_a_handler_that_fails_ends_its_own_connection_only(
 ) -> None:
     with serving(Breaks()) as broker, caplog.at_level(logging.ERROR):
         client = Client(broker)
-        on_the_loop(broker, lambda: broker.topics.create_at_once("t", 1))
+        on_the_loop(broker, lambda: broker.node.topics.create_at_once("t", 1))
         client.send(HELLO, request_, HELLO)
         assert client.receive().error_code == ErrorCode.NONE
         assert client.receive().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -105,7 +107,7 @@ def test_a_handler_that_fails_ends_its_own_connection_only(
 def test_a_failure_that_no_answer_can_tell_ends_its_own_connection_only() -> None:
     with serving(Breaks()) as broker:
         client, other = Client(broker), Client(broker)
-        on_the_loop(broker, lambda: broker.topics.create_at_once("t", 1))
+        on_the_loop(broker, lambda: broker.node.topics.create_at_once("t", 1))
         client.send(HELLO)
         client.send(MetadataRequest(topics=None), version=12)
         assert client.receive().error_code == ErrorCode.NONE, "what was answered before is sent"
@@ -116,12 +118,12 @@ def test_a_failure_that_no_answer_can_tell_ends_its_own_connection_only() -> Non
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_answer_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
-    async def later(request: Any, context: RequestContext, broker: Broker) -> Reply:
-        return now(request, context, broker)
+    async def later(request: Any, context: RequestContext, node: Node) -> Reply:
+        return now(request, context, node)
 
-    def now(_: Any, __: RequestContext, broker: Broker) -> Reply:
+    def now(_: Any, __: RequestContext, node: Node) -> Reply:
         broken = FindCoordinatorResponse(error_code=ErrorCode.NONE, coordinators=[_coordinator("x" * 32_768)])
-        return Reply(broken, broker.storage.last_appended)
+        return Reply(broken, node.storage.last_appended)
 
     key = 10
     monkeypatch.setitem(SERVED, key, replace(SERVED[key], handler=later if waits else now))
@@ -152,7 +154,7 @@ def test_what_fails_while_somebody_else_is_answered_ends_its_own_connection_only
         for client in every:
             assert client.ask(HELLO).error_code == ErrorCode.NONE
         ready = Connection._ready
-        broken = on_the_loop(broker, lambda: next(iter(broker.connections)))
+        broken = on_the_loop(broker, lambda: connections_of(broker)[0])
 
         def breaks(self: Connection) -> None:
             if self is broken:
@@ -164,7 +166,7 @@ def test_what_fails_while_somebody_else_is_answered_ends_its_own_connection_only
 
         def at_once() -> None:
             """In one step of the loop, so that one sync answers them all."""
-            for connection, request in zip(list(broker.connections), requests, strict=True):
+            for connection, request in zip(connections_of(broker), requests, strict=True):
                 connection.get_buffer(-1)[: len(request)] = request
                 connection.buffer_updated(len(request))
 
@@ -181,7 +183,7 @@ def test_a_request_that_waits_keeps_its_own_name_and_version(monkeypatch: pytest
     seen: list[tuple[str | None, int]] = []
     waiting: list[asyncio.Future[None]] = []
 
-    async def later(_: Any, context: RequestContext, __: Broker) -> Reply:
+    async def later(_: Any, context: RequestContext, __: Node) -> Reply:
         if not waiting:
             waiting.append(asyncio.get_running_loop().create_future())
             await waiting[0]

@@ -37,7 +37,7 @@ def states(enabled: bool, leaves: bool, prepared: bool = False) -> tuple[str, st
         await producer.init_transactions()
         if prepared:
             assert world.broker is not None
-            answer = world.broker.transactions.init_producer_id("id", 60_000, enable_2pc=True)
+            answer = world.broker.node.transactions.init_producer_id("id", 60_000, enable_2pc=True)
             assert producer._transactions is not None
             producer._transactions._identity = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
         await producer.begin_transaction()

@@ -10,6 +10,7 @@ from tests.broker.wire import (
     Client,
     batch,
     clients,
+    connections_of,
     fetch,
     fetch_request,
     new_topic,
@@ -22,6 +23,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.broker import BadSetting, Broker
+from fencepost.broker.housekeeping import tidy_connections
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.network.limits import LEAST_ANSWER, MOST_HELD, NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.protocol.decoding import MOST_ITEMS
@@ -43,7 +45,7 @@ def held(broker: Broker) -> int:
             sum(map(len, [*each._output, *each._rest]))
             + sum(len(slot.data or b"") for slot in each._slots)
             + (each._transport.get_write_buffer_size() if each._transport is not None else 0)
-            for each in broker.connections
+            for each in connections_of(broker)
         )
 
     return on_the_loop(broker, count)
@@ -51,7 +53,7 @@ def held(broker: Broker) -> int:
 
 def buffers(broker: Broker) -> int:
     """Bytes that the node holds to read requests."""
-    return on_the_loop(broker, lambda: sum(each._frames.size for each in broker.connections))
+    return on_the_loop(broker, lambda: sum(each._frames.size for each in connections_of(broker)))
 
 
 # Answers
@@ -71,7 +73,7 @@ def test_answers_are_made_when_they_can_be_sent(client: Client) -> None:
     for _ in range(150):
         assert len(values(slow.receive().responses[0].partitions[0])) == 1
     assert slow.receive().error_code == ErrorCode.NONE
-    wait_until("everything has left", lambda: client.broker.answer_memory.used == 0)
+    wait_until("everything has left", lambda: client.broker.node.answer_memory.used == 0)
     slow.close()
 
 
@@ -93,7 +95,7 @@ def test_waiting_requests_of_one_connection_are_bounded(client: Client) -> None:
     names = MetadataRequest(topics=[])
     other.send(names, *[large] * 20)
     assert other.silent_for(0.2)
-    (mine,) = on_the_loop(client.broker, lambda: [each for each in client.broker.connections if each._slots])
+    (mine,) = on_the_loop(client.broker, lambda: [each for each in connections_of(client.broker) if each._slots])
     assert mine._held < MOST_HELD
     assert mine._frames.size < 4 * MEGABYTE
     produce(client, empty, batch("go on"))
@@ -103,7 +105,7 @@ def test_waiting_requests_of_one_connection_are_bounded(client: Client) -> None:
 
 
 def test_a_fetch_gives_less_where_others_do_not_take_what_they_were_given(client: Client) -> None:
-    topic, memory = new_topic(client), client.broker.answer_memory
+    topic, memory = new_topic(client), client.broker.node.answer_memory
     for _ in range(5):
         assert produce(client, topic, batch("x" * 600_000)).error_code == ErrorCode.NONE
     assert len(values(fetch(client, topic, max_bytes=1 << 24))) == 5
@@ -114,7 +116,7 @@ def test_a_fetch_gives_less_where_others_do_not_take_what_they_were_given(client
 
 
 def test_what_a_client_did_not_take_is_forgotten_with_it(client: Client) -> None:
-    topic, slow, memory = new_topic(client), Client(client.broker), client.broker.answer_memory
+    topic, slow, memory = new_topic(client), Client(client.broker), client.broker.node.answer_memory
     for _ in range(10):
         assert produce(client, topic, batch("x" * 900_000)).error_code == ErrorCode.NONE
     slow.send(fetch_request(slow, topic, max_bytes=1 << 24))
@@ -131,22 +133,22 @@ def test_what_is_announced_is_not_set_aside(client: Client) -> None:
     for each in announcing:
         each.send_bytes((100 * MEGABYTE).to_bytes(4, "big") + bytes(100))
     client.ask(HELLO)
-    wait_until("some are read", lambda: client.broker.request_memory.used > NODE_REQUESTS)
+    wait_until("some are read", lambda: client.broker.node.request_memory.used > NODE_REQUESTS)
     assert buffers(client.broker) < 2 * MEGABYTE
     assert produce(client, new_topic(client), batch("a")).error_code == ErrorCode.NONE, "small ones go on"
     for each in announcing:
         each.close()
-    wait_until("all are gone", lambda: client.broker.request_memory.used == 0)
+    wait_until("all are gone", lambda: client.broker.node.request_memory.used == 0)
 
 
 def test_buffers_shrink_after_a_large_frame(client: Client) -> None:
     topic, broker = new_topic(client, max_message_bytes=str(3 * MEGABYTE)), client.broker
     assert produce(client, topic, batch("x" * 2 * MEGABYTE)).error_code == ErrorCode.NONE
     assert buffers(broker) > 2 * MEGABYTE
-    on_the_loop(broker, lambda: at_once(broker._tidy(broker.clock.now())))
-    on_the_loop(broker, lambda: at_once(broker._tidy(broker.clock.now())))
+    on_the_loop(broker, lambda: at_once(tidy_connections(broker.node)))
+    on_the_loop(broker, lambda: at_once(tidy_connections(broker.node)))
     assert buffers(broker) <= MEGABYTE // 8
-    assert broker.request_memory.used == 0
+    assert broker.node.request_memory.used == 0
 
 
 def test_large_requests_wait_for_one_another() -> None:
@@ -157,15 +159,15 @@ def test_large_requests_wait_for_one_another() -> None:
         frames = [each.frame(produce_request(each, topic, [batch("x" * 900_000)])) for each in asking]
         for each, frame in zip(asking, frames, strict=True):
             each.send_bytes(frame[:100_000])
-        wait_until("the first is begun", lambda: broker.request_memory.used > 0)
+        wait_until("the first is begun", lambda: broker.node.request_memory.used > 0)
         assert asking[0].silent_for(0.1)
-        assert broker.request_memory.used <= 2 * 900_200, "the others wait"
+        assert broker.node.request_memory.used <= 2 * 900_200, "the others wait"
         for each, frame in zip(asking, frames, strict=True):
             each.send_bytes(frame[100_000:])
         for each in asking:
             assert each.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
             assert each.ask(HELLO).error_code == ErrorCode.NONE
-        wait_until("all of it is given back", lambda: broker.request_memory.used == 0)
+        wait_until("all of it is given back", lambda: broker.node.request_memory.used == 0)
         for each in asking:
             each.close()
 
@@ -176,16 +178,16 @@ def test_who_gives_up_waiting_for_memory_is_forgotten() -> None:
         topic = new_topic(first)
         frames = [each.frame(produce_request(each, topic, [batch("x" * 900_000)])) for each in (first, second, third)]
         first.send_bytes(frames[0][:1000])
-        wait_until("the first is begun", lambda: broker.request_memory.used > 0)
+        wait_until("the first is begun", lambda: broker.node.request_memory.used > 0)
         second.send_bytes(frames[1][:1000])
         third.send_bytes(frames[2])
-        wait_until("two wait", lambda: len(broker.request_memory._waiting) == 2)
+        wait_until("two wait", lambda: len(broker.node.request_memory._waiting) == 2)
         second.close()
         assert third.silent_for(0.05)
         first.close()
         assert third.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
         third.close()
-        wait_until("all of it is given back", lambda: broker.request_memory.used == 0)
+        wait_until("all of it is given back", lambda: broker.node.request_memory.used == 0)
 
 
 def test_a_pool_wakes_who_waits_in_turn() -> None:
@@ -224,9 +226,9 @@ def test_metadata_of_many_topics_leaves_turns_for_others(client: Client) -> None
     request.allow_auto_topic_creation = False
     other = Client(broker)
     other.send(request, version=9)
-    wait_until("it has begun", lambda: on_the_loop(broker, lambda: any(each._slots for each in broker.connections)))
+    wait_until("it has begun", lambda: on_the_loop(broker, lambda: any(each._slots for each in connections_of(broker))))
     asked = 0
-    while on_the_loop(broker, lambda: any(each._slots for each in broker.connections)):
+    while on_the_loop(broker, lambda: any(each._slots for each in connections_of(broker))):
         assert client.ask(HELLO).error_code == ErrorCode.NONE
         asked += 1
     answer = other.receive()
@@ -250,7 +252,7 @@ def test_beyond_max_connections_who_connects_waits(caplog: pytest.LogCaptureFixt
         first.close()
         assert third.receive().error_code == ErrorCode.NONE
         assert second.ask(HELLO).error_code == ErrorCode.NONE
-        assert len(broker.connections) == 2
+        assert len(connections_of(broker)) == 2
         for each in (second, third):
             each.close()
     assert "max.connections" in caplog.records[0].getMessage()
@@ -270,7 +272,7 @@ def test_beyond_the_number_of_its_address_a_connection_is_closed(
             assert each.ask(HELLO).error_code == ErrorCode.NONE
         assert third.is_closed()
         first.close()
-        wait_until("it is gone", lambda: len(broker.connections) == 1)
+        wait_until("it is gone", lambda: len(connections_of(broker)) == 1)
         fourth = Client(broker)
         assert fourth.ask(HELLO).error_code == ErrorCode.NONE
         for each in (second, fourth):
@@ -302,7 +304,7 @@ def test_a_connection_that_nobody_uses_ends() -> None:
 def test_idle_time_is_counted_from_the_last_byte(client: Client, idle_ms: int) -> None:
     broker = client.broker
     assert client.ask(HELLO).error_code == ErrorCode.NONE
-    (connection,) = on_the_loop(broker, lambda: list(broker.connections))
+    (connection,) = on_the_loop(broker, lambda: connections_of(broker))
     for now in (1000.0, 1000.0 + 599.9):
         on_the_loop(broker, lambda now=now: connection.tidy(now, idle_ms / 1000))  # type: ignore[misc]
     assert client.ask(HELLO).error_code == ErrorCode.NONE
@@ -317,7 +319,7 @@ def test_idle_time_is_counted_from_the_last_byte(client: Client, idle_ms: int) -
 def test_the_other_end_is_looked_after(client: Client) -> None:
     """SO_KEEPALIVE, as Apache Kafka: who is gone without a word is noticed."""
     client.ask(HELLO)
-    (connection,) = on_the_loop(client.broker, lambda: list(client.broker.connections))
+    (connection,) = on_the_loop(client.broker, lambda: connections_of(client.broker))
     assert connection._transport is not None
     ours = connection._transport.get_extra_info("socket")
     assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -115,7 +115,7 @@ def test_a_partition_may_be_deleted_while_its_batch_is_checked(client: Client, m
 def test_settings_may_change_while_a_batch_is_checked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those hold that are there when it is written."""
     topic = new_topic(client, cleanup_policy="compact")
-    partition = client.broker.storage.partition(topic, 0)
+    partition = client.broker.node.storage.partition(topic, 0)
     assert partition is not None
     smaller = partition.settings.with_(max_message_bytes=1000)
     with held(client.broker, monkeypatch) as interrupted:
@@ -136,10 +136,10 @@ def test_a_batch_is_its_own_once_it_is_waited_for(client: Client) -> None:
     request = produce_request(client, topic, [None, None])
     for data, came in zip(request.topic_data[0].partition_data, (first, second), strict=True):
         data.records = memoryview(came)
-    context = RequestContext(Peer(client.broker.authorizer, "here"), 13, None)
+    context = RequestContext(Peer(client.broker.node.authorizer, "here"), 13, None)
 
     async def write() -> Any:
-        later = produce_api(request, context, client.broker)
+        later = produce_api(request, context, client.broker.node)
         assert not isinstance(later, Reply), "it is checked in steps"
         first[:], second[:] = bytes(len(first)), bytes(len(second))
         return await later

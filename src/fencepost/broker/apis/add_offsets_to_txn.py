@@ -8,26 +8,26 @@ v4    TRANSACTION_ABORTABLE may be answered
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
 from fencepost.broker.network.older_clients import Call, told
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fencepost.protocol.types import TopicPartition
 
 
 @serves(AddOffsetsToTxnRequest)
-def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext, broker: Broker) -> Reply:
+def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext, node: Node) -> Reply:
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return independent(AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return independent(AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    if not broker.ensure_coordinator(CONSUMER_OFFSETS):
+    if not node.ensure_coordinator(CONSUMER_OFFSETS):
         return independent(AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    offsets = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
-    added = broker.transactions.add_partitions(
+    offsets = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
+    added = node.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [offsets], 0
     )
     error = told(added.error, Call.ADD, added.timed_out, context)

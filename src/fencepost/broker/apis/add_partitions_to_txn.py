@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import INTERNAL
 from fencepost.broker.network.older_clients import Call, told
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from fencepost.protocol.messages.add_partitions_to_txn import (
@@ -32,14 +32,14 @@ Results = Mapping[TopicPartition, ErrorCode]
 
 
 @serves(AddPartitionsToTxnRequest)
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext, broker: Broker) -> Reply:
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext, node: Node) -> Reply:
     if context.version < 4:
-        return _from_producer(request, context, broker)
+        return _from_producer(request, context, node)
     if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return independent(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     lsn, results = 0, []
     for transaction in request.transactions:
-        errors, needed = _of_broker(transaction, broker)
+        errors, needed = _of_broker(transaction, node)
         lsn = max(lsn, needed)
         results.append(
             AddPartitionsToTxnResult(
@@ -54,16 +54,16 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartitio
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, broker: Broker) -> Reply:
+def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, node: Node) -> Reply:
     partitions = _partitions(request.topics)
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         refused: Results = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return independent(AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, refused)))
-    unfit = {at: error for at in partitions if (error := _unfit(at, context, broker))}
+    unfit = {at: error for at in partitions if (error := _unfit(at, context, node))}
     if unfit:
         attempted = {at: unfit.get(at, ErrorCode.OPERATION_NOT_ATTEMPTED) for at in partitions}
         return independent(AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, attempted)))
-    added = broker.transactions.add_partitions(
+    added = node.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, partitions, 0
     )
     error = told(added.error, Call.ADD, added.timed_out, context)
@@ -72,25 +72,25 @@ def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, 
     return Reply(response, added.lsn)
 
 
-def _unfit(at: TopicPartition, context: RequestContext, broker: Broker) -> ErrorCode | None:
+def _unfit(at: TopicPartition, context: RequestContext, node: Node) -> ErrorCode | None:
     """Why a producer may not have this partition in its transaction (facts §3.2)."""
     if at.topic in INTERNAL or not context.may(Operation.WRITE, Resource.TOPIC, at.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if broker.storage.partition(*at) is None:  # offline ones too: a transaction with one could not end
+    if node.storage.partition(*at) is None:  # offline ones too: a transaction with one could not end
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return None
 
 
-def _of_broker(transaction: AddPartitionsToTxnTransaction, broker: Broker) -> tuple[Results, int]:
+def _of_broker(transaction: AddPartitionsToTxnTransaction, node: Node) -> tuple[Results, int]:
     partitions = _partitions(transaction.topics)
-    unknown = {at: broker.storage.partition(*at) is None for at in partitions}
+    unknown = {at: node.storage.partition(*at) is None for at in partitions}
     if any(unknown.values()):
         missing, left = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         return {at: missing if gone else left for at, gone in unknown.items()}, 0
     name, pid, epoch = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
-        return broker.transactions.verify_partitions(name, pid, epoch, partitions), broker.storage.lsn
-    added = broker.transactions.add_partitions(name, pid, epoch, partitions, 2)
+        return node.transactions.verify_partitions(name, pid, epoch, partitions), node.storage.lsn
+    added = node.transactions.add_partitions(name, pid, epoch, partitions, 2)
     return dict.fromkeys(partitions, added.error), added.lsn
 
 

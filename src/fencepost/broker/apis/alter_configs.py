@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.alteration import alter_each
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.protocol.messages.alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
 
 
 @serves(AlterConfigsRequest)
-def alter_configs(request: AlterConfigsRequest, context: RequestContext, broker: Broker) -> Reply:
+def alter_configs(request: AlterConfigsRequest, context: RequestContext, node: Node) -> Reply:
     changes = [
         (resource.resource_type, resource.resource_name, partial(replaced, resource)) for resource in request.resources
     ]
-    outcomes = alter_each(changes, request.validate_only, context, broker)
+    outcomes = alter_each(changes, request.validate_only, context, node)
     return independent(
         AlterConfigsResponse(
             responses=[

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.features import SUPPORTED
 from fencepost.broker.network.older_clients import software_name
 from fencepost.broker.network.registry import SERVED, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey, SupportedFeatureKey
@@ -22,17 +22,17 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
 @serves(ApiVersionsRequest)
-def api_versions(request: ApiVersionsRequest, context: RequestContext, broker: Broker) -> Reply:
+def api_versions(request: ApiVersionsRequest, context: RequestContext, node: Node) -> Reply:
     if context.version >= 3 and not (
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
         return independent(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]))
     context.peer.software = software_name(request.client_software_name, request.client_software_version)
-    wrong_cluster = request.cluster_id not in (None, broker.cluster_id)
-    if wrong_cluster or request.node_id not in (-1, broker.node_id):
+    wrong_cluster = request.cluster_id not in (None, node.cluster_id)
+    if wrong_cluster or request.node_id not in (-1, node.node_id):
         return independent(ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[]))
     keys = [
-        ApiVersion(api_key=key, min_version=served.advertised_first, max_version=served.newest(broker.settings))
+        ApiVersion(api_key=key, min_version=served.advertised_first, max_version=served.newest(node.settings))
         for key, served in sorted(SERVED.items())
     ]
     supported = [
@@ -40,7 +40,7 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext, broker: B
         for name, (low, high, _) in SUPPORTED.items()
         if context.version >= 4 or low > 0  # older clients refuse a least level of 0
     ]
-    features = broker.features
+    features = node.features
     finalized = [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in features.levels.items()

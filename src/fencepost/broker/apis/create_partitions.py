@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections import Counter
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.placement import check_more
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 
 
 @serves(CreatePartitionsRequest, in_turn=True)
-async def create_partitions(request: CreatePartitionsRequest, context: RequestContext, broker: Broker) -> Reply:
+async def create_partitions(request: CreatePartitionsRequest, context: RequestContext, node: Node) -> Reply:
     times = Counter(topic.name for topic in request.topics)
     results = [
-        await _create(topic, request.validate_only, context, broker)
+        await _create(topic, request.validate_only, context, node)
         if times[topic.name] == 1
         else CreatePartitionsTopicResult(
             name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message="the topic is named more than once"
@@ -34,9 +34,9 @@ async def create_partitions(request: CreatePartitionsRequest, context: RequestCo
 
 
 async def _create(
-    asked: CreatePartitionsTopic, validate_only: bool, context: RequestContext, broker: Broker
+    asked: CreatePartitionsTopic, validate_only: bool, context: RequestContext, node: Node
 ) -> CreatePartitionsTopicResult:
-    topic = broker.topics.by_name.get(asked.name)
+    topic = node.topics.by_name.get(asked.name)
     error, message = ErrorCode.NONE, None
     if not context.may(Operation.ALTER, Resource.TOPIC, asked.name):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -47,11 +47,11 @@ async def _create(
         error, message = ErrorCode.INVALID_REQUEST, f"the number of partitions of {topic.name} cannot change"
     else:
         try:
-            broker.topics.check_count(topic, asked.count)
+            node.topics.check_count(topic, asked.count)
             assigned = None if asked.assignments is None else [found.broker_ids for found in asked.assignments]
-            check_more(assigned, topic.count, asked.count, broker.node_id)
+            check_more(assigned, topic.count, asked.count, node.node_id)
             if not validate_only:
-                await broker.topics.add_partitions(topic, asked.count, broker.slices)
+                await node.topics.add_partitions(topic, asked.count, node.slices)
         except TopicRefused as refused:
             error, message = refused.error, str(refused)
     return CreatePartitionsTopicResult(name=asked.name, error_code=error, error_message=message)

@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections import Counter
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.configuration import described_topic
 from fencepost.broker.metadata.placement import new_count
 from fencepost.broker.metadata.topic_rules import INTERNAL, TopicRefused, checked
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 
 
 @serves(CreateTopicsRequest, in_turn=True)
-async def create_topics(request: CreateTopicsRequest, context: RequestContext, broker: Broker) -> Reply:
+async def create_topics(request: CreateTopicsRequest, context: RequestContext, node: Node) -> Reply:
     times = Counter(topic.name for topic in request.topics)
     return independent(
         CreateTopicsResponse(
             topics=[
                 _refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
                 if times[name] > 1
-                else await _create(topic, request.validate_only, context, broker)
+                else await _create(topic, request.validate_only, context, node)
                 for name, topic in {topic.name: topic for topic in request.topics}.items()
             ]
         )
@@ -36,28 +36,28 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext, b
 
 
 async def _create(
-    asked: CreatableTopic, validate_only: bool, context: RequestContext, broker: Broker
+    asked: CreatableTopic, validate_only: bool, context: RequestContext, node: Node
 ) -> CreatableTopicResult:
     if not (
         context.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
         or context.may(Operation.CREATE, Resource.TOPIC, asked.name)
     ):
         return _refused(asked.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-    if asked.name in INTERNAL and asked.name not in broker.topics.by_name:
+    if asked.name in INTERNAL and asked.name not in node.topics.by_name:
         message = f"{asked.name} is the broker's own: it is made when it is needed"
         return _refused(asked.name, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     settings = {config.name: config.value for config in asked.configs}
     assigned = [(found.partition_index, found.broker_ids) for found in asked.assignments]
-    default = broker.settings.number("num.partitions")
+    default = node.settings.number("num.partitions")
     try:
-        broker.topics.check_name(asked.name)
+        node.topics.check_name(asked.name)
         given = checked(settings)
-        count = new_count(asked.num_partitions, asked.replication_factor, assigned, default, broker.node_id)
+        count = new_count(asked.num_partitions, asked.replication_factor, assigned, default, node.node_id)
         if validate_only:
-            broker.topics.check_new(asked.name, count, given)
-            topic_id = broker.topics.new_id()  # nobody's, as in Apache Kafka
+            node.topics.check_new(asked.name, count, given)
+            topic_id = node.topics.new_id()  # nobody's, as in Apache Kafka
         else:
-            topic_id = (await broker.topics.create(asked.name, count, given, broker.slices)).topic_id
+            topic_id = (await node.topics.create(asked.name, count, given, node.slices)).topic_id
     except TopicRefused as refused:
         return _refused(asked.name, refused.error, str(refused))
     return CreatableTopicResult(
@@ -68,7 +68,7 @@ async def _create(
         replication_factor=1,
         configs=[
             CreatableTopicConfigs(name=entry.name, value=given.get(entry.name, entry.value), config_source=entry.source)
-            for entry in described_topic(given, broker.settings)
+            for entry in described_topic(given, node.settings)
         ],
     )
 

@@ -6,21 +6,21 @@ v2    flexible
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from fencepost.protocol.messages.delete_groups import DeletableGroupResult
 
 
 @serves(DeleteGroupsRequest)
-def delete_groups(request: DeleteGroupsRequest, context: RequestContext, broker: Broker) -> Reply:
+def delete_groups(request: DeleteGroupsRequest, context: RequestContext, node: Node) -> Reply:
     results, lsn = [], 0
     for group_id in dict.fromkeys(request.groups_names):
         error, needed = ErrorCode.GROUP_AUTHORIZATION_FAILED, 0
         if context.may(Operation.DELETE, Resource.GROUP, group_id):
-            error, needed = broker.groups.delete_group(group_id)
+            error, needed = node.groups.delete_group(group_id)
         lsn = max(lsn, needed)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     return Reply(DeleteGroupsResponse(results=results), lsn)

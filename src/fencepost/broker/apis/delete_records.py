@@ -6,10 +6,10 @@ v2    flexible
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import INTERNAL
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.log.partition import Refused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
@@ -17,28 +17,26 @@ from fencepost.protocol.messages.delete_records import DeleteRecordsPartitionRes
 
 
 @serves(DeleteRecordsRequest)
-def delete_records(request: DeleteRecordsRequest, context: RequestContext, broker: Broker) -> Reply:
+def delete_records(request: DeleteRecordsRequest, context: RequestContext, node: Node) -> Reply:
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
             partitions=[
-                _delete(topic.name, asked.partition_index, asked.offset, context, broker) for asked in topic.partitions
+                _delete(topic.name, asked.partition_index, asked.offset, context, node) for asked in topic.partitions
             ],
         )
         for topic in request.topics
     ]
-    return Reply(DeleteRecordsResponse(topics=topics), broker.storage.lsn)
+    return Reply(DeleteRecordsResponse(topics=topics), node.storage.lsn)
 
 
-def _delete(
-    topic: str, index: int, before: int, context: RequestContext, broker: Broker
-) -> DeleteRecordsPartitionResult:
-    partition = broker.storage.partition(topic, index)
+def _delete(topic: str, index: int, before: int, context: RequestContext, node: Node) -> DeleteRecordsPartitionResult:
+    partition = node.storage.partition(topic, index)
     error, low_watermark = ErrorCode.NONE, -1
     if not context.may(Operation.DELETE, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
-        error = broker.storage.refusal(topic, index)
+        error = node.storage.refusal(topic, index)
     elif topic in INTERNAL:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif "delete" not in partition.settings.cleanup_policy:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.metadata.topics import Topic
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicState
@@ -23,26 +23,26 @@ from fencepost.runtime import Work
 
 
 @serves(DeleteTopicsRequest, in_turn=True)
-async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, broker: Broker) -> Reply:
+async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, node: Node) -> Reply:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    responses, withdrawn = await broker.slices.run(_withdraw_all(asked, context, broker))
+    responses, withdrawn = await node.slices.run(_withdraw_all(asked, context, node))
     if withdrawn:
-        forgetting = broker.groups.forget_topics([topic.name for topic in withdrawn])
-        await broker.topics.remove(withdrawn, forgetting, broker.slices)
+        forgetting = node.groups.forget_topics([topic.name for topic in withdrawn])
+        await node.topics.remove(withdrawn, forgetting, node.slices)
     return independent(DeleteTopicsResponse(responses=responses))
 
 
 def _withdraw_all(
-    asked: list[DeleteTopicState], context: RequestContext, broker: Broker
+    asked: list[DeleteTopicState], context: RequestContext, node: Node
 ) -> Work[tuple[list[DeletableTopicResult], list[Topic]]]:
     """The answers, and the topics that nobody finds any more."""
-    named = {_named(topic, broker): topic for topic in asked}
-    times = Counter(_named(topic, broker) for topic in asked)
+    named = {_named(topic, node): topic for topic in asked}
+    times = Counter(_named(topic, node) for topic in asked)
     responses: list[DeletableTopicResult] = []
     withdrawn: list[Topic] = []
     for name, topic in named.items():
         if times[name] == 1 and (topic.name is None or topic.topic_id == ZERO_UUID):
-            responses.append(_withdraw(topic, context, broker, withdrawn))
+            responses.append(_withdraw(topic, context, node, withdrawn))
         else:
             message = "a topic is named once, by its name or by its id"
             responses.append(_refused(topic, ErrorCode.INVALID_REQUEST, message))
@@ -50,11 +50,11 @@ def _withdraw_all(
     return responses, withdrawn
 
 
-def _named(asked: DeleteTopicState, broker: Broker) -> object:
+def _named(asked: DeleteTopicState, node: Node) -> object:
     """Which topic is meant, by whatever name."""
     if asked.name is None:
         return asked.topic_id
-    topic = broker.topics.by_name.get(asked.name)
+    topic = node.topics.by_name.get(asked.name)
     return asked.name if topic is None else topic.topic_id
 
 
@@ -63,9 +63,9 @@ def _refused(asked: DeleteTopicState, error: ErrorCode, message: str) -> Deletab
 
 
 def _withdraw(
-    asked: DeleteTopicState, context: RequestContext, broker: Broker, withdrawn: list[Topic]
+    asked: DeleteTopicState, context: RequestContext, node: Node, withdrawn: list[Topic]
 ) -> DeletableTopicResult:
-    topics = broker.topics
+    topics = node.topics
     topic = topics.by_id.get(asked.topic_id) if asked.name is None else topics.by_name.get(asked.name)
     name = asked.name if topic is None else topic.name
     error, message = ErrorCode.NONE, None
@@ -73,7 +73,7 @@ def _withdraw(
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif topic is None:
         error = _unknown(asked)
-    elif not broker.settings["delete.topic.enable"]:
+    elif not node.settings["delete.topic.enable"]:
         error, message = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
     elif topic.is_internal:
         error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own and cannot be deleted"

@@ -8,7 +8,6 @@ v4    flexible
 from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.configuration import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -19,6 +18,7 @@ from fencepost.broker.metadata.configuration import (
 from fencepost.broker.metadata.topic_rules import topic_name_error
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_configs import (
@@ -30,15 +30,15 @@ from fencepost.protocol.messages.describe_configs import (
 
 
 @serves(DescribeConfigsRequest)
-def describe_configs(request: DescribeConfigsRequest, context: RequestContext, broker: Broker) -> Reply:
-    results = [_describe(resource, request.include_synonyms, context, broker) for resource in request.resources]
+def describe_configs(request: DescribeConfigsRequest, context: RequestContext, node: Node) -> Reply:
+    results = [_describe(resource, request.include_synonyms, context, node) for resource in request.resources]
     return independent(DescribeConfigsResponse(results=results))
 
 
 def _describe(
-    asked: DescribeConfigsResource, synonyms: bool, context: RequestContext, broker: Broker
+    asked: DescribeConfigsResource, synonyms: bool, context: RequestContext, node: Node
 ) -> DescribeConfigsResult:
-    error, message, entries = _entries(asked, context, broker)
+    error, message, entries = _entries(asked, context, node)
     wanted = asked.configuration_keys
     return DescribeConfigsResult(
         error_code=error,
@@ -50,24 +50,24 @@ def _describe(
 
 
 def _entries(
-    asked: DescribeConfigsResource, context: RequestContext, broker: Broker
+    asked: DescribeConfigsResource, context: RequestContext, node: Node
 ) -> tuple[ErrorCode, str | None, list[Entry]]:
     name = asked.resource_name
     if asked.resource_type == TOPIC_RESOURCE:
         if not context.may(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, []
-        topic = broker.topics.by_name.get(name)
+        topic = node.topics.by_name.get(name)
         if topic is None:
             return topic_name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
-        return ErrorCode.NONE, None, described_topic(topic.settings, broker.settings)
+        return ErrorCode.NONE, None, described_topic(topic.settings, node.settings)
     if asked.resource_type == BROKER_RESOURCE:
         if not context.may(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, []
         if not name:
             return ErrorCode.NONE, None, []  # what is set for all brokers while they run: nothing can be
-        if name != str(broker.node_id):
-            return ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}, not {name!r}", []
-        return ErrorCode.NONE, None, described_broker(broker.settings)
+        if name != str(node.node_id):
+            return ErrorCode.INVALID_REQUEST, f"this is broker {node.node_id}, not {name!r}", []
+        return ErrorCode.NONE, None, described_broker(node.settings)
     return ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configuration here", []
 
 

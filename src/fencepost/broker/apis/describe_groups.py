@@ -9,9 +9,9 @@ v6    an error message; a group that is not there is an error
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
@@ -19,19 +19,19 @@ from fencepost.protocol.messages.describe_groups import DescribedGroup, Describe
 
 
 @serves(DescribeGroupsRequest)
-def describe_groups(request: DescribeGroupsRequest, context: RequestContext, broker: Broker) -> Reply:
-    groups = [_describe(group_id, context, broker) for group_id in request.groups]
+def describe_groups(request: DescribeGroupsRequest, context: RequestContext, node: Node) -> Reply:
+    groups = [_describe(group_id, context, node) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = context.authorized_operations(Resource.GROUP, group.group_id)
-    return Reply(DescribeGroupsResponse(groups=groups), broker.storage.lsn)
+    return Reply(DescribeGroupsResponse(groups=groups), node.storage.lsn)
 
 
-def _describe(group_id: str, context: RequestContext, broker: Broker) -> DescribedGroup:
+def _describe(group_id: str, context: RequestContext, node: Node) -> DescribedGroup:
     if not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
         return _without_members(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
-    group = broker.groups.known(group_id)
+    group = node.groups.known(group_id)
     if group is ErrorCode.GROUP_ID_NOT_FOUND:
         message = f"Group {group_id} not found."
         error = ErrorCode.GROUP_ID_NOT_FOUND if context.version >= 6 else ErrorCode.NONE

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from fencepost.protocol.messages.describe_producers import PartitionResponse, ProducerState, TopicResponse
 
 
 @serves(DescribeProducersRequest)
-def describe_producers(request: DescribeProducersRequest, context: RequestContext, broker: Broker) -> Reply:
+def describe_producers(request: DescribeProducersRequest, context: RequestContext, node: Node) -> Reply:
     topics = [
         TopicResponse(
-            name=topic.name, partitions=[_describe(topic.name, at, context, broker) for at in topic.partition_indexes]
+            name=topic.name, partitions=[_describe(topic.name, at, context, node) for at in topic.partition_indexes]
         )
         for topic in request.topics
     ]
-    return Reply(DescribeProducersResponse(topics=topics), broker.storage.lsn)
+    return Reply(DescribeProducersResponse(topics=topics), node.storage.lsn)
 
 
-def _describe(topic: str, index: int, context: RequestContext, broker: Broker) -> PartitionResponse:
-    partition = broker.storage.partition(topic, index)
+def _describe(topic: str, index: int, context: RequestContext, node: Node) -> PartitionResponse:
+    partition = node.storage.partition(topic, index)
     error, producers = ErrorCode.NONE, []
     if not context.may(Operation.READ, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
-        error = broker.storage.refusal(topic, index)
+        error = node.storage.refusal(topic, index)
     else:
         producers = [
             ProducerState(

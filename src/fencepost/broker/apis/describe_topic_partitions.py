@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import NO_LEADER, topic_name_error
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
+from fencepost.broker.node import Node
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
@@ -22,11 +22,9 @@ LARGEST_PAGE = 2000
 
 
 @serves(DescribeTopicPartitionsRequest)
-def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, context: RequestContext, broker: Broker
-) -> Reply:
+def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: RequestContext, node: Node) -> Reply:
     cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics} or broker.topics.by_name)
+    names = sorted({topic.name for topic in request.topics} or node.topics.by_name)
     if cursor is None and "" in names:
         # As Apache Kafka answers it.
         return independent(
@@ -48,10 +46,10 @@ def describe_topic_partitions(
         if left == 0:
             following = Cursor(topic_name=name, partition_index=first)
             break
-        described = _describe(name, first, left, context, broker)
+        described = _describe(name, first, left, context, node)
         topics.append(described)
         left -= len(described.partitions)
-        topic = broker.topics.by_name.get(name)
+        topic = node.topics.by_name.get(name)
         if topic is not None and described.partitions and first + len(described.partitions) < len(topic.partitions):
             following = Cursor(topic_name=name, partition_index=first + len(described.partitions))
             break
@@ -59,37 +57,37 @@ def describe_topic_partitions(
 
 
 def _describe(
-    name: str, first: int, count: int, context: RequestContext, broker: Broker
+    name: str, first: int, count: int, context: RequestContext, node: Node
 ) -> DescribeTopicPartitionsResponseTopic:
-    topic = broker.topics.by_name.get(name)
+    topic = node.topics.by_name.get(name)
     if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic is None:
         error = topic_name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _refused(name, error, context.authorized_operations(Resource.TOPIC, name))
-    node = broker.node_id
+    leader = node.node_id
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(partition, node) for partition in topic.partitions[first : first + count]],
+        partitions=[_partition(partition, leader) for partition in topic.partitions[first : first + count]],
         topic_authorized_operations=context.authorized_operations(Resource.TOPIC, name),
     )
 
 
-def _partition(partition: Partition | OfflinePartition, node: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition(partition: Partition | OfflinePartition, leader: int) -> DescribeTopicPartitionsResponsePartition:
     offline = isinstance(partition, OfflinePartition)
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
         partition_index=partition.index,
-        leader_id=NO_LEADER if offline else node,
+        leader_id=NO_LEADER if offline else leader,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=[node],
-        isr_nodes=[node],
+        replica_nodes=[leader],
+        isr_nodes=[leader],
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[node] if offline else [],
+        offline_replicas=[leader] if offline else [],
     )
 
 

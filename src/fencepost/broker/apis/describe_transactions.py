@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.transaction.listing import Description
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -13,11 +13,11 @@ from fencepost.protocol.messages.describe_transactions import TopicData, Transac
 
 
 @serves(DescribeTransactionsRequest)
-def describe_transactions(request: DescribeTransactionsRequest, context: RequestContext, broker: Broker) -> Reply:
+def describe_transactions(request: DescribeTransactionsRequest, context: RequestContext, node: Node) -> Reply:
     lsn, states = 0, []
     for name in request.transactional_ids:
         if context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name):
-            found = broker.transactions.describe(name)
+            found = node.transactions.describe(name)
         else:
             found = Description(name, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         lsn = max(lsn, found.lsn)

@@ -9,10 +9,10 @@ v5    every end bumps the epoch; the answer carries it (KIP-890 part 2)
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.older_clients import Call, told
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import EndTxnRequest, EndTxnResponse
 
@@ -20,10 +20,10 @@ _BUMPS_SINCE = 5
 
 
 @serves(EndTxnRequest)
-def end_txn(request: EndTxnRequest, context: RequestContext, broker: Broker) -> Reply:
+def end_txn(request: EndTxnRequest, context: RequestContext, node: Node) -> Reply:
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return independent(EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-    ended = broker.transactions.end(
+    ended = node.transactions.end(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed, context.version
     )
     error = ended.error

@@ -20,12 +20,12 @@ from functools import partial
 from typing import NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.leader.fetch_sessions import TOPIC_IDS_SINCE, Asked, Fetching, Result
 from fencepost.broker.metadata.topics import Topic
 from fencepost.broker.network.limits import LEAST_ANSWER
 from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.log.partition import Partition, Refused
 from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.errors import ErrorCode
@@ -41,27 +41,27 @@ from fencepost.protocol.types import ZERO_UUID, Isolation
 
 
 @serves(FetchRequest)
-def fetch(request: FetchRequest, context: RequestContext, broker: Broker) -> Reply | Later:
-    fetching = broker.fetch_sessions.begin(request, context.version, _now())
+def fetch(request: FetchRequest, context: RequestContext, node: Node) -> Reply | Later:
+    fetching = node.fetch_sessions.begin(request, context.version, _now())
     if fetching is ErrorCode.UNKNOWN_SERVER_ERROR:
         return _nonsense(request, context)
     if isinstance(fetching, ErrorCode):
         return independent(FetchResponse(error_code=fetching, responses=[]))
-    plan = _Plan(request, fetching, context, broker)
+    plan = _Plan(request, fetching, context, node)
     if plan.nonsense or (plan.reads and request.isolation_level not in (0, 1)):
         return _nonsense(request, context)
     found = plan.read()
     if request.max_wait_ms <= 0 or not plan.reads or found.astray or found.size >= plan.min_bytes:
         return plan.answer(found)
     plan.begin_to_wait()
-    return _wait(plan, broker, asyncio.get_running_loop().time() + request.max_wait_ms / 1000)
+    return _wait(plan, node, asyncio.get_running_loop().time() + request.max_wait_ms / 1000)
 
 
 def _now() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
 
 
-async def _wait(plan: _Plan, broker: Broker, deadline: float) -> Reply:
+async def _wait(plan: _Plan, node: Node, deadline: float) -> Reply:
     """Until there are min_bytes to read, or the time is up."""
     loop = asyncio.get_running_loop()
     while True:
@@ -74,9 +74,9 @@ async def _wait(plan: _Plan, broker: Broker, deadline: float) -> Reply:
             if not changed.done():
                 changed.set_result(None)
 
-        readable = partial(broker.turns.call, wake)
+        readable = partial(node.turns.call, wake)
         cancels = [partition.when_readable(readable) for partition in plan.partitions()]
-        cancels.append(broker.deadlines.at(deadline, wake))
+        cancels.append(node.deadlines.at(deadline, wake))
         try:
             await changed
         finally:
@@ -96,14 +96,14 @@ class _Found(NamedTuple):
 class _Plan:
     """What a request asks for, resolved once; read as often as it takes."""
 
-    def __init__(self, request: FetchRequest, fetching: Fetching, context: RequestContext, broker: Broker) -> None:
+    def __init__(self, request: FetchRequest, fetching: Fetching, context: RequestContext, node: Node) -> None:
         self.isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-        self._max_bytes = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
+        self._max_bytes = min(request.max_bytes, node.settings.number("fetch.max.bytes"))
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._fetching = fetching
-        self._storage = broker.storage
-        self._answers = broker.answer_memory
-        self._sessions = broker.fetch_sessions
+        self._storage = node.storage
+        self._answers = node.answer_memory
+        self._sessions = node.fetch_sessions
         self.reads: list[tuple[Asked, Partition | ErrorCode]] = []
         """What is read, and where: an error where it cannot be read now."""
         self._of_id: dict[str | int, Topic] = {}
@@ -111,7 +111,7 @@ class _Plan:
         nameless: list[Result] = []
         refused: list[Result] = []
         for asked in fetching.partitions:
-            error = self._look_up(asked, context, broker)
+            error = self._look_up(asked, context, node)
             if error is not None:
                 of = nameless if error is ErrorCode.UNKNOWN_TOPIC_ID else refused
                 of.append((asked, _refused(asked.wanted, error, [])))
@@ -120,11 +120,11 @@ class _Plan:
         """Apache Kafka fails where two partitions are asked for of a topic that is not named at all."""
         self._starts: list[tuple[int, int] | None] = []
 
-    def _look_up(self, asked: Asked, context: RequestContext, broker: Broker) -> ErrorCode | None:
+    def _look_up(self, asked: Asked, context: RequestContext, node: Node) -> ErrorCode | None:
         """Whether the reader may read what is there; else the error."""
         topic = asked.topic
         if topic is None:
-            of = self._of_id.get(asked.key[0]) or broker.topics.by_id.get(asked.topic_id)
+            of = self._of_id.get(asked.key[0]) or node.topics.by_id.get(asked.topic_id)
             if of is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             self._of_id[asked.key[0]] = of

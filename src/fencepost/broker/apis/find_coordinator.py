@@ -11,10 +11,10 @@ v6    share groups, which are not supported
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from fencepost.protocol.messages.find_coordinator import Coordinator
@@ -29,11 +29,11 @@ _REFUSED = {
 
 
 @serves(FindCoordinatorRequest)
-def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, broker: Broker) -> Reply:
+def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, node: Node) -> Reply:
     if context.version >= 4:
-        found = [_find(key, request.key_type, context, broker) for key in request.coordinator_keys]
+        found = [_find(key, request.key_type, context, node) for key in request.coordinator_keys]
         return independent(FindCoordinatorResponse(coordinators=found))
-    one = _find(request.key, request.key_type, context, broker)
+    one = _find(request.key, request.key_type, context, node)
     return independent(
         FindCoordinatorResponse(
             error_code=one.error_code,
@@ -45,25 +45,25 @@ def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, b
     )
 
 
-def _find(key: str, key_type: int, context: RequestContext, broker: Broker) -> Coordinator:
+def _find(key: str, key_type: int, context: RequestContext, node: Node) -> Coordinator:
     if key_type not in _TOPICS:
         return _refused(key, ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
     if not context.may(Operation.DESCRIBE, _RESOURCES[key_type], key):
         return _refused(key, _REFUSED[key_type], None)
     topic = _TOPICS[key_type]
-    if not broker.ensure_coordinator(topic):
+    if not node.ensure_coordinator(topic):
         return _refused(
             key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made now; the broker's log says why"
         )
-    of = broker.groups if key_type == GROUP else broker.transactions
-    if broker.storage.partition(topic, of.partition_for(key)) is None:
+    of = node.groups if key_type == GROUP else node.transactions
+    if node.storage.partition(topic, of.partition_for(key)) is None:
         message = f"{topic}-{of.partition_for(key)} is offline; the broker's log says why"
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     return Coordinator(
         key=key,
-        node_id=broker.node_id,
-        host=broker.host,
-        port=broker.port,
+        node_id=node.node_id,
+        host=node.endpoint.host,
+        port=node.endpoint.port,
         error_code=ErrorCode.NONE,
         error_message="" if context.version >= 4 else "NONE",  # as Apache Kafka has it
     )

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.alteration import alter_each
 from fencepost.broker.metadata.settings import topic_setting
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResourceResponse
@@ -22,14 +22,12 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
 @serves(IncrementalAlterConfigsRequest)
-def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, context: RequestContext, broker: Broker
-) -> Reply:
+def incremental_alter_configs(request: IncrementalAlterConfigsRequest, context: RequestContext, node: Node) -> Reply:
     changes = [
         (resource.resource_type, resource.resource_name, partial(changed, resource.configs))
         for resource in request.resources
     ]
-    outcomes = alter_each(changes, request.validate_only, context, broker)
+    outcomes = alter_each(changes, request.validate_only, context, node)
     return independent(
         IncrementalAlterConfigsResponse(
             responses=[

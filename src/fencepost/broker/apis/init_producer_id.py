@@ -10,19 +10,19 @@ v6    two-phase commit (KIP-939), only with transaction.two.phase.commit.enable
 from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 
 @serves(InitProducerIdRequest, gate=(6, "transaction.two.phase.commit.enable"))
-def init_producer_id(request: InitProducerIdRequest, context: RequestContext, broker: Broker) -> Reply:
-    refused = _unauthorized(request, context, broker)
+def init_producer_id(request: InitProducerIdRequest, context: RequestContext, node: Node) -> Reply:
+    refused = _unauthorized(request, context, node)
     if refused is not None:
         return independent(InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1))
-    answer = broker.transactions.init_producer_id(
+    answer = node.transactions.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,
         request.producer_id,
@@ -32,7 +32,7 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext, br
     )
     error = answer.error
     if not error and request.transactional_id is not None:
-        broker.disconnections.claimed(request.transactional_id, context.peer, answer.producer_id)
+        node.disconnections.claimed(request.transactional_id, context.peer, answer.producer_id)
     if error is ErrorCode.PRODUCER_FENCED and context.version < 4:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     response = InitProducerIdResponse(
@@ -45,12 +45,12 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext, br
     return Reply(response, answer.lsn)
 
 
-def _unauthorized(request: InitProducerIdRequest, context: RequestContext, broker: Broker) -> ErrorCode | None:
+def _unauthorized(request: InitProducerIdRequest, context: RequestContext, node: Node) -> ErrorCode | None:
     """Facts §2.2, 1-3."""
     name = request.transactional_id
     if name is None:
         may_write = context.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) or any(
-            context.may(Operation.WRITE, Resource.TOPIC, topic) for topic in broker.topics.by_name
+            context.may(Operation.WRITE, Resource.TOPIC, topic) for topic in node.topics.by_name
         )
         return None if may_write else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     operations = [Operation.WRITE, *([Operation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]

@@ -12,19 +12,19 @@ v9    the leader may skip the assignment
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.group import refuse_join
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest
 
 
 @serves(JoinGroupRequest)
-async def join_group(request: JoinGroupRequest, context: RequestContext, broker: Broker) -> Reply:
+async def join_group(request: JoinGroupRequest, context: RequestContext, node: Node) -> Reply:
     response, lsn = refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id), 0
     if context.may(Operation.READ, Resource.GROUP, request.group_id):
-        response, lsn = await broker.groups.join_group(request, context.client_id or "", context.host, context.version)
+        response, lsn = await node.groups.join_group(request, context.client_id or "", context.host, context.version)
     if context.version < 7 and response.protocol_name is None:  # null is of v7
         response.protocol_name = ""
     return Reply(response, lsn)

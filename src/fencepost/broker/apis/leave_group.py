@@ -8,9 +8,9 @@ v5    a reason
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.group import MemberIdentity
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
@@ -18,10 +18,10 @@ from fencepost.protocol.messages.leave_group import MemberResponse
 
 
 @serves(LeaveGroupRequest)
-def leave_group(request: LeaveGroupRequest, context: RequestContext, broker: Broker) -> Reply:
+def leave_group(request: LeaveGroupRequest, context: RequestContext, node: Node) -> Reply:
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return independent(LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    groups = broker.groups
+    groups = node.groups
     error = groups.check(request.group_id)
     if error:
         return independent(LeaveGroupResponse(error_code=error))

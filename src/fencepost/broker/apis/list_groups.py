@@ -8,9 +8,9 @@ v5    by type
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from fencepost.protocol.messages.list_groups import ListedGroup
@@ -19,8 +19,8 @@ _TYPE = "classic"
 
 
 @serves(ListGroupsRequest)
-def list_groups(request: ListGroupsRequest, context: RequestContext, broker: Broker) -> Reply:
-    if broker.groups.is_loading:
+def list_groups(request: ListGroupsRequest, context: RequestContext, node: Node) -> Reply:
+    if node.groups.is_loading:
         return independent(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[]))
     states = [state.lower() for state in request.states_filter]
     types = [kind.lower() for kind in request.types_filter]
@@ -31,9 +31,9 @@ def list_groups(request: ListGroupsRequest, context: RequestContext, broker: Bro
             group_state=group.state.value,
             group_type=_TYPE,
         )
-        for group in broker.groups.groups()
+        for group in node.groups.groups()
         if (not states or group.state.value.lower() in states)
         and (not types or _TYPE in types)
         and context.may(Operation.DESCRIBE, Resource.GROUP, group.group_id)
     ]
-    return Reply(ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups), broker.storage.lsn)
+    return Reply(ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups), node.storage.lsn)

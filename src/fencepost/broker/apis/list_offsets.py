@@ -17,10 +17,10 @@ from collections import Counter
 from typing import cast
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network import pacing
 from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
@@ -40,12 +40,12 @@ CONSUMER = -1
 
 
 @serves(ListOffsetsRequest)
-def list_offsets(request: ListOffsetsRequest, context: RequestContext, broker: Broker) -> Reply | Later:
-    begun = pacing.begin(_answers(request, context, context.version, broker))
+def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Node) -> Reply | Later:
+    begun = pacing.begin(_answers(request, context, context.version, node))
     return begun.result if isinstance(begun, pacing.Done) else begun
 
 
-def _answers(request: ListOffsetsRequest, context: RequestContext, version: int, broker: Broker) -> Steps[Reply]:
+def _answers(request: ListOffsetsRequest, context: RequestContext, version: int, node: Node) -> Steps[Reply]:
     """`version` is the one of the request: the caller may have sent others meanwhile."""
     pace = Pace()
     # Whoever is not a consumer reads without isolation.
@@ -57,7 +57,7 @@ def _answers(request: ListOffsetsRequest, context: RequestContext, version: int,
         asked = Counter(wanted.partition_index for wanted in topic.partitions)
         answers = []
         for wanted in {wanted.partition_index: wanted for wanted in topic.partitions}.values():
-            partition = broker.storage.partition(topic.name, wanted.partition_index)
+            partition = node.storage.partition(topic.name, wanted.partition_index)
             if not seen:
                 answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             elif asked[wanted.partition_index] > 1:
@@ -65,7 +65,7 @@ def _answers(request: ListOffsetsRequest, context: RequestContext, version: int,
             elif wanted.timestamp < 0 and version < _SINCE.get(wanted.timestamp, _NEVER):
                 answers.append(_refused(wanted, ErrorCode.UNSUPPORTED_VERSION))
             elif partition is None:
-                answers.append(_refused(wanted, broker.storage.refusal(topic.name, wanted.partition_index)))
+                answers.append(_refused(wanted, node.storage.refusal(topic.name, wanted.partition_index)))
             elif request.isolation_level not in (0, 1):
                 answers.append(_refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
             elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):
@@ -76,7 +76,7 @@ def _answers(request: ListOffsetsRequest, context: RequestContext, version: int,
             else:
                 try:
                     found = yield from _while_it_is_there(
-                        _find(wanted, partition, isolation, pace), wanted, partition, broker
+                        _find(wanted, partition, isolation, pace), wanted, partition, node
                     )
                 except FileDamaged as damaged:
                     found = _refused(wanted, partition.refusal(damaged).error)
@@ -86,14 +86,14 @@ def _answers(request: ListOffsetsRequest, context: RequestContext, version: int,
 
 
 def _while_it_is_there(
-    steps: Steps[ListOffsetsPartitionResponse], wanted: ListOffsetsPartition, partition: Partition, broker: Broker
+    steps: Steps[ListOffsetsPartitionResponse], wanted: ListOffsetsPartition, partition: Partition, node: Node
 ) -> Steps[ListOffsetsPartitionResponse]:
     """Its files are closed when a partition is deleted, which may be between two steps."""
     try:
         pause = next(steps)
         while True:
             result = yield pause
-            if broker.storage.partition(partition.topic, partition.index) is not partition:
+            if node.storage.partition(partition.topic, partition.index) is not partition:
                 return _refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             pause = steps.send(result)
     except StopIteration as done:

@@ -7,10 +7,10 @@ v2    by pattern
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network import pacing
 from fencepost.broker.network.registry import Later, Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.transaction.listing import Filters
 from fencepost.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from fencepost.protocol.messages.list_transactions import TransactionState
@@ -18,12 +18,12 @@ from fencepost.protocol.steps import Pace, Steps
 
 
 @serves(ListTransactionsRequest)
-def list_transactions(request: ListTransactionsRequest, context: RequestContext, broker: Broker) -> Reply | Later:
-    begun = pacing.begin(_answer(request, context, broker))
+def list_transactions(request: ListTransactionsRequest, context: RequestContext, node: Node) -> Reply | Later:
+    begun = pacing.begin(_answer(request, context, node))
     return begun.result if isinstance(begun, pacing.Done) else begun
 
 
-def _answer(request: ListTransactionsRequest, context: RequestContext, broker: Broker) -> Steps[Reply]:
+def _answer(request: ListTransactionsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace = Pace()
     filters = Filters(
         request.state_filters,
@@ -31,7 +31,7 @@ def _answer(request: ListTransactionsRequest, context: RequestContext, broker: B
         request.duration_filter,
         request.transactional_id_pattern or "",
     )
-    listing = yield from broker.transactions.list_in_steps(filters, pace)
+    listing = yield from node.transactions.list_in_steps(filters, pace)
     states: list[TransactionState] = []
     for number, found in enumerate(listing.transactions, 1):
         if context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, found.transactional_id):

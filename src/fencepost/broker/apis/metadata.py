@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.metadata.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
 from fencepost.broker.metadata.topics import Topic
 from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
+from fencepost.broker.node import Node
 from fencepost.log.offline import OfflinePartition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, MetadataResponse
@@ -39,7 +39,7 @@ _AT_ONCE: Final = 100
 
 
 @serves(MetadataRequest, in_turn=True)
-def metadata(request: MetadataRequest, context: RequestContext, broker: Broker) -> Reply | Later:
+def metadata(request: MetadataRequest, context: RequestContext, node: Node) -> Reply | Later:
     asked = request.topics
     error = _refusal(asked or (), context.version)
     if asked is not None and error is not None:
@@ -50,13 +50,13 @@ def metadata(request: MetadataRequest, context: RequestContext, broker: Broker) 
                 error_code=error if context.version >= 13 else ErrorCode.NONE,
             )
         )
-    missing = _missing(request, context, broker)
+    missing = _missing(request, context, node)
     if missing:
-        return _created_first(missing, request, context, broker)
-    found, count = _find(request, context, broker, {})
+        return _created_first(missing, request, context, node)
+    found, count = _find(request, context, node, {})
     if count > _AT_ONCE:
-        return _in_slices(found, request, context, broker)
-    return _answer(list(found), request, context, broker)
+        return _in_slices(found, request, context, node)
+    return _answer(list(found), request, context, node)
 
 
 Described = Iterator[MetadataResponseTopic]
@@ -70,61 +70,61 @@ def _names(request: MetadataRequest) -> list[str]:
     return list(dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None))
 
 
-def _missing(request: MetadataRequest, context: RequestContext, broker: Broker) -> list[str]:
+def _missing(request: MetadataRequest, context: RequestContext, node: Node) -> list[str]:
     """The topics that are made because somebody asks for them."""
-    if not request.allow_auto_topic_creation or not broker.settings["auto.create.topics.enable"]:
+    if not request.allow_auto_topic_creation or not node.settings["auto.create.topics.enable"]:
         return []
     if _by_ids(request):
         return []
-    return [name for name in _names(request) if name not in broker.topics.by_name and _may_describe(name, context)]
+    return [name for name in _names(request) if name not in node.topics.by_name and _may_describe(name, context)]
 
 
 def _find(
-    request: MetadataRequest, context: RequestContext, broker: Broker, errors: Mapping[str, ErrorCode | None]
+    request: MetadataRequest, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]
 ) -> tuple[Described, int]:
     """What is told of each topic, one after the other, and how many these are.  `errors`: of those that were made."""
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
-        known = list(broker.topics.by_name.values())
-        return (_described(topic, broker) for topic in known if _visible(topic, context)), len(known)
+        known = list(node.topics.by_name.values())
+        return (_described(topic, node) for topic in known if _visible(topic, context)), len(known)
     if _by_ids(request):
         ids = dict.fromkeys(topic.topic_id for topic in asked)
-        return (_by_id(topic_id, context, broker) for topic_id in ids), len(ids)
+        return (_by_id(topic_id, context, node) for topic_id in ids), len(ids)
     names = _names(request)
-    return (_by_name(name, context, broker, errors) for name in names), len(names)
+    return (_by_name(name, context, node, errors) for name in names), len(names)
 
 
 async def _created_first(
-    missing: Sequence[str], request: MetadataRequest, context: RequestContext, broker: Broker
+    missing: Sequence[str], request: MetadataRequest, context: RequestContext, node: Node
 ) -> Reply:
     errors: dict[str, ErrorCode | None] = {}
     for name in missing:
-        errors[name] = await _create(name, context, broker)
-        await broker.slices.pause()
-    found, _ = _find(request, context, broker, errors)
-    return await _in_slices(found, request, context, broker)
+        errors[name] = await _create(name, context, node)
+        await node.slices.pause()
+    found, _ = _find(request, context, node, errors)
+    return await _in_slices(found, request, context, node)
 
 
-async def _in_slices(found: Described, request: MetadataRequest, context: RequestContext, broker: Broker) -> Reply:
+async def _in_slices(found: Described, request: MetadataRequest, context: RequestContext, node: Node) -> Reply:
     """With turns for others, who may make and delete topics meanwhile."""
     topics = []
     for topic in found:
         topics.append(topic)
-        await broker.slices.pause()
-    return _answer(topics, request, context, broker)
+        await node.slices.pause()
+    return _answer(topics, request, context, node)
 
 
 def _answer(
-    topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext, broker: Broker
+    topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext, node: Node
 ) -> Reply:
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 topic.topic_authorized_operations = context.authorized_operations(Resource.TOPIC, topic.name)
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        brokers=[MetadataResponseBroker(node_id=node.node_id, host=node.endpoint.host, port=node.endpoint.port)],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
         topics=topics,
         cluster_authorized_operations=(
             context.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
@@ -152,27 +152,27 @@ def _may_describe(name: str, context: RequestContext) -> bool:
     return context.may(Operation.DESCRIBE, Resource.TOPIC, name)
 
 
-def _by_id(topic_id: uuid.UUID, context: RequestContext, broker: Broker) -> MetadataResponseTopic:
-    topic = broker.topics.by_id.get(topic_id)
+def _by_id(topic_id: uuid.UUID, context: RequestContext, node: Node) -> MetadataResponseTopic:
+    topic = node.topics.by_id.get(topic_id)
     if topic is None or not _visible(topic, context):
         return _refused(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
-    return _described(topic, broker)
+    return _described(topic, node)
 
 
 def _by_name(
-    name: str, context: RequestContext, broker: Broker, errors: Mapping[str, ErrorCode | None]
+    name: str, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]
 ) -> MetadataResponseTopic:
     """`errors`: of those that could not be made."""
     if not _may_describe(name, context):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    topic = broker.topics.by_name.get(name)
+    topic = node.topics.by_name.get(name)
     if topic is None:
         error = errors.get(name) or topic_name_error(name)
         return _refused(name, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return _described(topic, broker)
+    return _described(topic, node)
 
 
-async def _create(name: str, context: RequestContext, broker: Broker) -> ErrorCode | None:
+async def _create(name: str, context: RequestContext, node: Node) -> ErrorCode | None:
     """Make a topic that somebody asked for."""
     if not (
         context.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
@@ -181,13 +181,13 @@ async def _create(name: str, context: RequestContext, broker: Broker) -> ErrorCo
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     try:
         if name in INTERNAL:
-            broker.ensure_coordinator(name)
+            node.ensure_coordinator(name)
         else:
-            await broker.topics.create(name, broker.settings.number("num.partitions"), {}, broker.slices)
+            await node.topics.create(name, node.settings.number("num.partitions"), {}, node.slices)
     except TopicRefused as refused:
         if refused.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return refused.error
-        await broker.topics.made(name)
+        await node.topics.made(name)
     return None
 
 
@@ -195,8 +195,8 @@ def _refused(name: str | None, error: ErrorCode, topic_id: uuid.UUID = ZERO_UUID
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=[])
 
 
-def _described(topic: Topic, broker: Broker) -> MetadataResponseTopic:
-    node = broker.node_id
+def _described(topic: Topic, node: Node) -> MetadataResponseTopic:
+    leader = node.node_id
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -208,18 +208,18 @@ def _described(topic: Topic, broker: Broker) -> MetadataResponseTopic:
                 partition_index=partition.index,
                 leader_id=NO_LEADER,
                 leader_epoch=partition.leader_epoch,
-                replica_nodes=[node],
-                isr_nodes=[node],
-                offline_replicas=[node],
+                replica_nodes=[leader],
+                isr_nodes=[leader],
+                offline_replicas=[leader],
             )
             if isinstance(partition, OfflinePartition)
             else MetadataResponsePartition(
                 error_code=ErrorCode.NONE,
                 partition_index=partition.index,
-                leader_id=node,
+                leader_id=leader,
                 leader_epoch=partition.leader_epoch,
-                replica_nodes=[node],
-                isr_nodes=[node],
+                replica_nodes=[leader],
+                isr_nodes=[leader],
             )
             for partition in topic.partitions
         ],

@@ -12,9 +12,9 @@ v10   topic ids
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.group import CommitFor, Position
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
@@ -31,22 +31,22 @@ _FOR_EVER = 2**63 - 1
 
 
 @serves(OffsetCommitRequest)
-def offset_commit(request: OffsetCommitRequest, context: RequestContext, broker: Broker) -> Reply:
+def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: Node) -> Reply:
     errors: dict[tuple[int, int], ErrorCode] = {}
     positions: dict[TopicPartition, Position] = {}
     places: dict[tuple[int, int], TopicPartition] = {}
-    now = broker.clock.now()
+    now = node.clock.now()
     expires = min(now + request.retention_time_ms, _FOR_EVER) if request.retention_time_ms >= 0 else -1
     group_allowed = context.may(Operation.READ, Resource.GROUP, request.group_id)
     for number, topic in enumerate(request.topics):
-        name, unknown = _name(topic, context, broker)
+        name, unknown = _name(topic, context, node)
         for asked in topic.partitions:
             place = number, asked.partition_index
             if not group_allowed:
                 errors[place] = ErrorCode.GROUP_AUTHORIZATION_FAILED
             elif name and not context.may(Operation.READ, Resource.TOPIC, name):
                 errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not broker.storage.exists(name, asked.partition_index):
+            elif not node.storage.exists(name, asked.partition_index):
                 errors[place] = unknown
             else:
                 at = TopicPartition(name, asked.partition_index)
@@ -63,7 +63,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, broker:
         who = CommitFor(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
-        committed = broker.groups.commit_offsets(who, positions)
+        committed = node.groups.commit_offsets(who, positions)
         lsn = committed.lsn
         errors |= {place: _told(committed.errors[at], context.version) for place, at in places.items()}
     topics = [
@@ -88,9 +88,9 @@ def _told(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _name(topic: OffsetCommitRequestTopic, context: RequestContext, broker: Broker) -> tuple[str, ErrorCode]:
+def _name(topic: OffsetCommitRequestTopic, context: RequestContext, node: Node) -> tuple[str, ErrorCode]:
     """The topic's name, and what is said if there is no such topic."""
     if context.version < _TOPIC_IDS_SINCE:
         return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    known = broker.topics.by_id.get(topic.topic_id)
+    known = node.topics.by_id.get(topic.topic_id)
     return ("", ErrorCode.UNKNOWN_TOPIC_ID) if known is None else (known.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from fencepost.protocol.messages.offset_delete import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
@@ -13,12 +13,12 @@ from fencepost.protocol.types import TopicPartition
 
 
 @serves(OffsetDeleteRequest)
-def offset_delete(request: OffsetDeleteRequest, context: RequestContext, broker: Broker) -> Reply:
+def offset_delete(request: OffsetDeleteRequest, context: RequestContext, node: Node) -> Reply:
     if not context.may(Operation.DELETE, Resource.GROUP, request.group_id):
         return independent(OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[]))
     asked = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    refused = {at: error for at in asked if (error := _unfit(at, context, broker))}
-    deleted, lsn = broker.groups.delete_offsets(request.group_id, [at for at in asked if at not in refused])
+    refused = {at: error for at in asked if (error := _unfit(at, context, node))}
+    deleted, lsn = node.groups.delete_offsets(request.group_id, [at for at in asked if at not in refused])
     if isinstance(deleted, ErrorCode):
         return Reply(OffsetDeleteResponse(error_code=deleted, topics=[]), lsn)
     errors = {**deleted, **refused}
@@ -38,7 +38,7 @@ def offset_delete(request: OffsetDeleteRequest, context: RequestContext, broker:
     return Reply(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics), lsn)
 
 
-def _unfit(at: TopicPartition, context: RequestContext, broker: Broker) -> ErrorCode | None:
+def _unfit(at: TopicPartition, context: RequestContext, node: Node) -> ErrorCode | None:
     if not context.may(Operation.READ, Resource.TOPIC, at.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if not broker.storage.exists(*at) else None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if not node.storage.exists(*at) else None

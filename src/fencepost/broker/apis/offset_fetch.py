@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.group import Position
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
@@ -38,11 +38,11 @@ Answer = tuple[int, int, str, ErrorCode]
 
 
 @serves(OffsetFetchRequest)
-def offset_fetch(request: OffsetFetchRequest, context: RequestContext, broker: Broker) -> Reply:
+def offset_fetch(request: OffsetFetchRequest, context: RequestContext, node: Node) -> Reply:
     if context.version >= _SEVERAL_GROUPS_SINCE:
-        groups = [_group(asked, request.require_stable, context, broker) for asked in request.groups]
-        return Reply(OffsetFetchResponse(groups=groups), broker.storage.lsn)
-    return Reply(_one_group(request, context, broker), broker.storage.lsn)
+        groups = [_group(asked, request.require_stable, context, node) for asked in request.groups]
+        return Reply(OffsetFetchResponse(groups=groups), node.storage.lsn)
+    return Reply(_one_group(request, context, node), node.storage.lsn)
 
 
 def _fetch(
@@ -50,7 +50,7 @@ def _fetch(
     wanted: Sequence[TopicPartition] | None,
     require_stable: bool,
     context: RequestContext,
-    broker: Broker,
+    node: Node,
 ) -> dict[str, dict[int, Answer]] | ErrorCode:
     """By topic and partition."""
     if not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
@@ -58,7 +58,7 @@ def _fetch(
     allowed = None
     if wanted is not None:
         allowed = [at for at in wanted if context.may(Operation.DESCRIBE, Resource.TOPIC, at.topic)]
-    found = broker.groups.fetch_offsets(group_id, allowed, require_stable)
+    found = node.groups.fetch_offsets(group_id, allowed, require_stable)
     if isinstance(found, ErrorCode):
         return found
     answers: Mapping[TopicPartition, Position | ErrorCode | None] = found
@@ -79,11 +79,11 @@ def _answer(found: Position | ErrorCode | None) -> Answer:
     return found.offset, found.leader_epoch, found.metadata, ErrorCode.NONE
 
 
-def _one_group(request: OffsetFetchRequest, context: RequestContext, broker: Broker) -> OffsetFetchResponse:
+def _one_group(request: OffsetFetchRequest, context: RequestContext, node: Node) -> OffsetFetchResponse:
     wanted = None
     if request.topics is not None:
         wanted = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    found = _fetch(request.group_id, wanted, request.require_stable, context, broker)
+    found = _fetch(request.group_id, wanted, request.require_stable, context, node)
     if isinstance(found, ErrorCode):
         if context.version >= 2 or wanted is None:
             return OffsetFetchResponse(error_code=found)
@@ -111,7 +111,7 @@ def _one_group(request: OffsetFetchRequest, context: RequestContext, broker: Bro
 
 
 def _group(
-    asked: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext, broker: Broker
+    asked: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext, node: Node
 ) -> OffsetFetchResponseGroup:
     wanted: list[TopicPartition] | None = None
     unknown: list[OffsetFetchResponseTopics] = []
@@ -120,19 +120,19 @@ def _group(
         for topic in asked.topics:
             name = topic.name
             if context.version >= _TOPIC_IDS_SINCE:
-                known = broker.topics.by_id.get(topic.topic_id)
+                known = node.topics.by_id.get(topic.topic_id)
                 if known is None:
                     unknown.append(_unknown(topic))
                     continue
                 name = known.name
             wanted += [TopicPartition(name, index) for index in topic.partition_indexes]
-    found = _fetch(asked.group_id, wanted, require_stable, context, broker)
+    found = _fetch(asked.group_id, wanted, require_stable, context, node)
     if isinstance(found, ErrorCode):
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=found)
     topics = [
         OffsetFetchResponseTopics(
             name=name,
-            topic_id=broker.topics.by_name[name].topic_id if name in broker.topics.by_name else ZERO_UUID,
+            topic_id=node.topics.by_name[name].topic_id if name in node.topics.by_name else ZERO_UUID,
             partitions=[_partition(index, answer) for index, answer in partitions.items()],
         )
         for name, partitions in found.items()

@@ -7,9 +7,9 @@ v4    flexible
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from fencepost.protocol.messages.offset_for_leader_epoch import (
@@ -20,13 +20,13 @@ from fencepost.protocol.messages.offset_for_leader_epoch import (
 
 
 @serves(OffsetForLeaderEpochRequest)
-def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext, broker: Broker) -> Reply:
+def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext, node: Node) -> Reply:
     return independent(
         OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[_one(topic.topic, wanted, context, broker) for wanted in topic.partitions],
+                    partitions=[_one(topic.topic, wanted, context, node) for wanted in topic.partitions],
                 )
                 for topic in request.topics
             ]
@@ -34,13 +34,13 @@ def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Reque
     )
 
 
-def _one(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext, broker: Broker) -> EpochEndOffset:
-    partition = broker.storage.partition(topic, wanted.partition)
+def _one(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext, node: Node) -> EpochEndOffset:
+    partition = node.storage.partition(topic, wanted.partition)
     error, epoch, offset = ErrorCode.NONE, -1, -1
     if not context.may(Operation.DESCRIBE, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
-        error = broker.storage.refusal(topic, wanted.partition)
+        error = node.storage.refusal(topic, wanted.partition)
     elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):
         older = wanted.current_leader_epoch < partition.leader_epoch
         error = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH

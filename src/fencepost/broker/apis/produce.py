@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Iterator
 from typing import NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.leader import record_sets
 from fencepost.broker.leader.record_sets import Flaw
 from fencepost.broker.leader.verification import Mode, Verified, verify
@@ -25,6 +24,7 @@ from fencepost.broker.network import pacing
 from fencepost.broker.network.older_clients import Call, asks_for_new_epoch
 from fencepost.broker.network.registry import CLOSE, NO_ANSWER, Later, Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.log.batch_check import Checked
 from fencepost.log.partition import Appended, Partition, Refused
@@ -77,7 +77,7 @@ class _Produce(NamedTuple):
     writes: list[_Write]
     coordinator: TransactionCoordinator | None
     """What tells a client that its transaction was timed out, where that is another error than fencing."""
-    broker: Broker
+    node: Node
 
     def own(self) -> None:
         """Before anything is awaited: what was read from the connection is its own again then (KAFKA-15653)."""
@@ -87,33 +87,33 @@ class _Produce(NamedTuple):
     def refuse_deleted(self) -> None:
         """After something was awaited."""
         for write in self.writes:
-            if write.outcome is None and self.broker.storage.partition(*write.at) is not write.partition:
+            if write.outcome is None and self.node.storage.partition(*write.at) is not write.partition:
                 write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")
 
 
 @serves(ProduceRequest, advertised_first=0, in_turn=True)
-def produce(request: ProduceRequest, context: RequestContext, broker: Broker) -> Reply | Later:
+def produce(request: ProduceRequest, context: RequestContext, node: Node) -> Reply | Later:
     topics = [
         (
             topic,
-            [_Write(TopicPartition(_name(topic, context, broker), data.index), data) for data in topic.partition_data],
+            [_Write(TopicPartition(_name(topic, context, node), data.index), data) for data in topic.partition_data],
         )
         for topic in request.topic_data
     ]
     writes = [write for _, of_topic in topics for write in of_topic]
     for write in writes:
-        _find(write, context, broker)
+        _find(write, context, node)
     _refuse_repeated(writes)
     failed = _failure(request, writes, context)
     if failed is not None:
         for write in writes:
             write.outcome = failed
-        return _append(_Produce(request, topics, writes, None, broker), 0)
-    waiting, verified = _verify(request, writes, context, broker)
+        return _append(_Produce(request, topics, writes, None, node), 0)
+    waiting, verified = _verify(request, writes, context, node)
     coordinator = None
     if context.version < _IMPLICIT_ADD_SINCE and asks_for_new_epoch(context, Call.PRODUCE):
-        coordinator = broker.transactions
-    produce = _Produce(request, topics, writes, coordinator, broker)
+        coordinator = node.transactions
+    produce = _Produce(request, topics, writes, coordinator, node)
     if verified is None or isinstance(verified, Verified):
         return _check(produce, waiting, verified)
     produce.own()
@@ -188,14 +188,14 @@ def _tell_timed_out(request: ProduceRequest, writes: list[_Write], coordinator: 
             write.refuse(ErrorCode.UNKNOWN_PRODUCER_ID, "the transaction was open for too long and has been aborted")
 
 
-def _name(topic: TopicProduceData, context: RequestContext, broker: Broker) -> str:
+def _name(topic: TopicProduceData, context: RequestContext, node: Node) -> str:
     if context.version < _TOPIC_IDS_SINCE:
         return topic.name
-    known = broker.topics.by_id.get(topic.topic_id)
+    known = node.topics.by_id.get(topic.topic_id)
     return "" if known is None else known.name
 
 
-def _find(write: _Write, context: RequestContext, broker: Broker) -> None:
+def _find(write: _Write, context: RequestContext, node: Node) -> None:
     """The partition, and the header of what is to be appended (facts §6.3 b-d).
 
     The header is known even where the partition is not: its batch may be transactional.
@@ -205,9 +205,9 @@ def _find(write: _Write, context: RequestContext, broker: Broker) -> None:
     elif not context.may(Operation.WRITE, Resource.TOPIC, write.at.topic):
         write.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     else:
-        write.partition = broker.storage.partition(*write.at)
+        write.partition = node.storage.partition(*write.at)
         if write.partition is None:
-            write.refuse(broker.storage.refusal(*write.at))
+            write.refuse(node.storage.refusal(*write.at))
     found = record_sets.read(write.data.records, context.version)
     if isinstance(found, BatchHeader):
         write.header = found
@@ -264,7 +264,7 @@ def _may_write_transactions(request: ProduceRequest, context: RequestContext) ->
 
 
 def _verify(
-    request: ProduceRequest, writes: list[_Write], context: RequestContext, broker: Broker
+    request: ProduceRequest, writes: list[_Write], context: RequestContext, node: Node
 ) -> tuple[Waiting, Verified | Awaitable[Verified] | None]:
     """Have the transaction coordinator vouch for each transactional write that needs it (KIP-890)."""
     waiting: Waiting = {}
@@ -287,7 +287,7 @@ def _verify(
     assert first is not None
     assert request.transactional_id is not None
     mode, name = Mode.of_produce(context.version), request.transactional_id
-    return waiting, verify(broker, mode, name, first.producer_id, first.producer_epoch, list(waiting))
+    return waiting, verify(node, mode, name, first.producer_id, first.producer_epoch, list(waiting))
 
 
 def _check_topic(write: _Write, request: ProduceRequest) -> None:

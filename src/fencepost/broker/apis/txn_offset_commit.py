@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.broker import Broker
 from fencepost.broker.leader.verification import Mode, Verified, verify
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
 from fencepost.broker.network.registry import Later, Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.group import CommitFor, Committed, Position
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import VerificationGuard
@@ -38,21 +38,21 @@ Positions = Mapping[TopicPartition, Position]
 
 
 @serves(TxnOffsetCommitRequest, in_turn=True)
-def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, broker: Broker) -> Reply | Later:
+def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> Reply | Later:
     errors: Places = {}
     refused = _unauthorized(request, context)
     positions: dict[TopicPartition, Position] = {}
     places: dict[tuple[int, int], TopicPartition] = {}
-    now = broker.clock.now()
+    now = node.clock.now()
     for number, topic in enumerate(request.topics):
-        name, unknown = _name(topic, context, broker)
+        name, unknown = _name(topic, context, node)
         for asked in topic.partitions:
             place = number, asked.partition_index
             if refused is not None:
                 errors[place] = refused
             elif name and not context.may(Operation.READ, Resource.TOPIC, name):
                 errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not broker.storage.exists(name, asked.partition_index):
+            elif not node.storage.exists(name, asked.partition_index):
                 errors[place] = unknown
             else:
                 at = TopicPartition(name, asked.partition_index)
@@ -61,10 +61,10 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, 
                     asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now
                 )
     version = context.version
-    committed = _commit(request, positions, version, broker) if positions else Committed({}, 0)
+    committed = _commit(request, positions, version, node) if positions else Committed({}, 0)
     if isinstance(committed, Committed):
-        return _answer(request, errors, places, committed, version, broker)
-    return _answer_later(request, errors, places, committed, version, broker)
+        return _answer(request, errors, places, committed, version, node)
+    return _answer_later(request, errors, places, committed, version, node)
 
 
 async def _answer_later(
@@ -73,9 +73,9 @@ async def _answer_later(
     places: Mapping[tuple[int, int], TopicPartition],
     committed: Awaitable[Committed],
     version: int,
-    broker: Broker,
+    node: Node,
 ) -> Reply:
-    return _answer(request, errors, places, await committed, version, broker)
+    return _answer(request, errors, places, await committed, version, node)
 
 
 def _answer(
@@ -84,11 +84,11 @@ def _answer(
     places: Mapping[tuple[int, int], TopicPartition],
     committed: Committed,
     version: int,
-    broker: Broker,
+    node: Node,
 ) -> Reply:
     errors |= {place: _told(committed.errors[at], version) for place, at in places.items()}
     response = _response(request, errors)
-    response.transaction_timed_out = any(errors.values()) and broker.transactions.timed_out(
+    response.transaction_timed_out = any(errors.values()) and node.transactions.timed_out(
         request.transactional_id, request.producer_id, request.producer_epoch
     )
     return Reply(response, committed.lsn)
@@ -102,23 +102,23 @@ def _unauthorized(request: TxnOffsetCommitRequest, context: RequestContext) -> E
     return None
 
 
-def _name(topic: TxnOffsetCommitRequestTopic, context: RequestContext, broker: Broker) -> tuple[str, ErrorCode]:
+def _name(topic: TxnOffsetCommitRequestTopic, context: RequestContext, node: Node) -> tuple[str, ErrorCode]:
     """The topic's name, and what is said if there is no such topic."""
     if context.version < _TOPIC_IDS_SINCE:
         return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    known = broker.topics.by_id.get(topic.topic_id)
+    known = node.topics.by_id.get(topic.topic_id)
     return ("", ErrorCode.UNKNOWN_TOPIC_ID) if known is None else (known.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _commit(
-    request: TxnOffsetCommitRequest, positions: Positions, version: int, broker: Broker
+    request: TxnOffsetCommitRequest, positions: Positions, version: int, node: Node
 ) -> Committed | Awaitable[Committed]:
     """Verify, or add, the offsets partition; then write (facts §7.2, 6-10)."""
-    if not broker.ensure_coordinator(CONSUMER_OFFSETS):
+    if not node.ensure_coordinator(CONSUMER_OFFSETS):
         return Committed(dict.fromkeys(positions, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
-    error = broker.groups.check(request.group_id)
-    at = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
-    partition = broker.storage.partition(*at)
+    error = node.groups.check(request.group_id)
+    at = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
+    partition = node.storage.partition(*at)
     if error or partition is None:
         return Committed(dict.fromkeys(positions, error or ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
     pid, epoch, name = request.producer_id, request.producer_epoch, request.transactional_id
@@ -126,54 +126,54 @@ def _commit(
     if isinstance(found, Refused):
         error = found.error
         if version >= _IMPLICIT_ADD_SINCE:
-            if broker.transactions.timed_out(name, pid, epoch):
+            if node.transactions.timed_out(name, pid, epoch):
                 error = ErrorCode.TRANSACTION_ABORTABLE
-            elif broker.transactions.is_loading(name):
+            elif node.transactions.is_loading(name):
                 error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # it may have been a time-out
-        return Committed(dict.fromkeys(positions, error), broker.storage.lsn)
+        return Committed(dict.fromkeys(positions, error), node.storage.lsn)
     if found is None:
-        return _write(request, positions, broker, None)
-    verified = verify(broker, Mode.of_offset_commit(version), name, pid, epoch, [at])
+        return _write(request, positions, node, None)
+    verified = verify(node, Mode.of_offset_commit(version), name, pid, epoch, [at])
     if isinstance(verified, Verified):
-        return _write_verified(request, positions, broker, found, at, verified)
-    return _write_later(request, positions, broker, found, at, verified)
+        return _write_verified(request, positions, node, found, at, verified)
+    return _write_later(request, positions, node, found, at, verified)
 
 
 async def _write_later(
     request: TxnOffsetCommitRequest,
     positions: Positions,
-    broker: Broker,
+    node: Node,
     guard: VerificationGuard,
     at: TopicPartition,
     verified: Awaitable[Verified],
 ) -> Committed:
-    partition, answer = broker.storage.partition(*at), await verified
-    if broker.storage.partition(*at) is not partition:
+    partition, answer = node.storage.partition(*at), await verified
+    if node.storage.partition(*at) is not partition:
         return Committed(dict.fromkeys(positions, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
-    return _write_verified(request, positions, broker, guard, at, answer)
+    return _write_verified(request, positions, node, guard, at, answer)
 
 
 def _write_verified(
     request: TxnOffsetCommitRequest,
     positions: Positions,
-    broker: Broker,
+    node: Node,
     guard: VerificationGuard,
     at: TopicPartition,
     verified: Verified,
 ) -> Committed:
     error = verified.offsets_error(at)
     if error:
-        return Committed(dict.fromkeys(positions, error), max(verified.lsn, broker.storage.lsn))
-    committed = _write(request, positions, broker, guard)
+        return Committed(dict.fromkeys(positions, error), max(verified.lsn, node.storage.lsn))
+    committed = _write(request, positions, node, guard)
     return committed._replace(lsn=max(verified.lsn, committed.lsn))
 
 
 def _write(
-    request: TxnOffsetCommitRequest, positions: Positions, broker: Broker, guard: VerificationGuard | None
+    request: TxnOffsetCommitRequest, positions: Positions, node: Node, guard: VerificationGuard | None
 ) -> Committed:
     who = CommitFor(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
     pid, epoch = request.producer_id, request.producer_epoch
-    return broker.groups.commit_transactional_offsets(who, positions, pid, epoch, guard)
+    return node.groups.commit_transactional_offsets(who, positions, pid, epoch, guard)
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:

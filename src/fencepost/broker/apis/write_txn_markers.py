@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
-from fencepost.broker.broker import Broker
-from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
 from fencepost.coordinator.transaction.markers import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -29,21 +28,21 @@ Errors = dict[str, dict[int, ErrorCode]]
 
 
 @serves(WriteTxnMarkersRequest)
-def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext, broker: Broker) -> Reply:
+def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext, node: Node) -> Reply:
     allowed = any(
         context.may(operation, Resource.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
     )
     told: dict[int, Errors] = {}
     for marker in request.markers:
-        for at, error in _write(marker, broker, allowed=allowed).items():
+        for at, error in _write(marker, node, allowed=allowed).items():
             # One result per producer id, which is all that a sender tells markers by.
             told.setdefault(marker.producer_id, {}).setdefault(at.topic, {})[at.partition] = _told(error)
     results = [_result(producer_id, errors) for producer_id, errors in told.items()]
-    return Reply(WriteTxnMarkersResponse(markers=results), broker.storage.lsn)
+    return Reply(WriteTxnMarkersResponse(markers=results), node.storage.lsn)
 
 
-def _write(asked: WritableTxnMarker, broker: Broker, *, allowed: bool) -> Mapping[TopicPartition, ErrorCode]:
+def _write(asked: WritableTxnMarker, node: Node, *, allowed: bool) -> Mapping[TopicPartition, ErrorCode]:
     partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
     if not allowed:
         return dict.fromkeys(partitions, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -54,7 +53,7 @@ def _write(asked: WritableTxnMarker, broker: Broker, *, allowed: bool) -> Mappin
         asked.transaction_result,
         asked.transaction_version,
     )
-    return LocalMarkers(broker).write(marker, list(dict.fromkeys(partitions)))
+    return node.local_markers.write(marker, list(dict.fromkeys(partitions)))
 
 
 def _result(producer_id: int, errors: Errors) -> WritableTxnMarkerResult:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
+from fencepost.coordinator.group import GroupCoordinator
 from fencepost.coordinator.transaction.markers import Marker, Results
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import Origin
+from fencepost.log.storage import Storage
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.broker import Broker
+from fencepost.runtime import Clock
 
 
 class LocalMarkers:
     """Every partition is led by this node, so a marker is appended where and when it is asked for."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, storage: Storage, groups: GroupCoordinator, clock: Clock) -> None:
+        self.storage = storage
+        self._groups = groups
+        self._clock = clock
 
     def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> Results:
         batch = control_batch(
@@ -29,16 +30,16 @@ class LocalMarkers:
             marker.producer_epoch,
             marker.coordinator_epoch,
             marker.commit,
-            self._broker.clock.now(),
+            self._clock.now(),
         )
         return {partition: self._write_one(partition, marker, batch) for partition in partitions}
 
     def _write_one(self, at: TopicPartition, marker: Marker, batch: bytes) -> ErrorCode:
-        partition = self._broker.storage.partition(at.topic, at.partition)
+        partition = self.storage.partition(at.topic, at.partition)
         if partition is None:
-            deleted = not self._broker.storage.exists(at.topic, at.partition)
+            deleted = not self.storage.exists(at.topic, at.partition)
             return ErrorCode.UNKNOWN_TOPIC_ID if deleted else ErrorCode.KAFKA_STORAGE_ERROR
         if at.topic == CONSUMER_OFFSETS:
-            return self._broker.groups.complete_transaction(at.partition, batch, marker.transaction_version)
+            return self._groups.complete_transaction(at.partition, batch, marker.transaction_version)
         outcome = partition.append(batch, Origin.COORDINATOR, marker_transaction_version=marker.transaction_version)
         return outcome.error if isinstance(outcome, Refused) else ErrorCode.NONE

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from fencepost.coordinator.transaction import TransactionCoordinator
+from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.broker import Broker
 
 
 class Question(NamedTuple):
@@ -49,12 +48,13 @@ class Registrar(Protocol):
 class LocalRegistrar:
     """Every transactional id is coordinated by this node, so it answers at once."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, transactions: TransactionCoordinator, storage: Storage) -> None:
+        self._transactions = transactions
+        self.storage = storage
 
     def ask(self, question: Question) -> Answer:
-        coordinator, (name, pid, epoch, partitions, add) = self._broker.transactions, question
+        coordinator, (name, pid, epoch, partitions, add) = self._transactions, question
         if add:
             added = coordinator.add_partitions(name, pid, epoch, partitions, 2)
             return Answer(dict.fromkeys(partitions, added.error), added.lsn, added.timed_out)
-        return Answer(coordinator.verify_partitions(name, pid, epoch, partitions))
+        return Answer(coordinator.verify_partitions(name, pid, epoch, partitions), self.storage.lsn)

@@ -18,7 +18,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.broker.broker import Broker
+    from fencepost.broker.node import Node
 
 
 class Mode(Enum):
@@ -73,7 +73,7 @@ class Verified:
 
 
 def verify(
-    broker: Broker,
+    node: Node,
     mode: Mode,
     transactional_id: str,
     producer_id: int,
@@ -82,23 +82,23 @@ def verify(
 ) -> Verified | Awaitable[Verified]:
     """Look the partitions up in the transaction, or add them to it; an awaitable if the coordinator is elsewhere."""
     add = mode is Mode.ADD_PARTITION
-    if not add and not broker.settings["transaction.partition.verification.enable"]:
+    if not add and not node.settings["transaction.partition.verification.enable"]:
         return Verified(mode, dict.fromkeys(partitions, ErrorCode.NONE))
     begun = asyncio.get_running_loop().time()
-    answer = broker.registrar.ask(Question(transactional_id, producer_id, producer_epoch, partitions, add))
+    answer = node.registrar.ask(Question(transactional_id, producer_id, producer_epoch, partitions, add))
     if isinstance(answer, Answer):
-        return _verified(broker, mode, answer, begun)
-    return _wait(broker, mode, answer, begun)
+        return _verified(node, mode, answer, begun)
+    return _wait(node, mode, answer, begun)
 
 
-async def _wait(broker: Broker, mode: Mode, answer: Awaitable[Answer], begun: float) -> Verified:
-    return _verified(broker, mode, await answer, begun)
+async def _wait(node: Node, mode: Mode, answer: Awaitable[Answer], begun: float) -> Verified:
+    return _verified(node, mode, await answer, begun)
 
 
-def _verified(broker: Broker, mode: Mode, answer: Answer, begun: float) -> Verified:
+def _verified(node: Node, mode: Mode, answer: Answer, begun: float) -> Verified:
     errors = answer.errors
     failures = sum(error is not ErrorCode.NONE for error in errors.values())
-    broker.metrics.verified(failures, (asyncio.get_running_loop().time() - begun) * 1000)
+    node.counters.verified(failures, (asyncio.get_running_loop().time() - begun) * 1000)
     told = {at: of_leader(error, mode) for at, error in errors.items()}
     return Verified(mode, told, answer.lsn, answer.timed_out)
 

@@ -13,7 +13,7 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.broker import Broker
+    from fencepost.broker.node import Node
 
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 """From the settings that a topic has to those that it shall have.  May raise TopicRefused."""
@@ -24,18 +24,18 @@ _TWICE: Final[Outcome] = (ErrorCode.INVALID_REQUEST, "a resource is named once")
 
 
 def alter_each(
-    changes: Sequence[tuple[int, str, Change]], validate_only: bool, context: RequestContext, broker: Broker
+    changes: Sequence[tuple[int, str, Change]], validate_only: bool, context: RequestContext, node: Node
 ) -> list[Outcome]:
     """Change the settings of resources (type, name), each of them named once, durably."""
     times = Counter((kind, name) for kind, name, _ in changes)
     return [
-        _alter(kind, name, change, validate_only, context, broker) if times[kind, name] == 1 else _TWICE
+        _alter(kind, name, change, validate_only, context, node) if times[kind, name] == 1 else _TWICE
         for kind, name, change in changes
     ]
 
 
 def _alter(
-    resource_type: int, name: str, change: Change, validate_only: bool, context: RequestContext, broker: Broker
+    resource_type: int, name: str, change: Change, validate_only: bool, context: RequestContext, node: Node
 ) -> Outcome:
     """Change the settings of a topic."""
     if resource_type != TOPIC_RESOURCE:
@@ -43,7 +43,7 @@ def _alter(
         return ErrorCode.INVALID_REQUEST, message
     if not context.may(Operation.ALTER_CONFIGS, Resource.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
-    topic = broker.topics.by_name.get(name)
+    topic = node.topics.by_name.get(name)
     if topic is None:
         illegal = topic_name_error(name) if name else ErrorCode.INVALID_REQUEST
         return illegal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
@@ -51,7 +51,7 @@ def _alter(
         settings = checked(change(topic.settings))
         check_internal(name, settings)
         if not validate_only:
-            broker.topics.change_settings(topic, settings)
+            node.topics.change_settings(topic, settings)
     except TopicRefused as refused:
         return refused.error, str(refused)
     return ErrorCode.NONE, None

@@ -23,7 +23,7 @@ from fencepost.protocol.messages import REQUESTS, ApiVersionsResponse
 from fencepost.protocol.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
-    from fencepost.broker.broker import Broker
+    from fencepost.broker.node import Node
 
 logger = get_logger(__name__)
 
@@ -45,14 +45,14 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """See the module."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: Node) -> None:
+        self._node = node
         self._transport: asyncio.Transport | None = None
-        self.peer = Peer(broker.authorizer, "")
+        self.peer = Peer(node.authorizer, "")
         self._context = RequestContext(self.peer, -1, None)
         """Of the newest request; the next one like it has the same."""
         self._address = ""
-        self._frames = FrameBuffer(broker.largest_request)
+        self._frames = FrameBuffer(node.largest_request)
         self._reserved = 0
         """Bytes of the node's request memory that the frame at hand takes."""
         self._slots: deque[_Slot] = deque()
@@ -83,20 +83,19 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if peer else "unknown"
         self.peer.host = f"/{self._address}"
-        self._broker.connections[self] = None
-        if not self._broker.connection_quotas.opened(self._address):
+        self._node.connections[self] = None
+        if not self._node.connection_quotas.opened(self._address):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
-        self._broker.connections.pop(self, None)
-        self._broker.connection_quotas.closed(self._address)
-        self._broker.connection_ended()
-        self._broker.request_memory.forget(self._memory_came)
+        self._node.connections.pop(self, None)
+        self._node.connection_quotas.closed(self._address)
+        self._node.request_memory.forget(self._memory_came)
         self._release_request()
-        self._broker.answer_memory.give(self._large)
+        self._node.answer_memory.give(self._large)
         self._large = 0
-        self._broker.disconnections.lost(self.peer)
+        self._node.disconnections.lost(self.peer)
         for task in list(self._tasks):
             if task is not self._in_turn:  # a write goes on without its client, who may be gone unnoticed anyway
                 task.cancel()
@@ -177,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _reserve(self, size: int) -> None:
         """Have the memory for a large frame, or wait for it; it is given back when the request has been handled."""
-        memory = self._broker.request_memory
+        memory = self._node.request_memory
         if memory.take(size - self._reserved):
             self._reserved = size
         else:
@@ -191,8 +190,8 @@ class Connection(asyncio.BufferedProtocol):
     def _release_request(self) -> None:
         reserved, self._reserved = self._reserved, 0
         if reserved:
-            self._broker.request_memory.give(reserved)
-            if self._broker.request_memory.is_short or self._frames.size > MOST_KEPT:
+            self._node.request_memory.give(reserved)
+            if self._node.request_memory.is_short or self._frames.size > MOST_KEPT:
                 self._frames.shrink()
 
     def _stop(self) -> None:
@@ -226,19 +225,19 @@ class Connection(asyncio.BufferedProtocol):
         try:
             header = read_request_header(frame, _FLEXIBLE)
             served = SERVED.get(header.api_key)
-            if served is None or not served.first <= header.api_version <= served.newest(self._broker.settings):
+            if served is None or not served.first <= header.api_version <= served.newest(self._node.settings):
                 self._unsupported(header)
                 return
             request = decode_request(served.request, frame, header.api_version, header.body_start)
         except ProtocolError as error:
             self._refuse(str(error))
             return
-        self._broker.metrics.requests[header.api_key] += 1
+        self._node.counters.requests[header.api_key] += 1
         context = self._context
         if context.version != header.api_version or context.client_id != header.client_id:
             context = self._context = RequestContext(self.peer, header.api_version, header.client_id)
         try:
-            reply = served.handler(request, context, self._broker)
+            reply = served.handler(request, context, self._node)
         except Exception:
             reply = self._failed(request, header)
         if not isinstance(reply, Reply):
@@ -307,10 +306,10 @@ class Connection(asyncio.BufferedProtocol):
                 self.close()
                 return
             data = encode_response(instead.response, header.api_version, header.correlation_id)
-        held, size = lsn > self._broker.storage.durable, len(data)
+        held, size = lsn > self._node.storage.durable, len(data)
         if size > LARGE_ANSWER and self._transport is not None:
             self._large += size
-            self._broker.answer_memory.add(size)
+            self._node.answer_memory.add(size)
         if slot is None and not self._slots and not held:
             if data:
                 self._output.append(data)
@@ -322,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held += size - slot.size
         slot.data, slot.lsn, slot.size = data, lsn, size
         if held:
-            self._broker.storage.when_durable(lsn, self._ready)
+            self._node.storage.when_durable(lsn, self._ready)
         else:
             self._ready()
         self._throttle()
@@ -343,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _ready(self) -> None:
         """Take what is ready from the front of the order."""
-        slots, durable = self._slots, self._broker.storage.durable
+        slots, durable = self._slots, self._node.storage.durable
         while slots:
             slot = slots[0]
             if slot.data is None or slot.lsn > durable:
@@ -353,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._unsent += slot.size
             self._held -= slot.size
             slots.popleft()
-        if self._stopped and not slots and not self._broker.request_memory.waits(self._memory_came):
+        if self._stopped and not slots and not self._node.request_memory.waits(self._memory_came):
             self._stopped = False
         if not self._handling:
             self._send()
@@ -370,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(self._output[0] if len(self._output) == 1 else b"".join(self._output))
         self._output, self._unsent = [], 0
         if self._large and not self._rest and not self._slots:
-            self._broker.answer_memory.give(self._large)
+            self._node.answer_memory.give(self._large)
             self._large = 0
 
     def _send_pieces(self, transport: asyncio.Transport) -> None:

@@ -8,6 +8,7 @@ closed at once, and that is said in the log.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Final
 
 from fencepost.node_log import get_logger
@@ -65,6 +66,7 @@ class ConnectionQuotas:
 
     def __init__(self, most: int, most_per_ip: int, overrides: str = "", rate: int = 2**31 - 1) -> None:
         self._rate = ConnectionRate(rate)
+        self._when_room: Callable[[], None] = lambda: None
         self._most_per_second = rate
         self._most = most
         self._most_per_ip = most_per_ip
@@ -111,7 +113,13 @@ class ConnectionQuotas:
         return False
 
     def closed(self, address: str) -> None:
+        """One of them has ended: somebody who waits to be accepted may be."""
         self._open -= 1
         self._counts[address] -= 1
         if not self._counts[address]:
             del self._counts[address]
+        self._when_room()
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back, from now on, whenever there may be room again."""
+        self._when_room = callback

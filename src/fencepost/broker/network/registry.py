@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from fencepost.protocol.messages import RESPONSES
 
 if TYPE_CHECKING:
-    from fencepost.broker.broker import Broker
     from fencepost.broker.network.request_context import RequestContext
+    from fencepost.broker.node import Node
 
 
 class Reply(NamedTuple):
@@ -41,7 +41,7 @@ CLOSE: Final = Reply(None, 0)
 Later = Coroutine[Any, Any, Reply]
 """A reply that has to wait for others."""
 
-Handler = Callable[[Any, "RequestContext", "Broker"], Reply | Later]
+Handler = Callable[[Any, "RequestContext", "Node"], Reply | Later]
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 

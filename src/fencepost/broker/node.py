@@ -1,0 +1,143 @@
+"""What the handlers of a node are given: its log, its coordinators, its topics, its settings and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fencepost.broker.authorizer import Authorizer
+from fencepost.broker.clock_jumps import ClockJumps
+from fencepost.broker.counters import Counters
+from fencepost.broker.leader.fetch_sessions import FetchSessions
+from fencepost.broker.leader.markers import LocalMarkers
+from fencepost.broker.leader.registrar import Registrar
+from fencepost.broker.metadata.features import Features
+from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.metadata.store import MetadataStore
+from fencepost.broker.metadata.topic_rules import TRANSACTION_STATE, TopicRefused
+from fencepost.broker.metadata.topics import Topics
+from fencepost.broker.network.connection_quotas import ConnectionQuotas
+from fencepost.broker.network.disconnections import Disconnections
+from fencepost.broker.network.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
+from fencepost.broker.network.turns import Deadlines, Turns
+from fencepost.coordinator import loading
+from fencepost.coordinator.group import GroupCoordinator
+from fencepost.coordinator.transaction import TransactionCoordinator
+from fencepost.coordinator.transaction.markers import Markers
+from fencepost.log.cleaner.log_cleaner import LogCleaner
+from fencepost.log.storage import Storage
+from fencepost.node_log import get_logger
+from fencepost.runtime import Clock, Slices
+
+logger = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """Where clients find the node.  Where any port will do it is 0 until the node listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class ClientConnection(Protocol):
+    """What a node needs of each connection that it has."""
+
+    def close(self) -> None:
+        """End it; the answers that are ready are still sent."""
+        ...
+
+    def abort(self) -> None:
+        """End it at once."""
+        ...
+
+    def tidy(self, now: float, longest_idle: float) -> None:
+        """Give back memory that is not used; end it if nobody has used it for so many seconds (negative: never)."""
+        ...
+
+
+@dataclass(kw_only=True, eq=False)
+class Node:
+    """One node, recovered from its directory.  Whole once it is made; its life is `fencepost.broker.broker.Broker`."""
+
+    settings: Settings
+    endpoint: Endpoint
+    clock: Clock
+    jumps: ClockJumps
+    authorizer: Authorizer
+    storage: Storage
+    metadata: MetadataStore
+    cluster_id: str
+    features: Features
+    topics: Topics
+    transactions: TransactionCoordinator
+    groups: GroupCoordinator
+    local_markers: LocalMarkers
+    """Writes markers into the partitions of this node."""
+    markers: Markers
+    """How the coordinator reaches the leaders of partitions."""
+    registrar: Registrar
+    """How leaders reach the coordinator."""
+    cleaner: LogCleaner
+    fetch_sessions: FetchSessions
+    slices: Slices
+    counters: Counters = field(default_factory=Counters)
+    turns: Turns = field(default_factory=Turns)
+    connections: dict[ClientConnection, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        settings, number = self.settings, self.settings.number
+        self.node_id = number("node.id")
+        self.deadlines = Deadlines(self.turns)
+        self.largest_request = number("socket.request.max.bytes")
+        queued = number("queued.max.request.bytes")
+        self.request_memory = MemoryPool(queued if queued > 0 else NODE_REQUESTS)
+        self.answer_memory = MemoryPool(NODE_ANSWERS)
+        self.connection_quotas = ConnectionQuotas(
+            number("max.connections"),
+            number("max.connections.per.ip"),
+            str(settings["max.connections.per.ip.overrides"]),
+            number("max.connection.creation.rate"),
+        )
+        self.disconnections = Disconnections(
+            self.transactions,
+            bool(settings["transaction.abort.on.disconnect"]),
+            number("transaction.abort.on.disconnect.grace.ms"),
+        )
+
+    def start_loading(self, topic: str) -> list[loading.Step]:
+        """Take over the journal of a coordinator; what is left to do."""
+        indexes = [partition.index for partition in self.topics.by_name[topic].partitions]
+        if topic == TRANSACTION_STATE:
+            begun = [self.transactions.start_loading(index) for index in indexes]
+        else:
+            begun = [self.groups.start_loading(index, self.topics.half_deleted) for index in indexes]
+        return [step for step in begun if step is not None]
+
+    def ensure_coordinator(self, topic: str) -> bool:
+        """Make the journal of a coordinator if it is not there yet; False if that is not possible now."""
+        if topic in self.topics.by_name:
+            return True
+        try:
+            self.topics.ensure_internal(topic)
+        except TopicRefused as refused:
+            logger.error("%s cannot be made: %s", topic, refused)
+            return False
+        for step in self.start_loading(topic):
+            loading.at_once(step)
+        return True
+
+    async def forget_topics(self, names: Sequence[str]) -> None:
+        """Finish the deletions that the last end of the node came in between, when all groups are read."""
+        if names:
+            await self.storage.wait_durable(self.storage.lsn)
+        self.topics.deletions_finished(names)
+
+    def close_timers(self) -> None:
+        """Nothing that groups or lost connections wait for happens any more."""
+        self.groups.close()
+        self.disconnections.close()

@@ -1,0 +1,124 @@
+"""The life of a broker: each end in each state, and what is left of the directory afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fencepost.broker import BadSetting, Broker
+from fencepost.log.storage import DirectoryUnusable
+
+
+def broker(data: Path) -> Broker:
+    return Broker(data=data, settings={"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 2})
+
+
+def write(broker: Broker, topic: str) -> None:
+    broker.node.topics.create_at_once(topic, 1, {})
+
+
+def test_a_bad_setting_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match=r"no\.such\.setting"):
+        Broker(data=tmp_path / "data", settings={"no.such.setting": 1})
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("ends", [["stop"], ["crash"], ["stop", "crash", "stop"]])
+def test_an_end_before_the_start_does_nothing(tmp_path: Path, ends: list[str]) -> None:
+    async def run() -> None:
+        one = broker(tmp_path / "data")
+        for end in ends:
+            await one.stop() if end == "stop" else one.crash()
+        assert not (tmp_path / "data").exists()
+        async with one:
+            write(one, "t")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("first", ["stop", "crash"])
+@pytest.mark.parametrize("second", ["stop", "crash"])
+def test_a_second_end_does_nothing(tmp_path: Path, first: str, second: str) -> None:
+    async def run() -> None:
+        one = await broker(tmp_path).start()
+        write(one, "t")
+        for end in (first, second):
+            await one.stop() if end == "stop" else one.crash()
+        async with broker(tmp_path) as again:
+            assert "t" in again.node.topics.by_name
+
+    asyncio.run(run())
+
+
+def test_two_ends_at_once_end_it_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        one = await broker(tmp_path).start()
+        await asyncio.gather(one.stop(), one.stop())
+        async with broker(tmp_path):
+            pass
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_an_interrupted_stop_lets_go_of_the_directory(tmp_path: Path, turns: int) -> None:
+    async def run() -> None:
+        one = await broker(tmp_path).start()
+        write(one, "t")
+        stopping = asyncio.ensure_future(one.stop())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+        await one.stop()  # where it was interrupted before it had begun
+        async with broker(tmp_path) as again:
+            assert "t" in again.node.topics.by_name
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("turns", range(0, 24, 2))
+def test_an_interrupted_start_lets_go_of_the_directory(tmp_path: Path, turns: int) -> None:
+    async def run() -> None:
+        async with broker(tmp_path) as one:
+            write(one, "t")
+            assert one.node.ensure_coordinator("__transaction_state")
+        other = broker(tmp_path)
+        starting = asyncio.ensure_future(other.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await other.stop()
+        async with broker(tmp_path) as again:
+            assert "t" in again.node.topics.by_name
+
+    asyncio.run(run())
+
+
+def test_a_broker_is_started_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with broker(tmp_path) as one:
+            with pytest.raises(AssertionError, match="once"):
+                await one.start()
+            assert one.node.topics.by_name == {}
+
+    asyncio.run(run())
+
+
+def test_where_another_one_runs_nothing_is_opened(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with broker(tmp_path) as one:
+            write(one, "t")
+            with pytest.raises(DirectoryUnusable):
+                await broker(tmp_path).start()
+            write(one, "u")
+
+    asyncio.run(run())
+
+
+def test_before_the_start_there_is_no_node(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="not started"):
+        _ = broker(tmp_path).node
