@@ -16,7 +16,7 @@ from fencepost.coordinator.transaction import coordinator
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
 from fencepost.coordinator.transaction.coordinator import TransactionCoordinator
 from fencepost.coordinator.transaction.delivery import Delivery
-from fencepost.coordinator.transaction.markers import Completion
+from fencepost.coordinator.transaction.shards import Completion
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log import producers
 from fencepost.log.producer_state import ProducerEntry, check_data, check_marker

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fencepost.client.batches import Batch
 from fencepost.client.errors import ClientError
 from fencepost.client.outcomes import Outcome
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.client.sender import Sender
-
 
 class Rules(Protocol):
-    """See the module."""
+    """What a sender asks its owner."""
 
     transactional_id: str | None
-    sender: Sender | None
 
     @property
     def identity(self) -> ProducerIdAndEpoch | None:

@@ -74,11 +74,6 @@ class Sender:
     # Records in
 
     @property
-    def is_idle(self) -> bool:
-        """Nothing waits and nothing is on its way."""
-        return not self._busy
-
-    @property
     def is_full(self) -> bool:
         return self._buffered >= self._buffer_bytes
 

@@ -27,12 +27,12 @@ from typing import NamedTuple
 
 from fencepost.protocol.batch import MAX_INT32, NO_SEQUENCE, BatchHeader, next_sequence
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import MAX_PRODUCER_EPOCH
 
 NO_EPOCH = -1
 NO_TRANSACTION_VERSION = -1
 WINDOW = 5
 """Batches per producer that are remembered, as many as a producer may have in flight."""
-EXHAUSTED_EPOCH = 32767
 
 
 class Origin(Enum):
@@ -40,8 +40,6 @@ class Origin(Enum):
 
     CLIENT = 1
     COORDINATOR = 2
-    REPLAY = 3
-    """The log itself, read again: nothing is refused."""
 
 
 class BatchMetadata(NamedTuple):
@@ -177,7 +175,7 @@ def check_marker(
         return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < NO_EPOCH else None
     if transaction_version >= 2:
         closed = entry.open_first_offset is None
-        if epoch < entry.epoch or (epoch == entry.epoch and not closed and epoch != EXHAUSTED_EPOCH):
+        if epoch < entry.epoch or (epoch == entry.epoch and not closed and epoch != MAX_PRODUCER_EPOCH):
             return ErrorCode.INVALID_PRODUCER_EPOCH
     elif epoch < entry.epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH

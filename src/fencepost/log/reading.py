@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from fencepost.log.batch_check import most_unfolded
 from fencepost.log.damage import FileDamaged
+from fencepost.log.segment import Segment
+from fencepost.log.settings import LogSettings
+from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_scan import first_moment
 from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Isolation
-
-if TYPE_CHECKING:
-    from fencepost.log.partition import Partition
-    from fencepost.log.segment import Segment
 
 _REMEMBERED = 64
 _HEADERS_AT_ONCE = 1000
@@ -48,13 +48,54 @@ class TimestampOffset:
     leader_epoch: int
 
 
+class ReadablePartition(Protocol):
+    """What a reader needs of a partition."""
+
+    @property
+    def settings(self) -> LogSettings: ...
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """In the order of their offsets; the last one is written to."""
+        ...
+
+    @property
+    def bases(self) -> Sequence[int]:
+        """Base offsets of the segments."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+    def bound(self, isolation: Isolation, /) -> int:
+        """How far a reader may read."""
+        ...
+
+    def segment_of(self, offset: int, /) -> int:
+        """The number of the segment where this offset is, or would be."""
+        ...
+
+    def aborted_transactions(self, offset: int, upper_bound: int, /) -> list[AbortedTransaction]:
+        """The aborted transactions that touch [offset, upper_bound)."""
+        ...
+
+
 class Reader:
     """Reads of one partition.  Remembers where the last reads ended: consumers go on from there.
 
     Raises FileDamaged where what is asked for cannot be read.
     """
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: ReadablePartition) -> None:
         self._partition = partition
         self._positions: dict[int, tuple[Segment, int, int]] = {}
 

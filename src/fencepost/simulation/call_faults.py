@@ -7,18 +7,16 @@ coordinator).  What is answered is durable on the side that answers.  A node tha
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.broker.leader.registrar import Answer, LocalRegistrar, Question
 from fencepost.coordinator.transaction.markers import Marker, Results
 from fencepost.log.storage import Storage
 from fencepost.protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.simulation.world import World
 
 T = TypeVar("T")
 
@@ -51,10 +49,29 @@ class NoAnswer(Exception):
     """It was waited for as long as anybody waits."""
 
 
+class Surroundings(Protocol):
+    """The world around the calls."""
+
+    @property
+    def storage(self) -> Storage | None:
+        """Of the node that runs now."""
+        ...
+
+    def chance(self, name: str, /) -> random.Random:
+        """A generator of its own for each part."""
+        ...
+
+    def note(self, text: str, /) -> None:
+        """Write a line into the history."""
+        ...
+
+
 class Links:
     """Faults come with the probabilities given for each kind, one at most for each call."""
 
-    def __init__(self, world: World, faults: Mapping[CallFault, float], calls: Sequence[Call] = tuple(Call)) -> None:
+    def __init__(
+        self, world: Surroundings, faults: Mapping[CallFault, float], calls: Sequence[Call] = tuple(Call)
+    ) -> None:
         self._world = world
         self._random = world.chance("links")
         self._faults = faults

@@ -30,10 +30,6 @@ class FaultyDisk(SimulatedDisk):
         """Let every such use of the file that is there now fail."""
         self._faults[self._content_at(path), use] = error
 
-    def heal(self) -> None:
-        """Take back what `fail` did."""
-        self._faults.clear()
-
     def meet(self, use: str, node: Node) -> None:
         error = self._faults.get((node, use))
         if error is not None:

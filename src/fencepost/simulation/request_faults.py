@@ -9,13 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from fencepost.protocol.codec import decode, read_request_header
 from fencepost.protocol.messages import REQUESTS, InitProducerIdRequest
-
-if TYPE_CHECKING:
-    from fencepost.simulation.network import SimulatedTransport
 
 _FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
 _INIT_PRODUCER_ID: Final = 22
@@ -30,6 +27,27 @@ class RequestFault(Enum):
     ANSWER_LOST = "carried out, its answer lost with the connection"
     HELD_BACK = "its connection is lost, it arrives later"
     LATE = "late"
+
+
+class Sending(Protocol):
+    """The side of a connection that sends requests."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something that was sent is late: what follows waits for it."""
+        ...
+
+    def send(self, data: bytes, late: float = 0.0, /) -> None:
+        """Send, so many seconds late."""
+        ...
+
+    def lose_both(self) -> None:
+        """The connection is lost at both ends."""
+        ...
+
+    def lose_ours(self, late: float, /) -> None:
+        """This end breaks off before any answer, the other one when it has got everything, late and a while later."""
+        ...
 
 
 class RequestFaults:
@@ -47,7 +65,7 @@ class RequestFaults:
         self._shares = shares
         self._apis = apis
 
-    def send(self, transport: SimulatedTransport, data: bytes) -> None:
+    def send(self, transport: Sending, data: bytes) -> None:
         """Send what a client writes, or see to it that it gets lost."""
         for frame in _frames(data):
             api = int.from_bytes(frame[4:6], "big")
@@ -60,7 +78,7 @@ class RequestFaults:
                 self._note(f"{REQUESTS[api].__name__} {fault.value}")
             self._send(transport, frame, fault)
 
-    def _send(self, transport: SimulatedTransport, frame: bytes, fault: RequestFault | None) -> None:
+    def _send(self, transport: Sending, frame: bytes, fault: RequestFault | None) -> None:
         if fault is None:
             transport.send(frame)
         elif fault is RequestFault.LATE:

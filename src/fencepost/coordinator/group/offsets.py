@@ -95,9 +95,6 @@ class Offsets:
     def knows(self, group: str) -> bool:
         return group in self._committed or group in self._open
 
-    def has_pending(self, group: str) -> bool:
-        return group in self._open
-
     def groups(self) -> Iterator[str]:
         yield from self._committed
         yield from (group for group in self._open if group not in self._committed)

@@ -23,12 +23,13 @@ from fencepost.coordinator.transaction.delivery import Delivery
 from fencepost.coordinator.transaction.end import End, end
 from fencepost.coordinator.transaction.expiry import is_expired
 from fencepost.coordinator.transaction.initialize import Initialize, check, initialize
-from fencepost.coordinator.transaction.markers import Completion, Marker, Markers, marker_of
+from fencepost.coordinator.transaction.markers import Marker, Markers, marker_of
 from fencepost.coordinator.transaction.metrics import TransactionMetrics
 from fencepost.coordinator.transaction.prepare import complete
 from fencepost.coordinator.transaction.producer_ids import ProducerIds
 from fencepost.coordinator.transaction.settings import TransactionSettings
 from fencepost.coordinator.transaction.shards import (
+    Completion,
     Journals,
     Loading,
     TransactionalIdEntry,
@@ -88,11 +89,9 @@ class TransactionCoordinator:
             return Initialized(error)
         if transactional_id is None:
             given = self._producer_ids.next()
-            return (
-                Initialized(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-                if given is None
-                else Initialized(ErrorCode.NONE, given, Epoch(0))
-            )
+            if given is None:
+                return Initialized(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return Initialized(ErrorCode.NONE, given, Epoch(0))
         entry = self._entries.get(transactional_id) or self._new(transactional_id)
         if not isinstance(entry, TransactionalIdEntry):
             return Initialized(entry)

@@ -7,7 +7,7 @@ appends what it says, holds it in memory, and answers.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from fencepost.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
@@ -51,4 +51,3 @@ class NeedsProducerId(Enum):
 NEEDS_PRODUCER_ID: Final = NeedsProducerId.NEEDED
 
 Decision = Refusal | Unchanged | Transition
-DecisionOrNeed = Decision | Literal[NeedsProducerId.NEEDED]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from fencepost.coordinator.transaction.markers import Completion, Markers, Results
+from fencepost.coordinator.transaction.markers import Markers, Results
+from fencepost.coordinator.transaction.shards import Completion
 from fencepost.node_log import get_logger
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Clock

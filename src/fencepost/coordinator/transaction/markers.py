@@ -8,16 +8,13 @@ that can hold no marker, is not waited for.  Facts §5.2.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.coordinator.transaction.shards import TransactionalIdEntry
+from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 
 class Marker(NamedTuple):
@@ -68,50 +65,3 @@ def marker_of(prepared: TransactionMetadata, coordinator_epoch: int) -> Marker:
         prepared.state is State.PREPARE_COMMIT,
         prepared.client_transaction_version,
     )
-
-
-class Completion:
-    """One marker and the partitions that do not have it yet.
-
-    Each load of a journal partition makes its own; results are accepted only from the one that a transaction holds
-    now, never by transactional id (KAFKA-16352).
-    """
-
-    __slots__ = ("attempts", "due", "in_flight", "marker", "owner", "since", "waiting")
-
-    def __init__(
-        self, marker: Marker, partitions: Iterable[TopicPartition], owner: TransactionalIdEntry | None = None
-    ) -> None:
-        self.marker = marker
-        #: Whose transaction it ends; None for one that no transactional id knows of.
-        self.owner = owner
-        self.waiting: dict[TopicPartition, None] = dict.fromkeys(partitions)
-        self.attempts = 0
-        #: A leader on another node has not answered yet.
-        self.in_flight = False
-        #: When to try again, and when that was decided; meaningless while in flight.
-        self.due = Milliseconds(0)
-        self.since = Milliseconds(0)
-
-    def settle(self, results: Results) -> list[tuple[TopicPartition, ErrorCode]]:
-        """Take the results of one attempt.  Returns the partitions that refused the marker for good reason.
-
-        A partition without a result counts as not written.
-        """
-        refused: list[tuple[TopicPartition, ErrorCode]] = []
-        for partition, error in results.items():
-            if error in SETTLED:
-                self.waiting.pop(partition, None)
-            elif error in REFUSED:
-                refused.append((partition, error))
-        return refused
-
-    def postpone(self, now: Milliseconds) -> None:
-        """Try again after a delay that doubles with every attempt."""
-        delay = min(FIRST_DELAY << min(self.attempts, 10), LONGEST_DELAY)
-        self.attempts += 1
-        self.since, self.due = now, Milliseconds(now + delay)
-
-    def is_due(self, now: Milliseconds) -> bool:
-        """A wall clock that jumped back must not delay markers."""
-        return not self.in_flight and (now >= self.due or now < self.since)
