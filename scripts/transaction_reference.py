@@ -249,8 +249,8 @@ def differences_page() -> str:
     lines = [
         "# Differences from Apache Kafka",
         "",
-        "Everything else is answered alike, code by code. Generated from the lists of the coordinator and of the node;",
-        "do not edit.",
+        "Of what `make compare` asks, everything else is answered alike, code by code. Generated from the lists of the",
+        "coordinator and of the node; do not edit.",
         "",
         "Compared is release 4.3.1. Not counted:",
         "",

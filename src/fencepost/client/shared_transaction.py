@@ -1,4 +1,4 @@
-"""A transaction that several processes write to, each to partitions of its own (design §7).
+"""A transaction that several processes write to, each to partitions of its own.
 
 One process owns it: takes the transactional id over, hands the pair to the others, and ends it when all of them are
 done.  Sequence numbers are counted by producer id, epoch and partition, so the others need to know nothing of each

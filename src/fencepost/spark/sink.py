@@ -1,4 +1,4 @@
-"""The driver's side of an exactly-once write: one micro-batch is one transaction (design §7).
+"""The driver's side of an exactly-once write: one micro-batch is one transaction.
 
     take over the application's id  ->  read the progress record  ->  tasks write under one (producer id, epoch)
     ->  check claims and counts     ->  progress record and group offsets into the same transaction  ->  EndTxn
@@ -222,7 +222,7 @@ class Sink:
         self._identity = await self._id.end(self._identity, True, plan.ticket.tv2)
 
     async def _check_claims(self, plan: Write, told: Sequence[tuple[Any, ...]]) -> None:
-        """One attempt for each slot, and no topic-partition from two of them (design §7.5)."""
+        """One attempt for each slot, and no topic-partition from two of them."""
         claims: dict[int, ProducerIdAndEpoch] = {}
         owners: dict[TopicPartition, int] = {}
         for slot, producer_id, epoch, topic, partition, _ in told:
