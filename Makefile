@@ -32,7 +32,7 @@ soak: setup
 
 # The generated pages in docs/, from the code and the tests.
 pages: setup
-	@for page in scripts/*_page.py scripts/transaction_reference.py; do $(RUN) $$page || exit 1; done
+	@for page in scripts/*_page.py scripts/*_reference.py; do $(RUN) $$page || exit 1; done
 
 # The site in build/site, from the pages in docs/ and the docstrings; a link that leads nowhere is an error.
 docs:

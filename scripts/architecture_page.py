@@ -21,7 +21,9 @@ _PART = re.compile(r"(<!-- made from the code: (\w+) -->\n).*?(<!-- end -->)", r
 
 def parts(room: str) -> list[str]:
     """The folders inside a room."""
-    return [name.split(".", 1)[1] for name, path in modules(SOURCE).items() if _is_part(name, path, room)]
+    return [
+        name.split(".", 1)[1].replace(".", "/") for name, path in modules(SOURCE).items() if _is_part(name, path, room)
+    ]
 
 
 def _is_part(name: str, path: Path, room: str) -> bool:
@@ -43,7 +45,7 @@ def listed() -> str:
     known = modules(SOURCE)
     rows = []
     for room in sorted(rooms(imports(SOURCE))):
-        for name in (room, *(f"{room}.{part}" for part in parts(room))):
+        for name in (room, *(f"{room}.{part.replace('/', '.')}" for part in parts(room))):
             is_folder = known[name].name == "__init__.py"
             shown = name.replace(".", "/") + ("" if is_folder else ".py")
             rows.append([f"`{shown}`", first_sentence(ast.get_docstring(ast.parse(known[name].read_text())))])

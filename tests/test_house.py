@@ -172,11 +172,11 @@ def test_the_outside_world_is_seen_however_it_is_reached(code: str, seen: list[s
 _CLAIM = re.compile(r"^Pure\b|\bpure functions?\b|^What a pure decision|\bNo I/O\b", re.MULTILINE)
 #: Modules that decide and need not say it.
 DECISIONS = (
-    *(f"coordinator/group/classic/{name}.py" for name in ("decision", "group", "heartbeat", "join", "leave")),
-    *(f"coordinator/group/classic/{name}.py" for name in ("offsets", "rebalance", "responses", "sync")),
-    *(f"coordinator/transaction/{name}.py" for name in ("add_partitions", "decision", "end", "expiry", "initialize")),
-    *(f"coordinator/transaction/{name}.py" for name in ("prepare", "reconcile", "state", "timeout", "transaction")),
-    "coordinator/transaction/verify.py",
+    *(
+        f"coordinator/transaction/{name}.py"
+        for name in ("add_partitions", "decision", "end", "expiry", "initialize", "prepare", "reconcile", "state")
+    ),
+    *(f"coordinator/transaction/{name}.py" for name in ("timeout", "transaction", "verify")),
 )
 #: What a pure module has no use for: the standard library's ways out, and ours.
 WAYS_OUT = (
