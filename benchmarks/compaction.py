@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.measure import report
 from fencepost.broker import Broker
 from fencepost.coordinator.group.coordinator import CommitFor
-from fencepost.coordinator.group.offsets import Position
+from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.protocol.types import TopicPartition
 
 JOURNALS = ("__transaction_state", "__consumer_offsets")
@@ -46,7 +46,7 @@ async def work(broker: Broker, transactions: int, ids: int) -> float:
             name, at = f"id-{which}", TopicPartition("orders", 0)
             added = broker.node.transactions.add_partitions(name, producer_id, epoch, [at], 2)
             assert not added.error, added
-            position = Position(number, -1, "", broker.node.clock.now())
+            position = CommittedOffset(number, -1, "", broker.node.clock.now())
             broker.node.groups.commit_offsets(CommitFor(f"group-{which}", "", None, -1), {at: position})
             ended = broker.node.transactions.end(name, producer_id, epoch, commit=True, version=5)
             assert not ended.error, ended

@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.prober import PROBED, Prober, Waits, Wire, probing, produce_request
 from fencepost.broker import Broker
 from fencepost.coordinator.group.coordinator import CommitFor
-from fencepost.coordinator.group.offsets import Position
+from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.messages import (
     CreateTopicsRequest,
@@ -192,7 +192,7 @@ async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:
 def old_groups(broker: Broker) -> Iterator[None]:
     """Groups with a position of long ago."""
     for number in range(GROUPS):
-        at = {TopicPartition("journalled", 0): Position(number, -1, "", LONG_AGO_MS)}
+        at = {TopicPartition("journalled", 0): CommittedOffset(number, -1, "", LONG_AGO_MS)}
         broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
         yield
 

@@ -32,7 +32,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.broker import Broker, running_broker
-from fencepost.coordinator.group.home import Loading as GroupLoading
+from fencepost.coordinator.group.shards import Loading as GroupLoading
 from fencepost.coordinator.transaction.shards import Loading
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -65,7 +65,7 @@ class Gate:
             return loading.index in self.transactions and read(loading, 1)
 
         def step_groups(loading: GroupLoading, batches: int) -> bool:  # noqa: ARG001
-            if loading.home.index not in self.groups or self.batches_of_groups == 0:
+            if loading.shard.index not in self.groups or self.batches_of_groups == 0:
                 return False
             self.batches_of_groups -= 1
             return read_groups(loading, 1)

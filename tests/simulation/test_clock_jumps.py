@@ -14,7 +14,7 @@ from fencepost.broker.clock_jumps import LEAST_MS, ClockJumps
 from fencepost.broker.network.registry import SERVED, Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.coordinator.group.coordinator import CommitFor
-from fencepost.coordinator.group.offsets import Position
+from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
@@ -108,7 +108,7 @@ def test_what_is_kept_is_kept(jumps: tuple[int, ...]) -> None:
         producer = (4711, 0)
         assert await scene.produce(producer, 0) == (ErrorCode.NONE, 0)
         identity = broker.node.transactions.init_producer_id("id", 60_000)
-        broker.node.groups.commit_offsets(CommitFor("g", "", None, -1), {AT: Position(7, -1, "", before)})
+        broker.node.groups.commit_offsets(CommitFor("g", "", None, -1), {AT: CommittedOffset(7, -1, "", before)})
         await scene.set_clock(jumps)
         assert await scene.produce(producer, 0) == (ErrorCode.NONE, 0), "the same batch again is a duplicate"
         assert broker.node.storage.partition("t", 0).log_end_offset == 1

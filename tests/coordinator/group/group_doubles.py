@@ -14,10 +14,10 @@ from fencepost.coordinator.group import (
     Answered,
     CommitFor,
     Committed,
+    CommittedOffset,
     GroupCoordinator,
     GroupSettings,
     MemberIdentity,
-    Position,
 )
 from fencepost.coordinator.group.classic.group import ClassicGroup
 from fencepost.coordinator.group.journal import TOPIC
@@ -30,7 +30,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Milliseconds, TopicPartition
 from fencepost.runtime import at_once
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -112,8 +112,8 @@ class World:
 
     def put(self, group: ClassicGroup) -> None:
         """Have the coordinator hold this group, and let nobody listen to its members that wait."""
-        home = self.coordinator._homes[0]
-        home.groups[group.group_id] = group
+        shard = self.coordinator._shards[0]
+        shard.groups[group.group_id] = group
         for member in group.members.values():
             if member.awaiting is not None:
                 waiter = asyncio.get_running_loop().create_future()
@@ -121,7 +121,7 @@ class World:
 
     # Positions
 
-    def tick(self, now: int) -> None:
+    def tick(self, now: Milliseconds) -> None:
         """What time brings, all of it at once."""
         at_once(self.coordinator.tick(now))
 
@@ -132,7 +132,7 @@ class World:
         who: tuple[str, str | None, int] = NOBODY,
         metadata: str = "",
     ) -> Committed:
-        return self.coordinator.commit_offsets(CommitFor(group, *who), self._positions(positions, metadata))
+        return self.coordinator.commit_offsets(CommitFor(group, *who), self._offsets(positions, metadata))
 
     def commit_in_transaction(
         self,
@@ -142,12 +142,12 @@ class World:
         who: tuple[str, str | None, int] = NOBODY,
         metadata: str = "",
     ) -> Committed:
-        told = self._positions(positions, metadata)
+        told = self._offsets(positions, metadata)
         return self.coordinator.commit_transactional_offsets(CommitFor(group, *who), told, *pair, None)
 
-    def _positions(self, positions: Mapping[TopicPartition, int], metadata: str) -> dict[TopicPartition, Position]:
+    def _offsets(self, positions: Mapping[TopicPartition, int], metadata: str) -> dict[TopicPartition, CommittedOffset]:
         now = self.clock.now()
-        return {at: Position(offset, -1, metadata, now) for at, offset in positions.items()}
+        return {at: CommittedOffset(offset, -1, metadata, now) for at, offset in positions.items()}
 
     def end(self, pair: tuple[int, int], commit: bool, transaction_version: int = 2) -> ErrorCode:
         """A marker that carries this pair: from transaction.version 2 on an epoch above that of what it ends."""
@@ -158,7 +158,7 @@ class World:
         found = self.coordinator.fetch_offsets(group, [at], stable)
         assert isinstance(found, dict), found
         position = found[at]
-        return position.offset if isinstance(position, Position) else position
+        return position.offset if isinstance(position, CommittedOffset) else position
 
     # Members
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (42): delete groups that have no members, and their positions; one named twice is answered once.
+"""DeleteGroups (42): delete groups that have no members, and their committed offsets; one named twice is answered once.
 
 v2    flexible
 """

@@ -1,4 +1,4 @@
-"""OffsetCommit (8): store positions of a group.
+"""OffsetCommit (8): commit offsets of a group.
 
 v2    retention time
 v5    retention time is gone
@@ -15,7 +15,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
-from fencepost.coordinator.group import CommitFor, Position
+from fencepost.coordinator.group import CommitFor, CommittedOffset
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from fencepost.protocol.messages.offset_commit import (
@@ -33,7 +33,7 @@ _FOR_EVER = 2**63 - 1
 @serves(OffsetCommitRequest)
 def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: Node) -> Reply:
     errors: dict[tuple[int, int], ErrorCode] = {}
-    positions: dict[TopicPartition, Position] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
     places: dict[tuple[int, int], TopicPartition] = {}
     now = node.clock.now()
     expires = min(now + request.retention_time_ms, _FOR_EVER) if request.retention_time_ms >= 0 else -1
@@ -51,7 +51,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
             else:
                 at = TopicPartition(name, asked.partition_index)
                 places[place] = at
-                positions[at] = Position(
+                offsets[at] = CommittedOffset(
                     asked.committed_offset,
                     asked.committed_leader_epoch,
                     asked.committed_metadata or "",
@@ -59,11 +59,11 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
                     expires,
                 )
     lsn = 0
-    if positions or not request.topics:
+    if offsets or not request.topics:
         who = CommitFor(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
-        committed = node.groups.commit_offsets(who, positions)
+        committed = node.groups.commit_offsets(who, offsets)
         lsn = committed.lsn
         errors |= {place: _told(committed.errors[at], context.version) for place, at in places.items()}
     topics = [

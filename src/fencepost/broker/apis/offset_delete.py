@@ -1,4 +1,4 @@
-"""OffsetDelete (47): delete positions of a group, those of topics that its members read excepted."""
+"""OffsetDelete (47): delete committed offsets of a group, those of topics that its members read excepted."""
 
 from __future__ import annotations
 

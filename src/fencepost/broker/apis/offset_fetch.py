@@ -1,4 +1,4 @@
-"""OffsetFetch (9): read positions of groups.
+"""OffsetFetch (9): read committed offsets of groups.
 
 v2    no topics means all; an error of the whole answer
 v5    leader epochs
@@ -17,7 +17,7 @@ from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
-from fencepost.coordinator.group import Position
+from fencepost.coordinator.group import CommittedOffset
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 from fencepost.protocol.messages.offset_fetch import (
@@ -61,7 +61,7 @@ def _fetch(
     found = node.groups.fetch_offsets(group_id, allowed, require_stable)
     if isinstance(found, ErrorCode):
         return found
-    answers: Mapping[TopicPartition, Position | ErrorCode | None] = found
+    answers: Mapping[TopicPartition, CommittedOffset | ErrorCode | None] = found
     if wanted is not None:
         answers = {at: found.get(at, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for at in wanted}
     by_topic: dict[str, dict[int, Answer]] = {}
@@ -71,7 +71,7 @@ def _fetch(
     return by_topic
 
 
-def _answer(found: Position | ErrorCode | None) -> Answer:
+def _answer(found: CommittedOffset | ErrorCode | None) -> Answer:
     if found is None:
         return -1, -1, "", ErrorCode.NONE
     if isinstance(found, ErrorCode):

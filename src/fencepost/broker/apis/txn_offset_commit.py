@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28): store positions of a group as part of a transaction (facts §7).
+"""TxnOffsetCommit (28): commit offsets of a group as part of a transaction (facts §7).
 
 v0-1  COORDINATOR_LOAD_IN_PROGRESS is told as COORDINATOR_NOT_AVAILABLE
 v2    leader epochs
@@ -18,7 +18,7 @@ from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
 from fencepost.broker.network.registry import Later, Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
-from fencepost.coordinator.group import CommitFor, Committed, Position
+from fencepost.coordinator.group import CommitFor, Committed, CommittedOffset
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import VerificationGuard
 from fencepost.protocol.errors import ErrorCode
@@ -34,14 +34,14 @@ _TOPIC_IDS_SINCE = 6
 _GROUP_NOT_FOUND_SINCE = 6
 _IMPLICIT_ADD_SINCE = 5
 Places = dict[tuple[int, int], ErrorCode]
-Positions = Mapping[TopicPartition, Position]
+Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 @serves(TxnOffsetCommitRequest, in_turn=True)
 def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> Reply | Later:
     errors: Places = {}
     refused = _unauthorized(request, context)
-    positions: dict[TopicPartition, Position] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
     places: dict[tuple[int, int], TopicPartition] = {}
     now = node.clock.now()
     for number, topic in enumerate(request.topics):
@@ -57,11 +57,11 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, 
             else:
                 at = TopicPartition(name, asked.partition_index)
                 places[place] = at
-                positions[at] = Position(
+                offsets[at] = CommittedOffset(
                     asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now
                 )
     version = context.version
-    committed = _commit(request, positions, version, node) if positions else Committed({}, 0)
+    committed = _commit(request, offsets, version, node) if offsets else Committed({}, 0)
     if isinstance(committed, Committed):
         return _answer(request, errors, places, committed, version, node)
     return _answer_later(request, errors, places, committed, version, node)
@@ -111,16 +111,16 @@ def _name(topic: TxnOffsetCommitRequestTopic, context: RequestContext, node: Nod
 
 
 def _commit(
-    request: TxnOffsetCommitRequest, positions: Positions, version: int, node: Node
+    request: TxnOffsetCommitRequest, offsets: Offsets, version: int, node: Node
 ) -> Committed | Awaitable[Committed]:
     """Verify, or add, the offsets partition; then write (facts §7.2, 6-10)."""
     if not node.ensure_coordinator(CONSUMER_OFFSETS):
-        return Committed(dict.fromkeys(positions, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
+        return Committed(dict.fromkeys(offsets, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
     error = node.groups.check(request.group_id)
     at = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
     partition = node.storage.partition(*at)
     if error or partition is None:
-        return Committed(dict.fromkeys(positions, error or ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
+        return Committed(dict.fromkeys(offsets, error or ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
     pid, epoch, name = request.producer_id, request.producer_epoch, request.transactional_id
     found = partition.start_verification(pid, epoch, -1, version >= _IMPLICIT_ADD_SINCE)
     if isinstance(found, Refused):
@@ -130,18 +130,18 @@ def _commit(
                 error = ErrorCode.TRANSACTION_ABORTABLE
             elif node.transactions.is_loading(name):
                 error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # it may have been a time-out
-        return Committed(dict.fromkeys(positions, error), node.storage.lsn)
+        return Committed(dict.fromkeys(offsets, error), node.storage.lsn)
     if found is None:
-        return _write(request, positions, node, None)
+        return _write(request, offsets, node, None)
     verified = verify(node, Mode.of_offset_commit(version), name, pid, epoch, [at])
     if isinstance(verified, Verified):
-        return _write_verified(request, positions, node, found, at, verified)
-    return _write_later(request, positions, node, found, at, verified)
+        return _write_verified(request, offsets, node, found, at, verified)
+    return _write_later(request, offsets, node, found, at, verified)
 
 
 async def _write_later(
     request: TxnOffsetCommitRequest,
-    positions: Positions,
+    offsets: Offsets,
     node: Node,
     guard: VerificationGuard,
     at: TopicPartition,
@@ -149,13 +149,13 @@ async def _write_later(
 ) -> Committed:
     partition, answer = node.storage.partition(*at), await verified
     if node.storage.partition(*at) is not partition:
-        return Committed(dict.fromkeys(positions, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
-    return _write_verified(request, positions, node, guard, at, answer)
+        return Committed(dict.fromkeys(offsets, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
+    return _write_verified(request, offsets, node, guard, at, answer)
 
 
 def _write_verified(
     request: TxnOffsetCommitRequest,
-    positions: Positions,
+    offsets: Offsets,
     node: Node,
     guard: VerificationGuard,
     at: TopicPartition,
@@ -163,17 +163,15 @@ def _write_verified(
 ) -> Committed:
     error = verified.offsets_error(at)
     if error:
-        return Committed(dict.fromkeys(positions, error), max(verified.lsn, node.storage.lsn))
-    committed = _write(request, positions, node, guard)
+        return Committed(dict.fromkeys(offsets, error), max(verified.lsn, node.storage.lsn))
+    committed = _write(request, offsets, node, guard)
     return committed._replace(lsn=max(verified.lsn, committed.lsn))
 
 
-def _write(
-    request: TxnOffsetCommitRequest, positions: Positions, node: Node, guard: VerificationGuard | None
-) -> Committed:
+def _write(request: TxnOffsetCommitRequest, offsets: Offsets, node: Node, guard: VerificationGuard | None) -> Committed:
     who = CommitFor(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
     pid, epoch = request.producer_id, request.producer_epoch
-    return node.groups.commit_transactional_offsets(who, positions, pid, epoch, guard)
+    return node.groups.commit_transactional_offsets(who, offsets, pid, epoch, guard)
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:

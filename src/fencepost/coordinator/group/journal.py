@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fencepost.coordinator.group.offsets import Position
+from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.protocol import records
 from fencepost.protocol.codec import encode_stored
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.stored import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Milliseconds, TopicPartition
 
 TOPIC: Final = "__consumer_offsets"
 OFFSET_KEY_VERSION: Final = 1
@@ -33,29 +33,29 @@ APPEND_ERRORS: Final[dict[ErrorCode, ErrorCode]] = {
 }
 
 
-def position_entry(group: str, at: TopicPartition, position: Position, now: int) -> Entry:
-    """The record that commits a position."""
+def offset_commit_entry(group: str, at: TopicPartition, committed: CommittedOffset, now: Milliseconds) -> Entry:
+    """The record that commits an offset, at this time."""
     value = OffsetCommitValue(
-        offset=position.offset,
-        leader_epoch=position.leader_epoch,
-        metadata=position.metadata,
-        commit_timestamp=position.commit_timestamp,
-        expire_timestamp=position.expire_timestamp,
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp,
+        expire_timestamp=committed.expire_timestamp,
     )
-    return now, position_key(group, at), encode_stored(value, 1 if position.expire_timestamp >= 0 else 3), ()
+    return now, offset_commit_key(group, at), encode_stored(value, 1 if committed.expire_timestamp >= 0 else 3), ()
 
 
-def position_key(group: str, at: TopicPartition) -> bytes:
+def offset_commit_key(group: str, at: TopicPartition) -> bytes:
     key = OffsetCommitKey(group=group, topic=at.topic, partition=at.partition)
     return encode_stored(key, OFFSET_KEY_VERSION)
 
 
-def forget_position(group: str, at: TopicPartition, now: int) -> Entry:
-    """The record that removes a position."""
-    return now, position_key(group, at), None, ()
+def offset_commit_tombstone(group: str, at: TopicPartition, now: Milliseconds) -> Entry:
+    """The record that removes a committed offset."""
+    return now, offset_commit_key(group, at), None, ()
 
 
-def group_entry(group: str, value: GroupMetadataValue | None, now: int) -> Entry:
+def group_entry(group: str, value: GroupMetadataValue | None, now: Milliseconds) -> Entry:
     """The record that stores a generation of a group, or (None) removes the group."""
     key = encode_stored(GroupMetadataKey(group=group), GROUP_KEY_VERSION)
     return now, key, None if value is None else encode_stored(value, 3), ()

@@ -33,9 +33,9 @@ from fencepost.coordinator.group.classic.leave import MemberIdentity, leave
 from fencepost.coordinator.group.classic.rebalance import rebalance_timer_rang, session_timer_rang, watch
 from fencepost.coordinator.group.classic.responses import refuse_join, refuse_sync
 from fencepost.coordinator.group.classic.sync import Sync, sync
-from fencepost.coordinator.group.home import Home, stored_form
 from fencepost.coordinator.group.member_ids import new_member_id
 from fencepost.coordinator.group.settings import GroupSettings
+from fencepost.coordinator.group.shards import GroupCoordinatorShard, stored_form
 from fencepost.coordinator.group.timers import Timers
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
@@ -58,7 +58,7 @@ R = TypeVar("R", JoinGroupResponse, SyncGroupResponse)
 class _GroupTimer(NamedTuple):
     """A timer of one group, where that lives."""
 
-    home: Home
+    shard: GroupCoordinatorShard
     group_id: str
     timer: Timer
 
@@ -77,19 +77,19 @@ class Membership:
     # Requests
 
     async def join(
-        self, home: Home, request: JoinGroupRequest, client_id: str, client_host: str, version: int
+        self, shard: GroupCoordinatorShard, request: JoinGroupRequest, client_id: str, client_host: str, version: int
     ) -> Answered[JoinGroupResponse]:
         """JoinGroup; answered when the generation begins, if it is to wait for that."""
         asked = self._as_join(request, client_id, client_host, version)
         error = check(asked, self._settings)
-        group = home.groups.get(request.group_id)
+        group = shard.groups.get(request.group_id)
         if group is None and not error:
             group = ClassicGroup(request.group_id, state_timestamp=self._clock.now())
-            error = check_first(group, asked) or self._store(home, group)
+            error = check_first(group, asked) or self._store(shard, group)
         if error or group is None:
-            return Answered(refuse_join(error, request.member_id), home.lsn)
+            return Answered(refuse_join(error, request.member_id), shard.lsn)
         decision = join(group, asked, self._settings, self._clock.now())
-        return await self._answered(home, decision, JoinGroupResponse)
+        return await self._answered(shard, decision, JoinGroupResponse)
 
     def _as_join(self, request: JoinGroupRequest, client_id: str, client_host: str, version: int) -> Join:
         session_ms, rebalance_ms = request.session_timeout_ms, request.rebalance_timeout_ms
@@ -108,11 +108,11 @@ class Membership:
             support_skipping_assignment=version >= _SKIP_ASSIGNMENT_SINCE,
         )
 
-    async def sync(self, home: Home, request: SyncGroupRequest) -> Answered[SyncGroupResponse]:
+    async def sync(self, shard: GroupCoordinatorShard, request: SyncGroupRequest) -> Answered[SyncGroupResponse]:
         """SyncGroup; answered when the leader has handed in the assignment."""
-        group = home.groups.get(request.group_id)
+        group = shard.groups.get(request.group_id)
         if group is None:
-            return Answered(refuse_sync(ErrorCode.UNKNOWN_MEMBER_ID), home.lsn)
+            return Answered(refuse_sync(ErrorCode.UNKNOWN_MEMBER_ID), shard.lsn)
         asked = Sync(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
@@ -121,41 +121,48 @@ class Membership:
             protocol_name=request.protocol_name,
             assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
         )
-        return await self._answered(home, sync(group, asked, self._settings, self._clock.now()), SyncGroupResponse)
+        return await self._answered(shard, sync(group, asked, self._settings, self._clock.now()), SyncGroupResponse)
 
     def heartbeat(
-        self, home: Home, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+        self,
+        shard: GroupCoordinatorShard,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
     ) -> Answered[ErrorCode]:
         """Heartbeat."""
-        group = home.groups.get(group_id)
+        group = shard.groups.get(group_id)
         if group is None:
-            return Answered(ErrorCode.UNKNOWN_MEMBER_ID, home.lsn)
-        return self._carry_out(home, heartbeat(group, member_id, group_instance_id, generation_id))
+            return Answered(ErrorCode.UNKNOWN_MEMBER_ID, shard.lsn)
+        return self._carry_out(shard, heartbeat(group, member_id, group_instance_id, generation_id))
 
-    def heard_of(self, home: Home, group: ClassicGroup, member_id: str) -> None:
+    def heard_of(self, shard: GroupCoordinatorShard, group: ClassicGroup, member_id: str) -> None:
         """A member that commits offsets is alive."""
-        self._apply(home, group, heard_of(group, member_id))
+        self._apply(shard, group, heard_of(group, member_id))
 
-    def leave(self, home: Home, group_id: str, leaving: Sequence[MemberIdentity]) -> Answered[list[ErrorCode]]:
+    def leave(
+        self, shard: GroupCoordinatorShard, group_id: str, leaving: Sequence[MemberIdentity]
+    ) -> Answered[list[ErrorCode]]:
         """LeaveGroup; an error for each that is to leave."""
-        group = home.groups.get(group_id)
+        group = shard.groups.get(group_id)
         if group is None:
-            return Answered([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), home.lsn)
-        return self._carry_out(home, leave(group, leaving, self._settings, self._clock.now()))
+            return Answered([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), shard.lsn)
+        return self._carry_out(shard, leave(group, leaving, self._settings, self._clock.now()))
 
     # Groups come and go
 
-    def loaded(self, home: Home) -> None:
+    def loaded(self, shard: GroupCoordinatorShard) -> None:
         """The groups were read from the journal: every member has a session's time to show up."""
-        for group in home.groups.values():
+        for group in shard.groups.values():
             for member in group.members.values():
-                self._apply(home, group, (watch(member),))
+                self._apply(shard, group, (watch(member),))
 
-    def forget(self, home: Home, group_id: str) -> None:
+    def forget(self, shard: GroupCoordinatorShard, group_id: str) -> None:
         """The tombstone of this group, which has no members, is in the journal."""
-        group = home.groups.pop(group_id)
+        group = shard.groups.pop(group_id)
         assert not group.members, "only a group without members is removed"
-        self._apply(home, group, tuple(CancelTimer(session(member_id)) for member_id in group.pending_members))
+        self._apply(shard, group, tuple(CancelTimer(session(member_id)) for member_id in group.pending_members))
 
     def close(self) -> None:
         """No timer rings any more."""
@@ -163,9 +170,9 @@ class Membership:
 
     # Carrying out
 
-    def _store(self, home: Home, group: ClassicGroup) -> ErrorCode:
+    def _store(self, shard: GroupCoordinatorShard, group: ClassicGroup) -> ErrorCode:
         """Append the group as it is and hold it; the error if the journal did not take it, and then nothing changed."""
-        outcome = home.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
+        outcome = shard.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
         if isinstance(outcome, ErrorCode):
             logger.warning(
                 "a group could not be written group_id=%s generation=%d state=%s error=%s",
@@ -175,39 +182,43 @@ class Membership:
                 outcome.name,
             )
             return outcome
-        home.groups[group.group_id] = group
+        shard.groups[group.group_id] = group
         return ErrorCode.NONE
 
-    def _carry_out(self, home: Home, decision: Decision[A], waiter: Waiter | None = None) -> Answered[A]:
+    def _carry_out(
+        self, shard: GroupCoordinatorShard, decision: Decision[A], waiter: Waiter | None = None
+    ) -> Answered[A]:
         """Do what a decision says; `waiter`: where its request gets its answer if it is to wait."""
         if decision.if_refused is not None:
-            error = self._store(home, decision.group)
+            error = self._store(shard, decision.group)
             if error:
                 decision = decision.if_refused(error)
                 assert decision.if_refused is None, "what is decided without the journal needs no record"
-        home.groups[decision.group.group_id] = decision.group
-        self._apply(home, decision.group, decision.effects, waiter)
-        return Answered(decision.answer, home.lsn)
+        shard.groups[decision.group.group_id] = decision.group
+        self._apply(shard, decision.group, decision.effects, waiter)
+        return Answered(decision.answer, shard.lsn)
 
-    def _apply(self, home: Home, group: ClassicGroup, effects: Sequence[Effect], waiter: Waiter | None = None) -> None:
+    def _apply(
+        self, shard: GroupCoordinatorShard, group: ClassicGroup, effects: Sequence[Effect], waiter: Waiter | None = None
+    ) -> None:
         for effect in effects:
             match effect:
                 case SetTimer(timer, delay_ms):
-                    self._timers.set(_GroupTimer(home, group.group_id, timer), delay_ms)
+                    self._timers.set(_GroupTimer(shard, group.group_id, timer), delay_ms)
                 case CancelTimer(timer):
-                    self._timers.cancel(_GroupTimer(home, group.group_id, timer))
+                    self._timers.cancel(_GroupTimer(shard, group.group_id, timer))
                 case Await(member_id):
                     assert waiter is not None and (group.group_id, member_id) not in self._waiting
                     self._waiting[group.group_id, member_id] = waiter
                 case Answer(member_id, response):
                     waiting = self._waiting.pop((group.group_id, member_id))
                     if not waiting.done():  # else its connection is gone
-                        waiting.set_result(Answered(response, home.lsn))
+                        waiting.set_result(Answered(response, shard.lsn))
 
-    async def _answered(self, home: Home, decision: Decision[R | None], kind: type[R]) -> Answered[R]:
+    async def _answered(self, shard: GroupCoordinatorShard, decision: Decision[R | None], kind: type[R]) -> Answered[R]:
         """Carry a decision out, and wait for the answer to its request if it is to wait."""
         waiter: Waiter | None = None if decision.answer is not None else asyncio.get_running_loop().create_future()
-        answered: Answered[R | None] | Answered[Response] = self._carry_out(home, decision, waiter)
+        answered: Answered[R | None] | Answered[Response] = self._carry_out(shard, decision, waiter)
         if waiter is not None:
             answered = await waiter
         answer, lsn = answered
@@ -215,10 +226,10 @@ class Membership:
         return Answered(answer, lsn)
 
     def _rang(self, which: _GroupTimer) -> None:
-        home, group_id, timer = which
-        group, settings, now = home.groups[group_id], self._settings, self._clock.now()
+        shard, group_id, timer = which
+        group, settings, now = shard.groups[group_id], self._settings, self._clock.now()
         if timer == REBALANCE:
             decision = rebalance_timer_rang(group, settings, now)
         else:
             decision = session_timer_rang(group, timer.member_id, settings, now)
-        self._carry_out(home, decision)
+        self._carry_out(shard, decision)

@@ -1,4 +1,4 @@
-"""Positions of groups: committed ones, and those that wait for the end of a transaction (facts §7.6).  No I/O."""
+"""Offsets of groups: committed ones, and those that wait for the end of a transaction (facts §7.6).  No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fencepost.protocol.types import TopicPartition
 
 
-class Position(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset and what was committed with it."""
 
     offset: int
@@ -20,33 +20,33 @@ class Position(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    position: Position
+    committed: CommittedOffset
     record_offset: int
-    """Where in the journal it stands: of two positions the later record wins (KAFKA-14505)."""
+    """Where in the journal it stands: of two the later record wins (KAFKA-14505)."""
 
 
 class Offsets:
-    """All positions of the groups of one journal partition."""
+    """All offsets of the groups of one journal partition."""
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, _Kept]] = {}
         self._pending: dict[int, dict[tuple[str, TopicPartition], _Kept]] = {}
         self._open: dict[str, dict[TopicPartition, dict[int, None]]] = {}
-        """group -> partition -> producer ids whose transaction has a position for it."""
+        """group -> partition -> producer ids whose transaction has an offset for it."""
 
     # What the journal says
 
-    def put(self, group: str, at: TopicPartition, position: Position, record_offset: int) -> None:
-        self._committed.setdefault(group, {})[at] = _Kept(position, record_offset)
+    def put(self, group: str, at: TopicPartition, committed: CommittedOffset, record_offset: int) -> None:
+        self._committed.setdefault(group, {})[at] = _Kept(committed, record_offset)
 
     def put_pending(
-        self, producer_id: int, group: str, at: TopicPartition, position: Position, record_offset: int
+        self, producer_id: int, group: str, at: TopicPartition, committed: CommittedOffset, record_offset: int
     ) -> None:
-        self._pending.setdefault(producer_id, {})[group, at] = _Kept(position, record_offset)
+        self._pending.setdefault(producer_id, {})[group, at] = _Kept(committed, record_offset)
         self._open.setdefault(group, {}).setdefault(at, {})[producer_id] = None
 
     def remove(self, group: str, at: TopicPartition) -> None:
-        """A tombstone: the committed position goes, and every pending one."""
+        """A tombstone: the committed offset goes, and every pending one."""
         committed = self._committed.get(group)
         if committed is not None:
             committed.pop(at, None)
@@ -57,7 +57,7 @@ class Offsets:
             self._close(producer_id, group, at)
 
     def complete(self, producer_id: int, committed: bool) -> None:
-        """A marker: the pending positions of this producer become committed ones, or go."""
+        """A marker: the pending offsets of this producer become committed ones, or go."""
         for (group, at), kept in self._pending.get(producer_id, {}).items():
             known = self._committed.get(group, {}).get(at)
             if committed and (known is None or kept.record_offset > known.record_offset):
@@ -77,16 +77,16 @@ class Offsets:
 
     # Questions
 
-    def position(self, group: str, at: TopicPartition) -> Position | None:
+    def committed(self, group: str, at: TopicPartition) -> CommittedOffset | None:
         kept = self._committed.get(group, {}).get(at)
-        return None if kept is None else kept.position
+        return None if kept is None else kept.committed
 
     def is_unstable(self, group: str, at: TopicPartition) -> bool:
-        """Whether a transaction that is open may still change this position."""
+        """Whether a transaction that is open may still change this committed offset."""
         return at in self._open.get(group, ())
 
     def partitions(self, group: str, with_pending: bool) -> list[TopicPartition]:
-        """The partitions that the group has positions for, sorted."""
+        """The partitions that the group has offsets for, sorted."""
         found = dict.fromkeys(self._committed.get(group, ()))
         if with_pending:
             found |= dict.fromkeys(self._open.get(group, ()))

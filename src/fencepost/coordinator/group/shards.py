@@ -1,4 +1,4 @@
-"""One partition of `__consumer_offsets`: the groups and positions that live there."""
+"""One partition of `__consumer_offsets`: the groups and committed offsets that live there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState, Member
 from fencepost.coordinator.group.journal import Entry
-from fencepost.coordinator.group.offsets import Offsets, Position
+from fencepost.coordinator.group.offsets import CommittedOffset, Offsets
 from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Appended, Refused
@@ -53,8 +53,8 @@ class Journals(Protocol):
     def partition(self, topic: str, index: int) -> JournalPartition | None: ...
 
 
-class Home:
-    """See the module.  Empty until `Loading` has read it."""
+class GroupCoordinatorShard:
+    """What is known of one partition of `__consumer_offsets` that this node leads; empty before `Loading` read it."""
 
     def __init__(self, index: int, log: JournalPartition, journals: Journals) -> None:
         self.index = index
@@ -94,7 +94,7 @@ class Home:
         for record in decode_batch(batch, 0, header):
             kind = -1 if record.key is None else stored_version(record.key)
             if kind in (0, journal.OFFSET_KEY_VERSION):
-                self._read_position(record, producer_id)
+                self._read_offset(record, producer_id)
             elif kind == journal.GROUP_KEY_VERSION:
                 self._read_group(record)
 
@@ -106,7 +106,7 @@ class Home:
         if marker is not None and marker.ends_transaction:
             self.offsets.complete(header.producer_id, marker.type == COMMIT)
 
-    def _read_position(self, record: Record, producer_id: int) -> None:
+    def _read_offset(self, record: Record, producer_id: int) -> None:
         assert record.key is not None
         key = decode_stored(OffsetCommitKey, record.key)
         at = TopicPartition(key.topic, key.partition)
@@ -115,15 +115,15 @@ class Home:
             return
         value = decode_stored(OffsetCommitValue, record.value)
         if key.group not in self.groups:
-            # A group is begun by the first position written for it, and stays, even if that is aborted.
+            # A group is begun by the first offset written for it, and stays, even if that is aborted.
             self.groups[key.group] = ClassicGroup(key.group, state_timestamp=Milliseconds(value.commit_timestamp))
-        position = Position(
+        committed = CommittedOffset(
             value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
         )
         if producer_id < 0:
-            self.offsets.put(key.group, at, position, record.offset)
+            self.offsets.put(key.group, at, committed, record.offset)
         else:
-            self.offsets.put_pending(producer_id, key.group, at, position, record.offset)
+            self.offsets.put_pending(producer_id, key.group, at, committed, record.offset)
 
     def _read_group(self, record: Record) -> None:
         assert record.key is not None
@@ -141,12 +141,12 @@ class Loading:
     behind what was read last, and must be published in the same step.
     """
 
-    def __init__(self, home: Home) -> None:
-        self.home = home
+    def __init__(self, shard: GroupCoordinatorShard) -> None:
+        self.shard = shard
         self.deleted: dict[str, None] = {}
         """Topics that were deleted meanwhile."""
         self._next = 0
-        self._batches = home.log.scan(0)
+        self._batches = shard.log.scan(0)
 
     def step(self, batches: int) -> bool:
         """Read up to so many batches; true when all are read.  Raises JournalUnreadable."""
@@ -154,17 +154,17 @@ class Loading:
             try:
                 found = next(self._batches, None)
                 if found is None:
-                    self._batches = self.home.log.scan(self._next)
+                    self._batches = self.shard.log.scan(self._next)
                     found = next(self._batches, None)
             except FileDamaged as damaged:
-                raise JournalUnreadable(journal.TOPIC, self.home.index, self._next, str(damaged)) from damaged
+                raise JournalUnreadable(journal.TOPIC, self.shard.index, self._next, str(damaged)) from damaged
             if found is None:
                 return True
             header, batch = found
             try:
-                self.home.read(header, batch)
+                self.shard.read(header, batch)
             except ProtocolError as error:
-                raise JournalUnreadable(journal.TOPIC, self.home.index, header.base_offset, str(error)) from error
+                raise JournalUnreadable(journal.TOPIC, self.shard.index, header.base_offset, str(error)) from error
             self._next = header.last_offset + 1
         return False
 
