@@ -119,23 +119,23 @@ async def _serve(broker: Broker, options: argparse.Namespace, metrics: tuple[str
         await broker.stop()
         raise
     try:
-        return await _until_told(broker, options.data, exporter)
+        return await _until_signalled(broker, options.data, exporter)
     finally:
         if exporter is not None:
             await asyncio.to_thread(exporter.close)
 
 
-async def _until_told(broker: Broker, data: str, exporter: Exporter | None) -> int:
+async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None) -> int:
     loop = asyncio.get_running_loop()
-    told: asyncio.Future[object] = loop.create_future()
+    signalled: asyncio.Future[object] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.cancel)
+        loop.add_signal_handler(number, signalled.cancel)
     gc.freeze()
     gc.enable()
     measured = f", metrics on http://{exporter.host}:{exporter.port}/metrics" if exporter is not None else ""
     print(f"fencepost is ready on {broker.bootstrap_servers}, data in {data}{measured}", flush=True)
     assert broker.failed is not None
-    waiting: list[asyncio.Future[Any]] = [told, broker.failed]
+    waiting: list[asyncio.Future[Any]] = [signalled, broker.failed]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if broker.failed.done():
         # Memory is ahead of the disk now, so nothing more may be answered.

@@ -9,13 +9,14 @@ import asyncio
 from collections import deque
 from typing import Any, Final, NamedTuple, cast
 
+from fencepost import __version__
 from fencepost.client.errors import ConnectionLostError, UnsupportedByBrokerError
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import RESPONSES, ApiVersionsRequest, ApiVersionsResponse
 from fencepost.runtime import Network
 
-SOFTWARE: Final = ("fencepost", "0.1.0")
+SOFTWARE: Final = ("fencepost", __version__)
 _LARGEST_ANSWER: Final = 256 * 1024 * 1024
 _FIRST_BUFFER: Final = 64 * 1024
 #: Every broker that can do transactions in a way that we use serves this version.

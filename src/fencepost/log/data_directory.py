@@ -198,7 +198,7 @@ def _is_deleted(disk: Disk, directory: Path, deleted: Mapping[uuid.UUID, str]) -
     return partition[1] in deleted.values() if topic_id is None else topic_id in deleted
 
 
-def told(root: Path, left: list[str]) -> str:
+def strays_sentence(root: Path, left: list[str]) -> str:
     """A sentence about strays."""
     return (
         f"what is of no topic that is known here is left as it is in {root}: {_listed(left)}; move it elsewhere, "

@@ -85,4 +85,4 @@ def finish(disk: Disk, root: Path, found: Survey) -> None:
     if found.deleted:
         disk.sync_directory(root)
     if found.strays:
-        logger.warning("%s", data_directory.told(root, found.strays))
+        logger.warning("%s", data_directory.strays_sentence(root, found.strays))

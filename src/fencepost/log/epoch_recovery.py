@@ -31,9 +31,9 @@ def recover_epochs(partition: Partition) -> None:
     found = checkpoint_files.read_leader_epochs(partition.disk, partition.directory)
     starts = found
     if found is None or not _fits(partition, found):
-        told, in_order = _told_by_batches(partition)
+        in_batches, in_order = _epochs_in_batches(partition)
         if found is None or in_order or not _possible(partition, found):
-            starts = told
+            starts = in_batches
     if was_there and starts != found:  # one that is missing may have been lost with the power
         logger.warning(
             "the leader-epoch-checkpoint %s and was made again from the batches topic=%s partition=%d",
@@ -103,7 +103,7 @@ def _batch_with(partition: Partition, offset: int) -> BatchHeader | None:
     return found if found is not None and found.base_offset <= offset else None
 
 
-def _told_by_batches(partition: Partition) -> tuple[list[tuple[int, int]], bool]:
+def _epochs_in_batches(partition: Partition) -> tuple[list[tuple[int, int]], bool]:
     """The epochs and where the first batch of each begins; whether all batches can be read and are in order."""
     starts: list[tuple[int, int]] = []
     newest, in_order = -1, True

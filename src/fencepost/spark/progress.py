@@ -32,13 +32,13 @@ class Progress(NamedTuple):
     source_offsets: list[Any]
 
     def encode(self) -> bytes:
-        told = {"query_id": self.query_id, "batch_id": self.batch_id, "source_offsets": self.source_offsets}
-        return json.dumps(told, separators=(",", ":")).encode()
+        fields = {"query_id": self.query_id, "batch_id": self.batch_id, "source_offsets": self.source_offsets}
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Progress:
-        told = json.loads(data)
-        return cls(told["query_id"], told["batch_id"], told["source_offsets"])
+        fields = json.loads(data)
+        return cls(fields["query_id"], fields["batch_id"], fields["source_offsets"])
 
 
 async def ensure_topic(bootstrap_servers: str) -> None:

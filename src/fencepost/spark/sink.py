@@ -145,9 +145,9 @@ class Sink:
             try:
                 plan = portal.call(self._begin(slots))
                 routed = route(rows, topic, self._counts, slots)
-                told = [tuple(row) for row in routed.mapInArrow(plan, RESULT).collect()]
+                results = [tuple(row) for row in routed.mapInArrow(plan, RESULT).collect()]
                 self._tell(Step.WRITTEN, batch_id)
-                portal.call(self._commit(plan, told, done))
+                portal.call(self._commit(plan, results, done))
             except ProducerFencedError:
                 raise
             except Exception as error:
@@ -203,8 +203,8 @@ class Sink:
         ticket = Ticket(self.application_id, self._identity, self._tv2)
         return Write(self.bootstrap_servers, self.application_id, ticket, known, self._counts, self.compression)
 
-    async def _commit(self, plan: Write, told: Sequence[tuple[Any, ...]], done: Progress) -> None:
-        await self._check_claims(plan, told)
+    async def _commit(self, plan: Write, results: Sequence[tuple[Any, ...]], done: Progress) -> None:
+        await self._check_claims(plan, results)
         writer = SharedTransaction(self._cluster, plan.ticket)
         try:
             record = BatchBuilder()
@@ -221,11 +221,11 @@ class Sink:
             await writer.close()
         self._identity = await self._id.end(self._identity, True, plan.ticket.tv2)
 
-    async def _check_claims(self, plan: Write, told: Sequence[tuple[Any, ...]]) -> None:
+    async def _check_claims(self, plan: Write, results: Sequence[tuple[Any, ...]]) -> None:
         """One attempt for each slot, and no topic-partition from two of them."""
         claims: dict[int, ProducerIdAndEpoch] = {}
         owners: dict[TopicPartition, int] = {}
-        for slot, producer_id, epoch, topic, partition, _ in told:
+        for slot, producer_id, epoch, topic, partition, _ in results:
             claim = ProducerIdAndEpoch.of(producer_id, epoch)
             if claims.setdefault(slot, claim) != claim:
                 raise WriteFailed(f"two attempts reported for slot {slot}")

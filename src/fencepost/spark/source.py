@@ -149,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = self._asker.offsets(self._options.start)
         if self._options.application_id is not None:
             first = self._asker.pinned(first)
-        return _told(first)
+        return _as_offsets(first)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_offsets_per_trigger
@@ -167,10 +167,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fresh = [at for at in end if at not in known]
             begin = known | (self._first(fresh) if fresh else {})
             end = limited(begin, end, limit.max_rows)
-        return _told({**known, **end})
+        return _as_offsets({**known, **end})
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return _told(self._asker.offsets(Bound(-1)))
+        return _as_offsets(self._asker.offsets(Bound(-1)))
 
     def _first(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """A partition that came later is read from its start."""
@@ -196,9 +196,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asker_ = None
 
 
-def _told(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(offsets_text(offsets))
-    return told
+def _as_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(offsets_text(offsets))
+    return fields
 
 
 def _understood(offsets: Mapping[str, Any] | None) -> dict[TopicPartition, int]:

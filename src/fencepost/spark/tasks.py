@@ -88,11 +88,11 @@ class Write:
             if writer is not None:
                 await writer.close()
             await cluster.close()
-        told = [
+        results = [
             {"topic": at.topic, "partition": at.partition, "records": count} for at, count in sorted(counted.items())
         ]
         claim = {"slot": slot, "producer_id": claimed.producer_id, "epoch": claimed.producer_epoch}
-        return [claim | found for found in told or [{"topic": None, "partition": None, "records": 0}]]
+        return [claim | found for found in results or [{"topic": None, "partition": None, "records": 0}]]
 
     async def _send(
         self, writer: SharedTransaction, codec: Compression, batches: Iterator[pa.RecordBatch]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
-from fencepost.broker.network.older_clients import Call, told
+from fencepost.broker.network.older_clients import Call, error_for
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -30,5 +30,5 @@ def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext,
     added = node.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [offsets], 0
     )
-    error = told(added.error, Call.ADD, added.timed_out, context)
+    error = error_for(added.error, Call.ADD, added.timed_out, context)
     return Reply(AddOffsetsToTxnResponse(error_code=error, transaction_timed_out=added.timed_out), added.lsn)

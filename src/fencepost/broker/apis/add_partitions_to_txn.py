@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.topic_rules import INTERNAL
-from fencepost.broker.network.older_clients import Call, told
+from fencepost.broker.network.older_clients import Call, error_for
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -66,7 +66,7 @@ def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, 
     added = node.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, partitions, 0
     )
-    error = told(added.error, Call.ADD, added.timed_out, context)
+    error = error_for(added.error, Call.ADD, added.timed_out, context)
     results = _by_topic(request.topics, dict.fromkeys(partitions, error))
     response = AddPartitionsToTxnResponse(results_by_topic=results, transaction_timed_out=added.timed_out)
     return Reply(response, added.lsn)

@@ -45,7 +45,7 @@ def _describe(
         error_message=message,
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        configs=[_told(entry, synonyms) for entry in entries if not wanted or entry.name in wanted],
+        configs=[_config(entry, synonyms) for entry in entries if not wanted or entry.name in wanted],
     )
 
 
@@ -71,7 +71,7 @@ def _entries(
     return ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configuration here", []
 
 
-def _told(entry: Entry, synonyms: bool) -> DescribeConfigsResourceResult:
+def _config(entry: Entry, synonyms: bool) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

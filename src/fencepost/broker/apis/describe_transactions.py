@@ -21,11 +21,11 @@ def describe_transactions(request: DescribeTransactionsRequest, context: Request
         else:
             found = Description(name, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         lsn = max(lsn, found.lsn)
-        states.append(_told(found, context))
+        states.append(_transaction_state(found, context))
     return Reply(DescribeTransactionsResponse(transaction_states=states), lsn)
 
 
-def _told(found: Description, context: RequestContext) -> TransactionState:
+def _transaction_state(found: Description, context: RequestContext) -> TransactionState:
     by_topic: dict[str, list[int]] = {}
     for at in found.partitions:
         if context.may(Operation.DESCRIBE, Resource.TOPIC, at.topic):

@@ -9,7 +9,7 @@ v5    every end bumps the epoch; the answer carries it (KIP-890 part 2)
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.network.older_clients import Call, told
+from fencepost.broker.network.older_clients import Call, error_for
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -28,7 +28,7 @@ def end_txn(request: EndTxnRequest, context: RequestContext, node: Node) -> Repl
     )
     error = ended.error
     if context.version < _BUMPS_SINCE:
-        error = told(error, Call.COMMIT if request.committed else Call.ABORT, ended.timed_out, context)
+        error = error_for(error, Call.COMMIT if request.committed else Call.ABORT, ended.timed_out, context)
     return Reply(
         EndTxnResponse(
             error_code=error,

@@ -65,7 +65,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
         )
         committed = node.groups.commit_offsets(who, offsets)
         lsn = committed.lsn
-        errors |= {place: _told(committed.errors[at], context.version) for place, at in places.items()}
+        errors |= {place: _error_for(committed.errors[at], context.version) for place, at in places.items()}
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,
@@ -82,7 +82,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
     return Reply(OffsetCommitResponse(topics=topics), lsn)
 
 
-def _told(error: ErrorCode, version: int) -> ErrorCode:
+def _error_for(error: ErrorCode, version: int) -> ErrorCode:
     if version < _GROUP_NOT_FOUND_SINCE and error is ErrorCode.GROUP_ID_NOT_FOUND:
         return ErrorCode.ILLEGAL_GENERATION
     return error

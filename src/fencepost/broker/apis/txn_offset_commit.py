@@ -86,7 +86,7 @@ def _answer(
     version: int,
     node: Node,
 ) -> Reply:
-    errors |= {place: _told(committed.errors[at], version) for place, at in places.items()}
+    errors |= {place: _error_for(committed.errors[at], version) for place, at in places.items()}
     response = _response(request, errors)
     response.transaction_timed_out = any(errors.values()) and node.transactions.timed_out(
         request.transactional_id, request.producer_id, request.producer_epoch
@@ -174,7 +174,7 @@ def _write(request: TxnOffsetCommitRequest, offsets: Offsets, node: Node, guard:
     return node.groups.commit_transactional_offsets(who, offsets, pid, epoch, guard)
 
 
-def _told(error: ErrorCode, version: int) -> ErrorCode:
+def _error_for(error: ErrorCode, version: int) -> ErrorCode:
     if version < 2 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if version < _GROUP_NOT_FOUND_SINCE and error is ErrorCode.GROUP_ID_NOT_FOUND:

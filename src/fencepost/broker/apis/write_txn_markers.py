@@ -33,12 +33,12 @@ def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext, 
         context.may(operation, Resource.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
     )
-    told: dict[int, Errors] = {}
+    by_producer: dict[int, Errors] = {}
     for marker in request.markers:
         for at, error in _write(marker, node, allowed=allowed).items():
             # One result per producer id, which is all that a sender tells markers by.
-            told.setdefault(marker.producer_id, {}).setdefault(at.topic, {})[at.partition] = _told(error)
-    results = [_result(producer_id, errors) for producer_id, errors in told.items()]
+            by_producer.setdefault(marker.producer_id, {}).setdefault(at.topic, {})[at.partition] = _error_code(error)
+    results = [_result(producer_id, errors) for producer_id, errors in by_producer.items()]
     return Reply(WriteTxnMarkersResponse(markers=results), node.storage.lsn)
 
 
@@ -72,6 +72,6 @@ def _result(producer_id: int, errors: Errors) -> WritableTxnMarkerResult:
     )
 
 
-def _told(error: ErrorCode) -> ErrorCode:
+def _error_code(error: ErrorCode) -> ErrorCode:
     """A sender names topics, so a deleted one is unknown to it by name."""
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is ErrorCode.UNKNOWN_TOPIC_ID else error

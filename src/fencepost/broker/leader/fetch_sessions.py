@@ -112,13 +112,13 @@ class Session:
 
     def news(self, results: Iterable[Result]) -> list[Result]:
         """What of the results the reader does not know yet."""
-        told = []
+        news = []
         for asked, found in results:
             if asked.learns(found):
-                told.append((asked, found))
+                news.append((asked, found))
                 if found.records and asked.key in self.partitions:
                     self.partitions[asked.key] = self.partitions.pop(asked.key)
-        return told
+        return news
 
 
 class Fetching(NamedTuple):

@@ -99,8 +99,8 @@ def _verified(node: Node, mode: Mode, answer: Answer, begun: float) -> Verified:
     errors = answer.errors
     failures = sum(error is not ErrorCode.NONE for error in errors.values())
     node.counters.verified(failures, (asyncio.get_running_loop().time() - begun) * 1000)
-    told = {at: of_leader(error, mode) for at, error in errors.items()}
-    return Verified(mode, told, answer.lsn, answer.timed_out)
+    translated = {at: of_leader(error, mode) for at, error in errors.items()}
+    return Verified(mode, translated, answer.lsn, answer.timed_out)
 
 
 def of_leader(error: ErrorCode, mode: Mode) -> ErrorCode:

@@ -52,7 +52,7 @@ def asks_for_new_epoch(context: RequestContext, call: Call) -> bool:
     return call in _NEW_EPOCH_AFTER.get(context.peer.software, ())
 
 
-def told(error: ErrorCode, call: Call, timed_out: bool, context: RequestContext) -> ErrorCode:
+def error_for(error: ErrorCode, call: Call, timed_out: bool, context: RequestContext) -> ErrorCode:
     """The error for AddPartitionsToTxn v0-v3, AddOffsetsToTxn and EndTxn v0-v4.
 
     `timed_out`: the caller's pair is the one that the server timed out, and nobody else took over since.

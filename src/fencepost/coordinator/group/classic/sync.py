@@ -116,6 +116,6 @@ def _not_stored(
     """The journal refused the assignment: everybody is told so, and joins again."""
     waiting = [member for member in group.members.values() if member.awaiting is not None]
     effects = (watch(group.members[request.member_id]), *answers_waiting(waiting, error), *map(watch, waiting))
-    told = group.with_members(member._replace(awaiting=None) for member in waiting)
-    change = Change(told, effects).then(partial(prepare_rebalance, settings=settings, now=now))
+    answered = group.with_members(member._replace(awaiting=None) for member in waiting)
+    change = Change(answered, effects).then(partial(prepare_rebalance, settings=settings, now=now))
     return Decision(change.group, refuse_sync(error), change.effects)

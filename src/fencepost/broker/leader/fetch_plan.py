@@ -1,0 +1,215 @@
+"""What one Fetch reads: partitions looked up once, waited for, and read as often as it takes (facts §8).
+
+Only what is read is counted, and waits: an unknown topic neither ends the wait of the others nor is told before them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.leader.fetch_sessions import Asked, Fetching, Result
+from fencepost.broker.metadata.topics import Topic
+from fencepost.broker.network.limits import LEAST_ANSWER
+from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
+from fencepost.log.partition import Partition, Refused
+from fencepost.protocol.batch import HEADER_SIZE
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import FetchRequest
+from fencepost.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
+from fencepost.protocol.types import ZERO_UUID, Isolation
+
+
+class Found(NamedTuple):
+    """What one look at the partitions gave."""
+
+    results: list[Result]
+    size: int
+    astray: bool
+    """Whether one of them is an error, or the news that the reader has read something else: nobody waits with that."""
+
+
+class FetchPlan:
+    """What a request asks for, resolved once; read as often as it takes."""
+
+    def __init__(self, request: FetchRequest, fetching: Fetching, context: RequestContext, node: Node) -> None:
+        self.isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        self._max_bytes = min(request.max_bytes, node.settings.number("fetch.max.bytes"))
+        self.min_bytes = min(request.min_bytes, self._max_bytes)
+        self.fetching = fetching
+        self._storage = node.storage
+        self._answers = node.answer_memory
+        self.reads: list[tuple[Asked, Partition | ErrorCode]] = []
+        """What is read, and where: an error where it cannot be read now."""
+        self._of_id: dict[str | int, Topic] = {}
+        self._allowed: dict[str, bool] = {}
+        nameless: list[Result] = []
+        refused: list[Result] = []
+        for asked in fetching.partitions:
+            error = self._look_up(asked, context, node)
+            if error is not None:
+                of = nameless if error is ErrorCode.UNKNOWN_TOPIC_ID else refused
+                of.append((asked, partition_error(asked.wanted, error, [])))
+        self.refused = nameless + refused
+        self.nonsense = len(nameless) > 1 and sum(asked.topic_id == ZERO_UUID for asked, _ in nameless) > 1
+        """Apache Kafka fails where two partitions are asked for of a topic that is not named at all."""
+        self._starts: list[tuple[int, int] | None] = []
+
+    def _look_up(self, asked: Asked, context: RequestContext, node: Node) -> ErrorCode | None:
+        """Whether the reader may read what is there; else the error."""
+        topic = asked.topic
+        if topic is None:
+            of = self._of_id.get(asked.key[0]) or node.topics.by_id.get(asked.topic_id)
+            if of is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            self._of_id[asked.key[0]] = of
+            topic, asked.topic_id = of.name, of.topic_id
+            asked.topic = topic
+        allowed = self._allowed.get(topic)
+        if allowed is None:
+            allowed = self._allowed[topic] = context.may(Operation.READ, Resource.TOPIC, topic)
+        if not allowed:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        place = self._place(asked, topic)
+        if place is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return place
+        self.reads.append((asked, place))
+        return None
+
+    def _place(self, asked: Asked, topic: str) -> Partition | ErrorCode:
+        """Where to read now: a topic may have been deleted, and made again, since a session or a wait began."""
+        partition, wanted = self._storage.partition(topic, asked.wanted.partition), asked.wanted
+        if partition is None:
+            return self._storage.refusal(topic, wanted.partition)
+        if partition.topic_id is not asked.topic_id and self.fetching.by_id and partition.topic_id != asked.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return partition if wanted.current_leader_epoch < 0 else _check_epoch(wanted.current_leader_epoch, partition)
+
+    def look_again(self) -> None:
+        """After a wait."""
+        self.reads = [(asked, self._place(asked, asked.topic or "")) for asked, _ in self.reads]
+
+    def partitions(self) -> list[Partition]:
+        return [place for _, place in self.reads if isinstance(place, Partition)]
+
+    # Waiting
+
+    def begin_to_wait(self) -> None:
+        """Note where each reader stands: a segment that begins meanwhile ends the wait."""
+        for asked, place in self.reads:
+            at = place.reader.position_of(asked.wanted.fetch_offset) if isinstance(place, Partition) else None
+            self._starts.append(at)
+
+    def enough(self) -> bool:
+        """Whether a wait is over.
+
+        At what lies between the reader and the end of what it may see, as far as that is in one segment; at once where
+        the end is in a later segment or before the reader, or something is wrong.
+        """
+        total = 0
+        for (asked, place), start in zip(self.reads, self._starts, strict=True):
+            wanted = asked.wanted
+            if start is None or isinstance(place, ErrorCode) or _diverging(wanted, place) is not None:
+                return True
+            bound = place.bound(self.isolation)
+            if wanted.fetch_offset > bound:
+                return True
+            if wanted.fetch_offset < bound:
+                if self.min_bytes - total <= min(wanted.partition_max_bytes, HEADER_SIZE):
+                    return True  # whatever stands there is not smaller
+                there = place.reader.position_of(bound)
+                if there is None or there[0] != start[0]:
+                    return True
+                total += min(there[1] - start[1], wanted.partition_max_bytes)
+        return total >= self.min_bytes
+
+    # Reading
+
+    def read(self) -> Found:
+        # Less than was asked for, where other clients do not take what they were given.
+        room = self._answers.left(LEAST_ANSWER)
+        budget, size, astray, results = min(self._max_bytes, room), 0, False, []
+        goes_on, isolation = self.fetching.session is not None, self.isolation
+        for asked, place in self.reads:
+            if goes_on and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation)):
+                continue
+            answer, cost = self._read_one(asked.wanted, place, budget, first=size == 0)
+            budget, size = max(budget - cost, 0), size + cost
+            astray = astray or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None
+            results.append((asked, answer))
+        return Found(results, size, astray)
+
+    def _read_one(
+        self, wanted: FetchPartition, place: Partition | ErrorCode, budget: int, *, first: bool
+    ) -> tuple[PartitionData, int]:
+        """The answer for one partition, and how much of the room for all of them it takes."""
+        if isinstance(place, ErrorCode):
+            return partition_error(wanted, place), 0
+        diverging = _diverging(wanted, place)
+        if diverging is not None and diverging.end_offset < 0:
+            return partition_error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE), 0
+        if diverging is not None and wanted.fetch_offset >= place.log_start_offset:
+            return _parted(wanted, place, diverging), 0
+        limit = min(wanted.partition_max_bytes, budget)
+        # The first batch of an answer is given however large it is, or a reader could never go on.
+        fetched = place.read(wanted.fetch_offset, max(limit, 0), self.isolation, at_least_one=first)
+        if isinstance(fetched, Refused):
+            return partition_error(wanted, fetched.error), 0
+        if limit < 0 and wanted.fetch_offset < place.bound(self.isolation):
+            return partition_error(wanted, ErrorCode.UNKNOWN_SERVER_ERROR), 0
+        aborted = None
+        if fetched.aborted is not None:
+            aborted = [AbortedTransaction(producer_id=pid, first_offset=offset) for pid, offset in fetched.aborted]
+        answer = PartitionData(
+            partition_index=wanted.partition,
+            error_code=ErrorCode.NONE,
+            high_watermark=fetched.high_watermark,
+            last_stable_offset=fetched.last_stable_offset,
+            log_start_offset=fetched.log_start_offset,
+            aborted_transactions=aborted,
+            records=fetched.records,
+        )
+        return answer, fetched.cost
+
+
+def _check_epoch(known: int, partition: Partition) -> Partition | ErrorCode:
+    if known < 0 or known == partition.leader_epoch:
+        return partition
+    return ErrorCode.FENCED_LEADER_EPOCH if known < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _diverging(wanted: FetchPartition, partition: Partition) -> EpochEndOffset | None:
+    """Where the reader's last leader epoch ended here, if it has read something else; -1 for an epoch yet to come."""
+    last = wanted.last_fetched_epoch
+    if last < 0:
+        return None
+    epoch, end_offset = partition.end_offset_for_epoch(last)
+    if end_offset >= 0 and epoch >= last and end_offset >= wanted.fetch_offset:
+        return None
+    return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+
+def _parted(wanted: FetchPartition, partition: Partition, diverging: EpochEndOffset) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        diverging_epoch=diverging,
+        records=b"",
+    )
+
+
+def partition_error(
+    wanted: FetchPartition, error: ErrorCode, aborted: list[AbortedTransaction] | None = None
+) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.partition,
+        error_code=error,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        aborted_transactions=aborted,
+        records=b"",  # never null: librdkafka does not survive it (KAFKA-18646)
+    )
