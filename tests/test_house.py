@@ -94,7 +94,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom) and node.module == "fencepost":
-            names = [f"fencepost.{alias.name}" for alias in node.names]
+            names = [f"fencepost.{alias.name}" for alias in node.names if alias.name != "__version__"]
         yield from (name.split(".")[1] for name in names if name.startswith("fencepost."))
 
 
