@@ -60,23 +60,17 @@ def add_partitions(
         began_before = is_open and transaction.client_transaction_version >= 2
         return Refusal(ErrorCode.TRANSACTION_ABORTABLE if began_before else ErrorCode.UNSUPPORTED_VERSION)
     return Transition(
-        TransactionMetadata(
-            transaction.transactional_id,
-            transaction.producer_id,
-            transaction.producer_epoch,
-            transaction.producer_id,
-            NO_PRODUCER_ID,
-            NO_EPOCH,
-            transaction.timeout_ms,
-            State.ONGOING,
-            None,
-            {**known, **dict.fromkeys(added)} if is_open else dict.fromkeys(added),
-            transaction.start_timestamp if is_open else now,
-            now,
-            request.transaction_version,
-            transaction.instance_epoch,
-            NO_PRODUCER,
-            transaction.timed_out,
+        transaction._replace(
+            previous_producer_id=transaction.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=NO_EPOCH,
+            state=State.ONGOING,
+            pending=None,
+            partitions={**known, **dict.fromkeys(added)} if is_open else dict.fromkeys(added),
+            start_timestamp=transaction.start_timestamp if is_open else now,
+            last_update_timestamp=now,
+            client_transaction_version=request.transaction_version,
+            claimed=NO_PRODUCER,
         )
     )
 

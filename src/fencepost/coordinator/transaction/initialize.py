@@ -181,23 +181,21 @@ def _claimed(
 ) -> Transition:
     """Hand out a pair; the transaction that was ended before is forgotten."""
     rotated = request.pair != NO_PRODUCER and request.pair.producer_id != given.producer_id
-    to = TransactionMetadata(
-        transaction.transactional_id,
-        given.producer_id,
-        given.producer_epoch,
-        transaction.producer_id,
-        NO_PRODUCER_ID,
-        NO_EPOCH,
-        request.timeout_ms,
-        State.EMPTY,
-        None,
-        NO_PARTITIONS,
-        NO_TIMESTAMP,
-        now,
-        transaction.client_transaction_version,
-        instance_epoch,
-        request.pair if rotated else NO_PRODUCER,
-        NO_PRODUCER if request.pair == NO_PRODUCER else transaction.timed_out,
+    to = transaction._replace(
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        previous_producer_id=transaction.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        next_producer_epoch=NO_EPOCH,
+        timeout_ms=request.timeout_ms,
+        state=State.EMPTY,
+        pending=None,
+        partitions=NO_PARTITIONS,
+        start_timestamp=NO_TIMESTAMP,
+        last_update_timestamp=now,
+        instance_epoch=instance_epoch,
+        claimed=request.pair if rotated else NO_PRODUCER,
+        timed_out=NO_PRODUCER if request.pair == NO_PRODUCER else transaction.timed_out,
     )
     return Transition(to, ErrorCode.NONE, given.producer_id, given.producer_epoch)
 

@@ -180,24 +180,23 @@ def _transaction(transactional_id: str, value: TransactionLogValue, more: Transa
         # Written by a coordinator that does not know of it: only the current epoch is known to be this instance's.
         instance_epoch = value.producer_epoch
     return TransactionMetadata(
-        transactional_id,
-        ProducerId(value.producer_id),
-        Epoch(value.producer_epoch),
-        ProducerId(more.previous_producer_id),
-        ProducerId(more.next_producer_id),
-        Epoch(more.next_producer_epoch),
-        Milliseconds(value.transaction_timeout_ms),
-        State(value.transaction_status),
-        None,
-        {
+        transactional_id=transactional_id,
+        producer_id=ProducerId(value.producer_id),
+        producer_epoch=Epoch(value.producer_epoch),
+        previous_producer_id=ProducerId(more.previous_producer_id),
+        next_producer_id=ProducerId(more.next_producer_id),
+        next_producer_epoch=Epoch(more.next_producer_epoch),
+        timeout_ms=Milliseconds(value.transaction_timeout_ms),
+        state=State(value.transaction_status),
+        partitions={
             TopicPartition(schema.topic, index): None
             for schema in value.transaction_partitions or ()
             for index in schema.partition_ids
         },
-        Milliseconds(value.transaction_start_timestamp_ms),
-        Milliseconds(value.transaction_last_update_timestamp_ms),
-        more.client_transaction_version,
-        Epoch(instance_epoch),
-        ProducerIdAndEpoch(ProducerId(more.claimed_producer_id), Epoch(more.claimed_producer_epoch)),
-        ProducerIdAndEpoch(ProducerId(more.timed_out_producer_id), Epoch(more.timed_out_producer_epoch)),
+        start_timestamp=Milliseconds(value.transaction_start_timestamp_ms),
+        last_update_timestamp=Milliseconds(value.transaction_last_update_timestamp_ms),
+        client_transaction_version=more.client_transaction_version,
+        instance_epoch=Epoch(instance_epoch),
+        claimed=ProducerIdAndEpoch(ProducerId(more.claimed_producer_id), Epoch(more.claimed_producer_epoch)),
+        timed_out=ProducerIdAndEpoch(ProducerId(more.timed_out_producer_id), Epoch(more.timed_out_producer_epoch)),
     )

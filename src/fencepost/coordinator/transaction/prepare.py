@@ -78,23 +78,18 @@ def prepare(
         producer_epoch = _bumped(producer_epoch)
     state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
     open_already = transaction.state is State.ONGOING
-    return TransactionMetadata(
-        transaction.transactional_id,
-        transaction.producer_id,
-        producer_epoch,
-        current.producer_id,
-        next_producer_id,
-        next_producer_epoch,
-        transaction.timeout_ms,
-        state,
-        COMPLETION[state],
-        transaction.partitions if open_already else NO_PARTITIONS,
-        transaction.start_timestamp if open_already else now,
-        now,
-        transaction_version,
-        transaction.instance_epoch,
-        NO_PRODUCER,
-        transaction.timed_out,
+    return transaction._replace(
+        producer_epoch=producer_epoch,
+        previous_producer_id=current.producer_id,
+        next_producer_id=next_producer_id,
+        next_producer_epoch=next_producer_epoch,
+        state=state,
+        pending=COMPLETION[state],
+        partitions=transaction.partitions if open_already else NO_PARTITIONS,
+        start_timestamp=transaction.start_timestamp if open_already else now,
+        last_update_timestamp=now,
+        client_transaction_version=transaction_version,
+        claimed=NO_PRODUCER,
     )
 
 
@@ -109,23 +104,17 @@ def complete(transaction: TransactionMetadata, now: Milliseconds) -> Transaction
         if producer_id != previous:
             # The client's id rotates: every epoch of the new one is this instance's, and so was the last old one.
             instance_epoch, claimed = Epoch(0), ProducerIdAndEpoch(previous, LAST_CLIENT_EPOCH)
-    return TransactionMetadata(
-        transaction.transactional_id,
-        producer_id,
-        producer_epoch,
-        previous,
-        NO_PRODUCER_ID,
-        NO_EPOCH,
-        transaction.timeout_ms,
-        COMPLETION[transaction.state],
-        None,
-        NO_PARTITIONS,
-        transaction.start_timestamp,
-        now,
-        transaction.client_transaction_version,
-        instance_epoch,
-        claimed,
-        transaction.timed_out,
+    return transaction._replace(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        next_producer_epoch=NO_EPOCH,
+        state=COMPLETION[transaction.state],
+        pending=None,
+        partitions=NO_PARTITIONS,
+        last_update_timestamp=now,
+        instance_epoch=instance_epoch,
+        claimed=claimed,
     )
 
 
