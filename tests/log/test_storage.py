@@ -24,6 +24,7 @@ from tests.log.log_doubles import (
 from fencepost.log import storage as storage_module
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import LocalDisk
+from fencepost.log.partition import Partition
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -204,6 +205,40 @@ def test_a_deleted_topic_stays_deleted(again: bool, crash: str, settle: bool, mo
             assert values_of(node.of("a")) == [b"new"]
         else:
             assert disk.list(ROOT) == [".lock", "b-0", "commit-log", "fencepost.version"]
+
+    for seed in range(20):
+        run(main(seed))
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_deleted_topic_leaves_nothing_in_one_that_has_its_name(
+    power_loss: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both stand in one generation of the commit log: the old one's bytes, and the new one's, or that it has them."""
+    monkeypatch.setattr(storage_module, "EXTENT_THRESHOLD", 500)
+
+    async def main(seed: int) -> None:
+        random, disk = Random(seed), SimulatedDisk(Random(seed))
+        node = Node(disk, [("a", 0)])
+        for _ in range(3):
+            append(node.of("a"), batch(size=random.choice((10, 300, 1000)), tag="old"))
+        await node.settled()
+        delete_topic(node.storage, "a")
+        await node.settled()
+        anew = node.storage.create_partition("a", topic_id("another a"), 0)
+        assert isinstance(anew, Partition)
+        for _ in range(3):
+            append(anew, batch(size=random.choice((10, 300, 1000)), tag="new"))
+        await node.settled()
+        given = bytes_of(anew)
+        node.storage.abandon()
+        disk.power_loss() if power_loss else disk.crash()
+        node.storage = Storage(disk, ROOT, node.settings, node.clock)
+        node.storage.open()
+        anew = node.storage.create_partition("a", topic_id("another a"), 0)
+        node.storage.start()
+        assert isinstance(anew, Partition), anew
+        assert bytes_of(anew) == given
 
     for seed in range(20):
         run(main(seed))
