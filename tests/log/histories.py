@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.log.log_doubles import START, StoppedClock, batch, marker, topic_id
 
-from fencepost.log import commit_log, storage
+from fencepost.log import checkpointing, commit_log, storage
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.open_files import USUAL
 from fencepost.log.partition import Appended, Partition
@@ -23,7 +23,7 @@ from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
-from fencepost.runtime import at_once
+from fencepost.runtime import Slices, at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 ROOT = Path("/var/lib/fencepost")
@@ -106,6 +106,8 @@ class World:
         self.random = Random(seed)
         self.disk = disk
         self.clock = StoppedClock()
+        # Some are hardly ever without a checkpoint under way.
+        self.settings = SETTINGS.with_(checkpoint_bytes=(6000, 1500, 400)[seed % 3])
         self.names = [("orders", n) for n in range(partitions - 1)] + [("other", 0)]
         self.histories: dict[tuple[str, int], History] = {name: History() for name in self.names}
         self.storage = self._make()
@@ -121,7 +123,8 @@ class World:
                 raise Violation(f"the node ended by itself: {failure}")
 
         open_files = USUAL if self.disk.descriptors is None else self.disk.descriptors // 2
-        return Storage(self.disk, ROOT, SETTINGS, self.clock, "durable", failed, open_files)
+        slices = Slices(steps=1)
+        return Storage(self.disk, ROOT, self.settings, self.clock, "durable", failed, open_files, slices=slices)
 
     def start(self) -> None:
         """Start the node.  Until `ready` nobody has been served."""
@@ -217,9 +220,9 @@ class World:
 
     def _retain(self, partition: Partition, history: History) -> None:
         before = partition.log_start_offset
-        partition.settings = SETTINGS.with_(retention_ms=self.random.choice((0, 50, 500)))
+        partition.settings = self.settings.with_(retention_ms=self.random.choice((0, 50, 500)))
         at_once(upkeep(self.storage, self.clock.at + 1))
-        partition.settings = SETTINGS
+        partition.settings = self.settings
         if partition.log_start_offset > before:
             history.starts.append((self.storage.last_appended, partition.log_start_offset))
 
@@ -385,6 +388,7 @@ async def stop(world: World) -> None:
 
 
 def lose(world: World) -> None:
+    world.storage.abandon()
     if world.random.random() < 0.3:
         world.disk.crash()
     else:
@@ -392,7 +396,8 @@ def lose(world: World) -> None:
 
 
 def small_files(monkeypatch: Any) -> None:
-    """Extents and allocations of a size that a short history meets."""
+    """Extents, allocations and parts of a checkpoint of a size that a short history meets."""
     monkeypatch.setattr(storage, "EXTENT_THRESHOLD", EXTENT)
     monkeypatch.setattr(commit_log, "_ALLOCATION", 4096)
     monkeypatch.setattr(commit_log, "_LITTLE", 300)
+    monkeypatch.setattr(checkpointing, "_TOGETHER", 1)

@@ -34,10 +34,12 @@ class _Selector(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self.turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         assert timeout is not None, "everybody waits and nothing is scheduled"
         self.now += max(timeout, 0.0)
+        self.turns += 1
         return super().select(0)
 
 
@@ -52,6 +54,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual.now
+
+    @property
+    def turns(self) -> int:
+        """How often it has gone round."""
+        return self._virtual.turns
 
     def _note(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception") or AssertionError(context["message"])
@@ -184,6 +191,9 @@ class Node:
         self.storage = self.start()
 
     def start(self, storage: Storage | None = None) -> Storage:
+        if hasattr(self, "storage"):
+            # Who was killed does nothing any more.
+            self.storage.abandon()
         self.storage = storage or Storage(
             self.disk, self.root, self.settings, self.clock, self.flush, self.failed, self.open_files
         )

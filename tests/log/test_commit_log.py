@@ -9,7 +9,8 @@ from random import Random
 import pytest
 from tests.log.log_doubles import run
 
-from fencepost.log.commit_log import HEADER_SIZE, CommitLog, NamedFile, StorageFailed
+from fencepost.log.commit_log import CommitLog, StorageFailed
+from fencepost.log.commit_log_entries import HEADER_SIZE, NamedFile
 from fencepost.log.commit_log_reading import read_generation
 from fencepost.log.replay import Replay
 from fencepost.simulation.disk import SimulatedDisk
@@ -95,13 +96,38 @@ def test_a_checkpoint_that_is_not_complete_is_not_believed() -> None:
     first.add_ready(True)
     first.flush_now()
     second = begun(disk, 2)
-    second.name_files([named(1, 500, 7)])
+    second.name_pending([named(1, 500, 7)])
     second.flush_now()
     known = replayed(disk).files[f"t-0/{7:020d}.log"]
     assert (known.size, known.checkpoint_size, known.checkpoint_offset) == (0, 0, 7)
     disk.remove(first.path(1))
     known = replayed(disk).files[f"t-0/{7:020d}.log"]
     assert (known.size, known.checkpoint_size, known.checkpoint_offset) == (500, 500, 7)
+
+
+def test_what_was_synced_counts_although_its_checkpoint_is_not_complete() -> None:
+    disk = SimulatedDisk(Random(1))
+    first = begun(disk, 1)
+    first.add_file(named(1, 100, 7))
+    first.add_bytes(1, 100, bytes(10))
+    first.add_file(named(2, 0, 20))
+    first.add_file(NamedFile(3, 5, 20, bytes(15) + b"x", f"t-0/{8:020d}.log"))
+    first.add_ready(True)
+    first.flush_now()
+    second = begun(disk, 2)
+    second.add_file(named(5, 999, 20))
+    second.add_bytes(5, 0, bytes(30))
+    second.add_synced(5, 10, 21)
+    second.add_synced(6, 10, 21)
+    second.flush_now()
+    replay = replayed(disk)
+    found = {
+        base: (known.size, known.checkpoint_size, known.checkpoint_offset)
+        for base, known in replay.segments_of("t-0").items()
+    }
+    assert found[20] == (30, 10, 21)
+    assert found[7] == (110, 100, -1), "nothing older is needed"
+    assert found[8] == (5, 5, 20), "of another topic"
 
 
 def test_an_entry_of_a_newer_version_is_refused() -> None:

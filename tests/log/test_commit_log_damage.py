@@ -10,7 +10,8 @@ import pytest
 from tests.log.histories import World, live, small_files
 from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run, values_of
 
-from fencepost.log.commit_log import DURABLE_SIZE, HEADER_SIZE, CommitLog
+from fencepost.log.commit_log import CommitLog
+from fencepost.log.commit_log_entries import DURABLE_SIZE, HEADER_SIZE
 from fencepost.log.commit_log_reading import Ending, read_generation
 from fencepost.log.disk import File
 from fencepost.log.storage import DirectoryUnusable, Storage
@@ -232,7 +233,7 @@ def test_a_commit_log_that_is_gone_is_said(caplog: pytest.LogCaptureFixture) -> 
 def test_a_torn_write_is_no_damage_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         torn = 0
-        for seed in range(40):
+        for seed in range(80):
             node = Node(SimulatedDisk(Random(seed)))
             for number in range(3):
                 append(node.partition, batch(tag=f"{number}"))

@@ -75,6 +75,11 @@ def test_nothing_goes_while_a_checkpoint_is_under_way_and_one_failure_is_its_own
         await in_turns(of, removed)
         assert removed == []
         of.let_go()
+        counts = []
+        for _ in range(MANY):
+            counts.append(len(removed))
+            await asyncio.sleep(0)
+        assert max(later - sooner for sooner, later in pairwise(counts)) <= 8
 
     asyncio.run(main())
     assert removed == list(range(MANY))

@@ -74,6 +74,7 @@ class Broker:
         self.settings = Settings(settings)
         runtime = runtime or Runtime.real()
         host, _, port = listen.rpartition(":")
+        slices = Slices()
         self._parts = Parts(
             path=Path(data),
             settings=self.settings,
@@ -89,8 +90,9 @@ class Broker:
                 failed or self._storage_failed,
                 for_files(limit()) if open_files is None else open_files,
                 recover_from_segments,
+                slices,
             ),
-            slices=Slices(),
+            slices=slices,
             open_metadata=metadata,
             rebuild_metadata=rebuild_metadata,
             markers=markers,

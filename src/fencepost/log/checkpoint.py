@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from fencepost.log.commit_log import NamedFile
+from fencepost.log.commit_log_entries import NamedFile
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.log.partition import Partition
@@ -15,24 +16,22 @@ from fencepost.node_log import get_logger
 logger = get_logger(__name__)
 
 
-def named_files(partitions: Iterable[Partition], pending: Container[int]) -> Iterator[NamedFile]:
-    """What a generation begins with: every segment that is written to, and those that pending entries write to."""
+def named_file(partition: Partition) -> NamedFile:
+    """The segment that is written to, as it is now."""
+    segment, end = partition.segments[-1], partition.log_end_offset
+    path = f"{partition.directory.name}/{segment.path.name}"
+    return NamedFile(segment.number, segment.size, end, partition.topic_id.bytes, path)
+
+
+def pending_files(partitions: Iterable[Partition], pending: Container[int]) -> Iterator[NamedFile]:
+    """What a generation begins with: the segments that pending entries write to."""
     for partition in partitions:
-        directory = partition.directory.name
-        for segment in partition.segments:
-            path = f"{directory}/{segment.path.name}"
-            if segment is partition.segments[-1]:
-                end = partition.log_end_offset
-                yield NamedFile(segment.number, segment.size, end, partition.topic_id.bytes, path)
-            elif segment.number in pending:
+        for segment in partition.segments[:-1]:
+            if segment.number in pending:
+                path = f"{partition.directory.name}/{segment.path.name}"
                 yield NamedFile(segment.number, 0, -1, partition.topic_id.bytes, path)
-
-
-def starts(partitions: Iterable[Partition], replayed: Container[str]) -> Iterator[tuple[str, int]]:
-    """Directory and first offset of each partition where that has moved, or where an older generation said so."""
-    for partition in partitions:
-        if partition.log_start_offset or partition.directory.name in replayed:
-            yield partition.directory.name, partition.log_start_offset
+        if partition.segments[-1].number in pending:
+            yield named_file(partition)
 
 
 def write_down(disk: Disk, partition: Partition) -> None:
@@ -47,30 +46,29 @@ def write_down(disk: Disk, partition: Partition) -> None:
 
 
 class Checkpoint:
-    """All partitions at one moment: written at once, complete when `files` are synced and `finish` is called.
+    """Some partitions, each at one moment: what is written down of them counts when `files` are synced."""
 
-    Raises NothingLeft; then nothing counts.
-    """
-
-    def __init__(self, disk: Disk, root: Path, partitions: list[Partition]) -> None:
+    def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._opened: list[File] = [disk.open_directory(root)]
-        self.files: list[File] = self._opened[:]
+        self._opened: list[File] = []
+        self.files: list[File] = []
         """What must be synced."""
-        self._offsets: dict[Partition, int] = {}
-        try:
-            for partition in partitions:
-                self._write(partition)
-        except NothingLeft:
-            self.close()
-            raise
+        self.places: dict[Partition, Place] = {}
+        self.named: set[Partition] = set()
+        """Those that the commit log names as of just this place."""
 
-    def _write(self, partition: Partition) -> None:
+    def add_directory(self, path: Path) -> None:
+        """What was made in it, and removed from it, is to be synced.  Raises NothingLeft."""
+        self._opened.append(self._disk.open_directory(path))
+        self.files.append(self._opened[-1])
+
+    def write(self, partition: Partition) -> None:
+        """Write down the indexes and producers of one.  Raises NothingLeft; then nothing of all counts."""
         segments = partition.unsynced_segments()
         self.files += [segment.file for segment in segments]
         opened: list[File] = []
         try:
-            opened.append(self._disk.open_directory(partition.directory))
+            self.add_directory(partition.directory)
             for segment in segments:
                 opened += segment.write_indexes()
             end = partition.log_end_offset
@@ -92,20 +90,27 @@ class Checkpoint:
             return
         self._opened += opened
         self.files += opened
-        self._offsets[partition] = partition.log_end_offset
-
-    def finish(self, alive: Container[Partition]) -> None:
-        """Everything is synced: the partitions that are still there need nothing older."""
-        self.close()
-        for partition, offset in self._offsets.items():
-            if partition not in alive:
-                continue
-            partition.checkpointed(offset)
-            keep = {offset, *partition.bases}
-            for old in snapshot_offsets(self._disk, partition.directory):
-                if old not in keep and old < offset:
-                    remove_snapshot(self._disk, partition.directory, old)
+        newest = segments[-1]
+        self.places[partition] = Place(newest.number, newest.size, end)
 
     def close(self) -> None:
         for file in self._opened:
             file.close()
+
+
+class Place(NamedTuple):
+    """Up to where a partition is written down: a size of its newest segment, and the offset that follows."""
+
+    number: int
+    """Of the segment."""
+    size: int
+    next_offset: int
+
+
+def completed(disk: Disk, partition: Partition, offset: int) -> None:
+    """It is written down as of `offset`, and no older generation is left: nothing before that is needed any more."""
+    partition.checkpointed(offset)
+    keep = {offset, *partition.bases}
+    for old in snapshot_offsets(disk, partition.directory):
+        if old not in keep and old < offset:
+            remove_snapshot(disk, partition.directory, old)

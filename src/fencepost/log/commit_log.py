@@ -6,21 +6,9 @@ synced before the entry is.  After a crash the entries are applied again and eve
 log knows.  So what survives is always a prefix of what was appended, over all partitions together: a marker never
 without its PREPARE, a PREPARE never without the data before it.
 
-One file per generation.  A checkpoint starts a new generation, whose first entries name every segment that is written
-to with its size; when everything of the older generation is synced elsewhere, its file is removed, and that removal is
-what completes the checkpoint.
-
-Entry: int32 length of the payload, uint32 CRC-32C of generation and payload, payload.  Payload: int8 kind, then
-    FILE    int32 file, int64 size, int64 next offset, 16 bytes topic id, path
-                                                                    the segment is known under this number from here on
-    BYTES   int32 file, int64 position, bytes
-    EXTENT  int32 file, int64 position, int64 length, uint32 CRC-32C of the bytes
-    REMOVE  path                                                    retention or deletion took the segment
-    START   int64 offset, directory                                 the first offset of a partition moved
-    READY   int8 kept                                               all segments are named; are their sizes kept here?
-    DURABLE int64 position, int64 size                              see below
-
-A FILE with next offset -1 only gives a number to a segment that is written no more.
+One file per generation.  A checkpoint starts a new generation, which names every segment that is written to, before
+the first append to it; when everything of the older generation is synced elsewhere, its file is removed, and that
+removal is what completes the checkpoint.  `commit_log_entries` says what is in a file.
 
 What one sync writes begins with DURABLE, which names its own position in the file: a sync begins when the one before it
 has succeeded, so whoever reads this entry knows that everything before it was on disk, and that the file had been made
@@ -33,80 +21,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from enum import IntEnum
 from pathlib import Path
-from struct import Struct
-from typing import NamedTuple
 
 from crc32c import crc32c
 
 from fencepost.log.callbacks import call_each
+from fencepost.log.commit_log_entries import (
+    BYTES_ENTRY,
+    DURABLE_ENTRY,
+    DURABLE_SIZE,
+    FILE_ENTRY,
+    FRAME,
+    GENERATION,
+    MAGIC,
+    READY_ENTRY,
+    Kind,
+    NamedFile,
+    bytes_entry,
+    extent_entry,
+    remove_entry,
+    start_entry,
+    synced_entry,
+)
 from fencepost.log.disk import Disk, DiskFull, File, NothingLeft
 from fencepost.log.outcome import StorageFailed
 from fencepost.log.space import Space
 from fencepost.protocol.types import Buffer
 
-__all__ = ["CommitLog", "NamedFile", "StorageFailed"]
+__all__ = ["CommitLog", "StorageFailed"]
 
-
-class Kind(IntEnum):
-    """The first byte of an entry."""
-
-    FILE = 1
-    BYTES = 2
-    EXTENT = 3
-    REMOVE = 4
-    START = 5
-    READY = 6
-    DURABLE = 7
-
-
-MAGIC = b"fencepost commit log 1\n"
 EXTENT_THRESHOLD = 64 * 1024
 """Appends of at least this many bytes are synced in their own file instead of being written twice."""
 _ALLOCATION = 4 * 1024 * 1024
 _LITTLE = 64 * 1024
 """Bytes that it takes at once where the reserve may be all that is left."""
-
-GENERATION = Struct(">q")
-FRAME = Struct(">iI")
-FILE_ENTRY = Struct(">biqq16s")
-BYTES_ENTRY = Struct(">biq")
-EXTENT_ENTRY = Struct(">biqqI")
-START_ENTRY = Struct(">bq")
-READY_ENTRY = Struct(">b?")
-DURABLE_ENTRY = Struct(">bqq")
-DURABLE_SIZE = FRAME.size + DURABLE_ENTRY.size
-HEADER_SIZE = len(MAGIC) + GENERATION.size
-
-
-class NamedFile(NamedTuple):
-    """A segment as a FILE entry names it."""
-
-    number: int
-    size: int
-    next_offset: int
-    topic_id: bytes
-    path: str
-
-    def entry(self) -> bytes:
-        return FILE_ENTRY.pack(Kind.FILE, *self[:4]) + self.path.encode()
-
-
-def bytes_entry(number: int, position: int, data: Buffer) -> bytes:
-    return b"".join((BYTES_ENTRY.pack(Kind.BYTES, number, position), data))
-
-
-def extent_entry(number: int, position: int, length: int, crc: int) -> bytes:
-    return EXTENT_ENTRY.pack(Kind.EXTENT, number, position, length, crc)
-
-
-def remove_entry(path: str) -> bytes:
-    return bytes((Kind.REMOVE,)) + path.encode()
-
-
-def start_entry(offset: int, directory: str) -> bytes:
-    return START_ENTRY.pack(Kind.START, offset) + directory.encode()
+_BESIDES = 1024
+"""Bytes of what may have to stand before an entry: DURABLE, and a FILE with a path."""
 
 
 class CommitLog:
@@ -130,7 +80,7 @@ class CommitLog:
         self._durable_size = 0
         """What of `_allocated` the last sync has made durable."""
         self._seed = 0
-        self._named: set[int] = set()
+        self.named: set[int] = set()
         self._named_before: set[int] = set()
         """Segments that this generation names, and those that older ones do."""
         self._pending: list[bytes] = []
@@ -148,7 +98,7 @@ class CommitLog:
         return [int(name[:20]) for name in self._disk.list(self._directory) if name.endswith(".log")]
 
     def begin(self, generation: int) -> None:
-        """Start a new generation.  What is pending goes to it, so name the files first (`name_files`).
+        """Start a new generation.  What is pending goes to it, so name its files first (`name_pending`).
 
         Raises NothingLeft; then the old one goes on.
         """
@@ -177,20 +127,21 @@ class CommitLog:
 
     def names(self, number: int) -> bool:
         """Whether a generation that is still there names this segment: after a crash it may be written to again."""
-        return number in self._named or number in self._named_before
+        return number in self.named or number in self._named_before
 
     def older_are_gone(self) -> None:
         """Of all generations only this one is left."""
         self._named_before = set()
 
     def add_file(self, file: NamedFile) -> int:
-        self._named.add(file.number)
+        self.named.add(file.number)
         return self._add(file.entry())
 
-    def name_files(self, files: list[NamedFile]) -> None:
-        """Put FILE entries in front of everything pending, for a new generation."""
-        self._named_before |= self._named
-        self._named = {file.number for file in files}
+    def name_pending(self, files: list[NamedFile]) -> None:
+        """For a new generation: put FILE entries in front of everything pending, for what that writes to."""
+        self._named_before |= self.named
+        self.named = {FILE_ENTRY.unpack_from(e)[1] for e in self._pending if e[0] == Kind.FILE}
+        self.named |= {file.number for file in files}
         front = [file.entry() for file in files]
         self._pending[:0] = front
         self._pending_bytes += sum(map(len, front)) + FRAME.size * len(front)
@@ -206,6 +157,9 @@ class CommitLog:
 
     def add_remove(self, path: str) -> int:
         return self._add(remove_entry(path))
+
+    def add_synced(self, number: int, size: int, next_offset: int) -> int:
+        return self._add(synced_entry(number, size, next_offset))
 
     def add_ready(self, kept: bool) -> int:
         return self._add(READY_ENTRY.pack(Kind.READY, kept))
@@ -226,7 +180,7 @@ class CommitLog:
 
         Raises DiskFull.
         """
-        needed = self._tail + self._pending_bytes + count + 256
+        needed = self._tail + self._pending_bytes + count + _BESIDES
         if needed > self._allocated:
             assert self._file is not None
             try:

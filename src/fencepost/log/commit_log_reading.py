@@ -21,7 +21,7 @@ from enum import Enum, auto
 
 from crc32c import crc32c
 
-from fencepost.log.commit_log import (
+from fencepost.log.commit_log_entries import (
     DURABLE_ENTRY,
     DURABLE_SIZE,
     FRAME,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from fencepost.log.data_directory import claim
@@ -76,6 +76,10 @@ class Aside:
         """The partition is deleted."""
         self._entries.pop(directory, None)
 
-    def __iter__(self) -> Iterator[bytes]:
-        for entries in self._entries.values():
-            yield from entries
+    def directories(self) -> list[str]:
+        """The partitions, by the names of their directories."""
+        return list(self._entries)
+
+    def entries_of(self, directory: str) -> list[bytes]:
+        """What is to be said of one; nothing if it was deleted meanwhile."""
+        return self._entries.get(directory, [])

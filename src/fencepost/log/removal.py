@@ -56,12 +56,14 @@ class Removals:
         self._is_held = True
 
     def let_go(self) -> None:
+        """What was held is removed a little at a time."""
         self._is_held = False
-        held, self._held = self._held, []
-        call_each(held)
+        for remove in self._held:
+            self._soon(remove)
+        self._held = []
 
     def now(self, remove: Callable[[], None]) -> None:
-        """Call `remove`, or have it called by `let_go`."""
+        """Call `remove`, or have it called after `let_go`."""
         if self._is_held:
             self._held.append(remove)
         else:
@@ -76,11 +78,14 @@ class Removals:
 
         def act() -> None:
             del self._waiting[number]
-            if not self._due:
-                asyncio.get_running_loop().call_soon(self._next_due)
-            self._due.append(remove)
+            self._soon(remove)
 
         self._waiting[number] = asyncio.get_running_loop().call_later(delay_ms / 1000, act), remove
+
+    def _soon(self, remove: Callable[[], None]) -> None:
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._next_due)
+        self._due.append(remove)
 
     def _next_due(self) -> None:
         """Remove a few, and leave a turn of the event loop to others before the next ones."""
@@ -105,7 +110,7 @@ class Removals:
 
     def hurry(self) -> None:
         """The space is needed: wait for nothing but a checkpoint."""
-        removals = [*self._due, *(remove for _, remove in self._waiting.values())]
+        removals = [*self._held, *self._due, *(remove for _, remove in self._waiting.values())]
         self.give_up()
         call_each(partial(self.now, remove) for remove in removals)
 
@@ -115,3 +120,4 @@ class Removals:
             timer.cancel()
         self._waiting.clear()
         self._due.clear()
+        self._held.clear()

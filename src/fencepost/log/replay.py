@@ -14,16 +14,16 @@ from uuid import UUID
 from crc32c import crc32c
 
 from fencepost.log.checkpoint_files import write_partition_metadata
-from fencepost.log.commit_log import (
+from fencepost.log.commit_log import CommitLog, StorageFailed
+from fencepost.log.commit_log_entries import (
     BYTES_ENTRY,
     EXTENT_ENTRY,
     FILE_ENTRY,
     READY_ENTRY,
     START_ENTRY,
-    CommitLog,
+    SYNCED_ENTRY,
     Kind,
     NamedFile,
-    StorageFailed,
     bytes_entry,
     extent_entry,
     remove_entry,
@@ -69,7 +69,8 @@ class Replay:
 
     def __init__(self) -> None:
         self.files: dict[str, KnownFile] = {}
-        self._segments: dict[str, dict[int, KnownFile]] | None = None
+        self._segments: dict[str, dict[int, KnownFile]] = {}
+        """Partition directory -> base offset -> segment."""
         self.adopting = False
         """Whether partitions that are not known at all may be there: they are then read as they are."""
         self.starts: dict[str, int] = {}
@@ -157,7 +158,7 @@ class Replay:
                     if not self._oldest:
                         # The checkpoint that this entry is of was not completed.  The segment was new: all is to come.
                         size, next_offset = 0, int(path.rpartition("/")[2][:20])
-                    known = self.files[path] = KnownFile(path, topic_id, size, next_offset)
+                    known = self._know(path, topic_id, size, next_offset)
                 numbers[number] = known
             case Kind.BYTES:
                 _, number, position = BYTES_ENTRY.unpack_from(payload)
@@ -172,9 +173,13 @@ class Replay:
                 if known is not None:
                     known.extents.append((position, length, crc))
                     known.size = position + length
+            case Kind.SYNCED:
+                _, number, size, next_offset = SYNCED_ENTRY.unpack_from(payload)
+                if number in numbers:
+                    self._note_synced(numbers[number], size, next_offset)
             case Kind.REMOVE:
                 path = str(payload[1:], "utf-8")
-                known = self.files.setdefault(path, KnownFile(path, bytes(16), 0, -1))
+                known = self.files.get(path) or self._know(path, bytes(16), 0, -1)
                 known.removed = True
             case Kind.START:
                 self.starts[str(payload[START_ENTRY.size :], "utf-8")] = START_ENTRY.unpack_from(payload)[1]
@@ -183,6 +188,21 @@ class Replay:
                 self.sizes_kept &= READY_ENTRY.unpack_from(payload)[1]
             case kind:
                 raise StorageFailed(f"the commit log has an entry of kind {kind}: it is of a newer version")
+
+    def _know(self, path: str, topic_id: bytes, size: int, next_offset: int) -> KnownFile:
+        known = self.files[path] = KnownFile(path, topic_id, size, next_offset)
+        directory, _, name = path.rpartition("/")
+        self._segments.setdefault(directory, {})[int(name[:20])] = known
+        return known
+
+    def _note_synced(self, newest: KnownFile, size: int, next_offset: int) -> None:
+        """Of the partition with this newest segment nothing before `next_offset` is needed any more."""
+        directory, _, name = newest.path.rpartition("/")
+        for base, known in self._segments[directory].items():
+            if base < int(name[:20]) and known.topic_id == newest.topic_id:
+                known.checkpoint_offset = -1
+        newest.checkpoint_size, newest.checkpoint_offset = size, next_offset
+        newest.size = max(newest.size, size)
 
     def tell(self, path: Path) -> None:
         """Say what the start had to do without."""
@@ -216,7 +236,7 @@ class Replay:
         changed = set[str]()
         for known, position, data in self._bytes:
             # Not what was noted for an earlier topic of this name: another one's segment has its place.
-            if known.path in open_files and self.files[known.path] is known:
+            if self.files[known.path] is known and known.path in open_files and position >= known.checkpoint_size:
                 open_files[known.path].pwrite(data, position)
                 changed.add(known.path)
         if self.sizes_kept and not self.damaged:
@@ -231,12 +251,7 @@ class Replay:
             file.close()
 
     def segments_of(self, directory: str) -> dict[int, KnownFile]:
-        """The segments of a partition that the log knows, by their base offsets.  Only after `read`."""
-        if self._segments is None:
-            self._segments = {}
-            for path, known in self.files.items():
-                name, _, file = path.rpartition("/")
-                self._segments.setdefault(name, {})[int(file[:20])] = known
+        """The segments of a partition that the log knows, by their base offsets."""
         return self._segments.get(directory, {})
 
     def _set_aside(self, disk: Disk, root: Path) -> None:

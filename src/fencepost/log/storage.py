@@ -15,7 +15,8 @@ from pathlib import Path
 from fencepost.log import data_directory, deletion, opening
 from fencepost.log.checkpoint import write_down
 from fencepost.log.checkpointing import Checkpoints
-from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, NamedFile, StorageFailed
+from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, StorageFailed
+from fencepost.log.commit_log_entries import NamedFile
 from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.offline import OfflinePartition
@@ -30,7 +31,7 @@ from fencepost.log.space import Space
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Buffer
-from fencepost.runtime import Clock
+from fencepost.runtime import Clock, Slices
 
 logger = get_logger(__name__)
 
@@ -42,6 +43,7 @@ class Storage:
 
     `open_files`: descriptors that it may hold.
     `recover_from_segments`: where the commit log is damaged, go on with what the segments hold.
+    `slices`: those that all long work of the node is done in.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Storage:
         failed: Callable[[StorageFailed], None] | None = None,
         open_files: int = USUAL,
         recover_from_segments: bool = False,
+        slices: Slices | None = None,
     ) -> None:
         if flush not in ("durable", "os"):
             raise ValueError(f"flush is {flush!r}: it must be 'durable' or 'os'")
@@ -86,10 +89,12 @@ class Storage:
             disk,
             path,
             self._log,
-            self._partitions.values(),
+            self._partitions,
             Aside(self._replay, (), (), self._number),
+            appended_to=lambda: self._dirty,
             removals=self.removals,
             space=self.space,
+            slices=slices or Slices(),
             limit=settings.checkpoint_bytes,
             sizes_kept=not self.flush_to_os,
             flush=self._schedule_flush,
@@ -140,6 +145,7 @@ class Storage:
 
     def close(self) -> None:
         """A clean stop: everything is synced, the next start has nothing to redo.  Nothing may be under way."""
+        self._checkpoints.give_up()
         if self.failure is None:
             self._log.flush_now()
             for partition in self._partitions.values():
@@ -155,6 +161,7 @@ class Storage:
 
     def abandon(self) -> None:
         """Let go of every file without writing anything, as a crash does."""
+        self._checkpoints.give_up()
         self.removals.give_up()
         self.space.close()
         self._log.close()
@@ -299,6 +306,11 @@ class Storage:
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int:
         if self.flush_to_os:
             return 0
+        if segment.number not in self._log.named:
+            # As it was before this append, since the entry of that follows.
+            path = f"{partition.directory.name}/{segment.path.name}"
+            end = partition.log_end_offset
+            self._log.add_file(NamedFile(segment.number, position, end, partition.topic_id.bytes, path))
         if len(data) < EXTENT_THRESHOLD:
             lsn = self._log.add_bytes(segment.number, position, data)
         else:

@@ -1,0 +1,88 @@
+"""What one file of the commit log is made of.
+
+`MAGIC`, int64 generation, entries.  Entry: int32 length of the payload, uint32 CRC-32C of generation and payload,
+payload.  Payload: int8 kind, then
+    FILE    int32 file, int64 size, int64 next offset, 16 bytes topic id, path
+                                                                    the segment is known under this number from here on
+    BYTES   int32 file, int64 position, bytes
+    EXTENT  int32 file, int64 position, int64 length, uint32 CRC-32C of the bytes
+    REMOVE  path                                                    retention or deletion took the segment
+    START   int64 offset, directory                                 the first offset of a partition moved
+    READY   int8 kept                                               all segments are named; are their sizes kept here?
+    DURABLE int64 position, int64 size                              see `commit_log`
+    SYNCED  int32 file, int64 size, int64 next offset               everything about its partition up to here is synced
+
+A FILE with next offset -1 only gives a number to a segment that is written no more.
+
+What FILE says of size and next offset counts in the oldest generation only: others were begun before the checkpoint
+that they are of was complete.  SYNCED counts wherever it stands: indexes and snapshot as of that size and offset, and
+everything of the segments up to there, were synced before it was noted.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from fencepost.protocol.types import Buffer
+
+
+class Kind(IntEnum):
+    """The first byte of an entry."""
+
+    FILE = 1
+    BYTES = 2
+    EXTENT = 3
+    REMOVE = 4
+    START = 5
+    READY = 6
+    DURABLE = 7
+    SYNCED = 8
+
+
+MAGIC = b"fencepost commit log 1\n"
+GENERATION = Struct(">q")
+FRAME = Struct(">iI")
+FILE_ENTRY = Struct(">biqq16s")
+BYTES_ENTRY = Struct(">biq")
+EXTENT_ENTRY = Struct(">biqqI")
+START_ENTRY = Struct(">bq")
+READY_ENTRY = Struct(">b?")
+DURABLE_ENTRY = Struct(">bqq")
+SYNCED_ENTRY = Struct(">biqq")
+DURABLE_SIZE = FRAME.size + DURABLE_ENTRY.size
+HEADER_SIZE = len(MAGIC) + GENERATION.size
+
+
+class NamedFile(NamedTuple):
+    """A segment as a FILE entry names it."""
+
+    number: int
+    size: int
+    next_offset: int
+    topic_id: bytes
+    path: str
+
+    def entry(self) -> bytes:
+        return FILE_ENTRY.pack(Kind.FILE, *self[:4]) + self.path.encode()
+
+
+def bytes_entry(number: int, position: int, data: Buffer) -> bytes:
+    return b"".join((BYTES_ENTRY.pack(Kind.BYTES, number, position), data))
+
+
+def extent_entry(number: int, position: int, length: int, crc: int) -> bytes:
+    return EXTENT_ENTRY.pack(Kind.EXTENT, number, position, length, crc)
+
+
+def remove_entry(path: str) -> bytes:
+    return bytes((Kind.REMOVE,)) + path.encode()
+
+
+def synced_entry(number: int, size: int, next_offset: int) -> bytes:
+    return SYNCED_ENTRY.pack(Kind.SYNCED, number, size, next_offset)
+
+
+def start_entry(offset: int, directory: str) -> bytes:
+    return START_ENTRY.pack(Kind.START, offset) + directory.encode()

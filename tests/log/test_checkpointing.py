@@ -1,0 +1,156 @@
+"""A checkpoint is made a little at a time, and what happens in between is neither lost nor believed too early."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.log.log_doubles import ROOT, Node, VirtualLoop, append, batch, run, values_of
+
+from fencepost.log import checkpointing
+from fencepost.log.checkpoint import Checkpoint
+from fencepost.log.disk import File
+from fencepost.log.partition import Partition
+from fencepost.log.segment import Segment
+from fencepost.log.storage import Storage
+from fencepost.runtime import Slices
+from fencepost.simulation.disk import SimulatedDisk
+
+MANY = 60
+
+
+def sliced(names: list[tuple[str, int]], seed: int = 1) -> Node:
+    """A node that writes one partition down in each turn of the event loop."""
+    node = Node(SimulatedDisk(Random(seed)), names)
+    storage = Storage(node.disk, ROOT, node.settings, node.clock, slices=Slices(steps=1))
+    node.start(storage)
+    return node
+
+
+def generations(node: Node) -> list[str]:
+    return node.disk.list(ROOT / "commit-log")
+
+
+async def begun(node: Node) -> None:
+    """Wait until a checkpoint is under way."""
+    while len(generations(node)) < 2:  # noqa: ASYNC110 - nobody is told
+        await asyncio.sleep(0.0001)
+
+
+def test_others_get_their_turns_while_a_checkpoint_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[int] = []
+    write = Checkpoint.write
+
+    def noting(checkpoint: Checkpoint, partition: Partition) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        turns.append(loop.turns)
+        write(checkpoint, partition)
+
+    monkeypatch.setattr(Checkpoint, "write", noting)
+
+    async def main() -> None:
+        node = sliced([("t", number) for number in range(MANY)])
+        for number in range(MANY):
+            append(node.of("t", number), batch())
+        await node.settled()
+        turns.clear()
+        node.storage.checkpoint_soon()
+        taken = 0
+        while len(turns) < MANY:
+            # Others append everywhere, and it becomes durable.
+            lsn = append(node.of("t", taken % MANY), batch(tag="meanwhile")).lsn
+            taken += 1
+            await asyncio.sleep(0.0002)
+        assert len(set(turns)) == MANY, "one in each turn"
+        assert taken > 3, "in between"
+        await node.storage.wait_durable(lsn)
+        await node.settled()
+        assert len(generations(node)) == 1
+        node.lose_power()
+        assert sum(len(values_of(node.of("t", number))) for number in range(MANY)) == MANY + taken
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_partition_that_cannot_be_written_down_is_made_again_from_its_records(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what was appended to it before its moment came, and after."""
+    monkeypatch.setattr(checkpointing, "_TOGETHER", 1)
+    damaged: list[Segment] = []
+    write_indexes = Segment.write_indexes
+
+    def refusing(segment: Segment) -> list[File]:
+        if segment in damaged:
+            raise OSError(5, "I/O error")
+        return write_indexes(segment)
+
+    monkeypatch.setattr(Segment, "write_indexes", refusing)
+
+    async def main() -> None:
+        node = sliced([("a", 0), ("b", 0)], seed)
+        append(node.of("a"), batch())
+        append(node.of("b"), batch(tag="1", producer=(7, 0, 0)))
+        await node.settled()
+
+        node.storage.checkpoint_soon()
+        await node.settled()
+        damaged.append(node.of("b").segments[-1])
+        node.storage.checkpoint_soon()
+        for number in range(1, 5):
+            await asyncio.sleep(0.0003)
+            append(node.of("b"), batch(tag=str(number + 1), producer=(7, 0, number)))
+        await node.settled()
+        assert len(generations(node)) == 1
+        node.lose_power()
+        assert values_of(node.of("b")) == [str(number).encode() for number in range(1, 6)]
+        assert [each.last_sequence for each in node.of("b").producers.entries[7].batches] == [0, 1, 2, 3, 4]
+
+    run(main())
+
+
+def test_of_several_generations_the_newest_goes_first_and_durably(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a power loss could leave one without those before it that was never completed."""
+
+    async def main() -> None:
+        node = sliced([("a", 0)])
+        append(node.of("a"), batch())
+        await node.settled()
+        node.storage.checkpoint_soon()
+        await begun(node)
+        node.storage.abandon()
+        node.disk.crash()  # type: ignore[attr-defined]
+        seen: list[list[str]] = []
+        sync_directory = node.disk.sync_directory
+
+        def noting(path: Path) -> None:
+            sync_directory(path)
+            if path.name == "commit-log":
+                seen.append([name[19:20] for name in generations(node)])
+
+        monkeypatch.setattr(node.disk, "sync_directory", noting)
+        node.start()
+        assert seen == [["2", "3", "4"], ["2", "4"], ["4"]]
+
+    run(main())
+
+
+def test_a_checkpoint_that_is_wanted_while_one_is_made_follows_it() -> None:
+    async def main() -> None:
+        node = sliced([("t", number) for number in range(5)])
+        append(node.of("t", 0), batch())
+        await node.settled()
+        node.storage.checkpoint_soon()
+        await begun(node)
+        append(node.of("t", 0), batch())
+        node.storage.checkpoint_soon()
+        await node.settled()
+        await asyncio.sleep(0.1)
+        assert node.of("t", 0).checkpoint_offset == 2
+        assert len(generations(node)) == 1
+
+    run(main())
