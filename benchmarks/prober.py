@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from benchmarks.steps import Longest, LongestStep
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.messages import RESPONSES, ApiVersionsRequest, ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
@@ -102,10 +103,11 @@ def _probe(address: str, orders: Connection) -> None:
 
 
 class Prober:
-    """The process that asks."""
+    """The process that asks, and what the node measures of itself meanwhile."""
 
-    def __init__(self, orders: Connection) -> None:
+    def __init__(self, orders: Connection, steps: LongestStep) -> None:
         self._orders = orders
+        self._steps = steps
 
     def waits(self) -> Waits:
         """The longest waits since this was called last."""
@@ -113,18 +115,22 @@ class Prober:
         waits: Waits = self._orders.recv()
         return waits
 
+    def longest_step(self) -> Longest:
+        """The step of the node that took most of a processor since this was called last."""
+        return self._steps.take()
+
     def end(self) -> None:
         self._orders.send(False)
 
 
 @contextmanager
-def probing(address: str) -> Iterator[Prober]:
+def probing(address: str, steps: LongestStep) -> Iterator[Prober]:
     """Ask the node at this address, from the moment on that somebody listens there."""
     context = multiprocessing.get_context("spawn")
     ours, its = context.Pipe()
     process = context.Process(target=_probe, args=(address, its), daemon=True)
     process.start()
-    prober = Prober(ours)
+    prober = Prober(ours, steps)
     try:
         yield prober
         prober.end()

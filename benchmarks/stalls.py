@@ -4,6 +4,7 @@
 
 A node is a process of its own; a prober asks it for ApiVersions and for one durable record every 10 ms, while a third
 process has it do each of the works below.  "nothing" is what this machine and disk do to the prober by themselves.
+The node tells how much time of a processor its longest step took: that says more where others use the machine, too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.prober import PROBED, Prober, Waits, Wire, probing, produce_request
+from benchmarks.steps import Longest, LongestStep
 from fencepost.broker import Broker
 from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.offsets import CommittedOffset
@@ -61,7 +63,11 @@ class Node:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        command = [sys.executable, "-m", "fencepost", "serve", "--listen", self.address, "--data", str(data)]
+        # Beside the data, and made before the node is, so that both share it.
+        longest = data.with_name(data.name + ".steps")
+        self.steps = LongestStep(longest)
+        command = [sys.executable, "-m", "benchmarks.steps", str(longest)]
+        command += ["serve", "--listen", self.address, "--data", str(data)]
         for setting in settings:
             command += ["--set", setting]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -94,20 +100,24 @@ class Table:
 
     def __init__(self) -> None:
         self.slow: list[str] = []
-        print(f"{'while':46} {'took':>8} {'asked ms':>9} {'produced ms':>12} {'times':>6}", flush=True)
+        heads = f"{'took':>8} {'asked ms':>9} {'produced ms':>12} {'times':>6} {'step ms':>8} {'of CPU':>7}"
+        print(f"{'while':46} {heads}", flush=True)
 
-    def add(self, what: str, seconds: float, waits: Waits) -> None:
-        row = f"{what:46} {seconds:6.2f} s {waits.asked_ms:9.1f} {waits.produced_ms:12.1f} {waits.times:6d}"
-        print(row, flush=True)
+    def add(self, what: str, seconds: float, waits: Waits, longest: Longest) -> None:
+        waited = f"{waits.asked_ms:9.1f} {waits.produced_ms:12.1f} {waits.times:6d}"
+        print(f"{what:46} {seconds:6.2f} s {waited} {longest.wall_ms:8.1f} {longest.cpu_ms:7.1f}", flush=True)
         if max(waits.asked_ms, waits.produced_ms) > MOST_MS:
             self.slow.append(what)
+        if longest.cpu_ms > MOST_MS / 2:
+            print(f"    the longest step: {longest.what}", flush=True)
 
     @contextmanager
     def measuring(self, what: str, prober: Prober) -> Iterator[None]:
         prober.waits()
+        prober.longest_step()
         begin = time.perf_counter()
         yield
-        self.add(what, time.perf_counter() - begin, prober.waits())
+        self.add(what, time.perf_counter() - begin, prober.waits(), prober.longest_step())
 
 
 @contextmanager
@@ -119,7 +129,7 @@ def served(*settings: str) -> Iterator[tuple[Node, Wire, Prober]]:
             node.wait_ready()
             wire = node.wire()
             create(wire, PROBED, 1)
-            with probing(node.address) as prober:
+            with probing(node.address, node.steps) as prober:
                 prober.waits()
                 yield node, wire, prober
         finally:
@@ -216,12 +226,13 @@ def journals(table: Table) -> None:
         asyncio.run(fill(path / "data", lambda broker: chain(old_groups(broker), many_transactions(broker))))
         node = Node(path / "data")
         try:
-            with probing(node.address) as prober:
+            with probing(node.address, node.steps) as prober:
                 begin = time.perf_counter()
                 prober.waits()
                 node.wait_ready()
                 time.sleep(1)
-                table.add("a start with journals, and 1 s more", time.perf_counter() - begin, prober.waits())
+                seconds = time.perf_counter() - begin
+                table.add("a start with journals, and 1 s more", seconds, prober.waits(), prober.longest_step())
         finally:
             node.end()
 
@@ -235,7 +246,7 @@ def groups(table: Table) -> None:
             node.wait_ready()
             wire = node.wire()
             sample = [f"group-{number}" for number in range(0, GROUPS, GROUPS // 50)]
-            with probing(node.address) as prober, table.measuring("100,000 groups expired", prober):
+            with probing(node.address, node.steps) as prober, table.measuring("100,000 groups expired", prober):
                 wait_until("the positions are gone", lambda: not any(position(wire, name) >= 0 for name in sample))
         finally:
             node.end()
