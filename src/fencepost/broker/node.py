@@ -21,14 +21,13 @@ from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.broker.network.disconnections import Disconnections
 from fencepost.broker.network.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.broker.network.turns import Deadlines, Turns
-from fencepost.coordinator import loading
 from fencepost.coordinator.group import GroupCoordinator
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
-from fencepost.runtime import Clock, Slices
+from fencepost.runtime import Clock, Slices, Work, at_once
 
 logger = get_logger(__name__)
 
@@ -109,14 +108,14 @@ class Node:
             number("transaction.abort.on.disconnect.grace.ms"),
         )
 
-    def start_loading(self, topic: str) -> list[loading.Step]:
+    def start_loading(self, topic: str) -> list[Work[None]]:
         """Take over the journal of a coordinator; what is left to do."""
         indexes = [partition.index for partition in self.topics.by_name[topic].partitions]
         if topic == TRANSACTION_STATE:
             begun = [self.transactions.start_loading(index) for index in indexes]
         else:
             begun = [self.groups.start_loading(index, self.topics.half_deleted) for index in indexes]
-        return [step for step in begun if step is not None]
+        return [work for work in begun if work is not None]
 
     def ensure_coordinator(self, topic: str) -> bool:
         """Make the journal of a coordinator if it is not there yet; False if that is not possible now."""
@@ -127,8 +126,8 @@ class Node:
         except TopicRefused as refused:
             logger.error("%s cannot be made: %s", topic, refused)
             return False
-        for step in self.start_loading(topic):
-            loading.at_once(step)
+        for work in self.start_loading(topic):
+            at_once(work)
         return True
 
     async def forget_topics(self, names: Sequence[str]) -> None:

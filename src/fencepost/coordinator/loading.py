@@ -7,7 +7,7 @@ nothing of a partition is used before all of it is read.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from fencepost.node_log import get_logger
@@ -17,9 +17,6 @@ logger = get_logger(__name__)
 
 #: Batches of a journal partition that are read before other work gets a turn.
 LOAD_STEP: Final = 16
-
-#: Reads a little more; true when there is nothing left to do.  Raises JournalUnreadable.
-Step = Callable[[], bool]
 
 
 class JournalUnreadable(Exception):
@@ -32,23 +29,19 @@ class JournalUnreadable(Exception):
         self.offset = offset
 
 
-def at_once(step: Step | None) -> None:
-    """Do all the steps."""
-    while step is not None and not step():
-        pass
-
-
-def in_turn(steps: Iterable[Step]) -> Work[None]:
+def in_turn(works: Iterable[Work[None]]) -> Work[None]:
     """Read all of them, a step of each in turn, while others work in between.
 
     One that cannot be read is said in the log and left: what lives there goes on being answered 14.
     """
-    waiting = deque(steps)
+    waiting = deque(works)
     while waiting:
-        step = waiting.popleft()
+        work = waiting.popleft()
         try:
-            if not step():
-                waiting.append(step)
+            next(work)
+            waiting.append(work)
+        except StopIteration:
+            pass
         except JournalUnreadable as unreadable:
             logger.error(
                 "everything that lives in a journal partition is answered COORDINATOR_LOAD_IN_PROGRESS, for it cannot "

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.coordinator.transaction.transaction_doubles import A, World, pair_of
 
-from fencepost.coordinator.loading import at_once
 from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import at_once
 
 
 def elect(world: World) -> int:
@@ -72,6 +72,7 @@ def test_kafka_18137_resigning_an_older_election_does_not_end_the_load_of_the_ne
     loading = world.coordinator.start_loading(index)
     world.coordinator.resign(index, world.storage.journals[index].leader_epoch - 1)
     assert world.add(pair) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert loading is not None
     at_once(loading)
     assert world.state() == "Ongoing"
     assert world.add(pair) == ErrorCode.NONE
@@ -102,6 +103,7 @@ def test_nobody_acts_on_what_an_older_election_knew() -> None:
         assert told == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.tick(world.clock.advance(60_001))
     assert world.journal("t").batches == before
+    assert loading is not None
     at_once(loading)
     assert world.state() == "Ongoing"
     world.tick(world.clock.now())

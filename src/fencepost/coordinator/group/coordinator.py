@@ -91,10 +91,11 @@ class GroupCoordinator:
 
     def load(self, index: int) -> None:
         """Read a journal partition and answer for its groups.  Raises JournalUnreadable, and then answers 14."""
-        loading.at_once(self.start_loading(index))
+        if (work := self.start_loading(index)) is not None:
+            at_once(work)
 
-    def start_loading(self, index: int, deleted: Collection[str] = ()) -> loading.Step | None:
-        """Take over a journal partition: its groups are answered 14 until what is returned says that it is done.
+    def start_loading(self, index: int, deleted: Collection[str] = ()) -> Work[None] | None:
+        """Take over a journal partition: its groups are answered 14 until what is returned is done.
 
         None if there is nothing to do.  After JournalUnreadable they go on being answered 14.  What was committed of
         topics that were `deleted` is forgotten.
@@ -105,18 +106,19 @@ class GroupCoordinator:
         begun = self._loading[index] = Loading(GroupCoordinatorShard(index, log, self._storage))
         begun.deleted |= dict.fromkeys(deleted)
 
-        def step() -> bool:
-            if not begun.step(loading.LOAD_STEP):
-                return False
-            del self._loading[index]
-            self._shards[index] = begun.shard
-            begun.shard.lsn = self._storage.lsn  # markers were written meanwhile
-            if begun.deleted:
-                at_once(self._forget_topics(begun.shard, begun.deleted))
-            self._membership.loaded(begun.shard)
-            return True
+        return self._load(begun)
 
-        return step
+    def _load(self, begun: Loading) -> Work[None]:
+        """Raises JournalUnreadable."""
+        while not begun.step(loading.LOAD_STEP):
+            yield
+        shard = begun.shard
+        del self._loading[shard.index]
+        self._shards[shard.index] = shard
+        shard.lsn = self._storage.lsn  # markers were written meanwhile
+        if begun.deleted:
+            at_once(self._forget_topics(shard, begun.deleted))
+        self._membership.loaded(shard)
 
     @property
     def is_loading(self) -> bool:

@@ -44,7 +44,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.steps import Pace, Steps, finish
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
-from fencepost.runtime import Clock, Work
+from fencepost.runtime import Clock, Work, at_once
 
 logger = get_logger(__name__)
 
@@ -226,10 +226,11 @@ class TransactionCoordinator:
 
     def load(self, partition_index: int) -> None:
         """Take over a journal partition, in one step.  Raises JournalUnreadable, and then answers 14 for it."""
-        loading.at_once(self.start_loading(partition_index))
+        if (work := self.start_loading(partition_index)) is not None:
+            at_once(work)
 
-    def start_loading(self, partition_index: int) -> loading.Step | None:
-        """Take over a journal partition: its ids are answered 14 until what is returned says that it is done.
+    def start_loading(self, partition_index: int) -> Work[None] | None:
+        """Take over a journal partition: its ids are answered 14 until what is returned is done.
 
         None if there is nothing to do.  After JournalUnreadable they go on being answered 14.
         """
@@ -239,15 +240,14 @@ class TransactionCoordinator:
         # What an older election knew may be out of date.
         self.resign(partition_index, begun.shard.coordinator_epoch - 1)
 
-        def step() -> bool:
-            if not self._shards.is_current(begun):
-                return True
-            if not begun.step(loading.LOAD_STEP):
-                return False
-            self._publish(begun)
-            return True
+        return self._load(begun)
 
-        return step
+    def _load(self, begun: Loading) -> Work[None]:
+        """Raises JournalUnreadable."""
+        while self._shards.is_current(begun) and not begun.step(loading.LOAD_STEP):
+            yield
+        if self._shards.is_current(begun):
+            self._publish(begun)
 
     def resign(self, partition_index: int, leader_epoch: int | None = None) -> None:
         """Give a journal partition up, unless it was won again after `leader_epoch`."""
