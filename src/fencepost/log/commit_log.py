@@ -80,6 +80,8 @@ class CommitLog:
         self._durable_size = 0
         """What of `_allocated` the last sync has made durable."""
         self._seed = 0
+        self._mark: bytes | None = None
+        """The entry that stands behind what was synced, as long as nothing was written there."""
         self.named: set[int] = set()
         self._named_before: set[int] = set()
         """Segments that this generation names, and those that older ones do."""
@@ -121,6 +123,7 @@ class CommitLog:
         self._file = file
         self._allocated = self._durable_size = allocated
         self._tail = self.size = len(front)
+        self._mark = None
         self._seed = crc32c(GENERATION.pack(generation))
 
     # Appending
@@ -223,7 +226,7 @@ class CommitLog:
     def _take(self) -> tuple[bytes, list[File]]:
         """Everything pending as bytes, and the files whose extents it names."""
         seed, pack = self._seed, FRAME.pack
-        parts = [self._durable_entry()]
+        parts, self._mark = [self._mark or self._durable_entry()], None
         for payload in self._pending:
             parts += (pack(len(payload), crc32c(payload, seed)), payload)
         extents = list(self._extents.values())
@@ -238,7 +241,8 @@ class CommitLog:
     def _mark_end(self) -> None:
         """Say behind what was synced that it was, so that damage to it can be told from a torn write."""
         if self._file is not None and self.idle and self._tail + DURABLE_SIZE <= self._allocated:
-            self._file.pwrite(self._durable_entry(), self._tail)
+            self._mark = self._durable_entry()
+            self._file.pwrite(self._mark, self._tail)
 
     # Making durable
 
@@ -333,7 +337,9 @@ class CommitLog:
 
     def _call_back(self) -> None:
         waiting = self._durable_callbacks
-        ready = 0
+        if not waiting or waiting[0][0] > self.durable:
+            return
+        ready = 1
         while ready < len(waiting) and waiting[ready][0] <= self.durable:
             ready += 1
         self._durable_callbacks = waiting[ready:]

@@ -223,7 +223,7 @@ class LocalDisk:
 
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
         if len(files) == 1:
-            done(_sync_all(files))
+            done(_sync_in_turn(files))
             return
         import asyncio
 

@@ -225,6 +225,9 @@ class OpenFiles:
     # Syncs
 
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
+        if len(files) == 1:
+            self._sync_one(files[0], done)
+            return
         parts = self._parts(files)
 
         def go_on(error: OSError | None) -> None:
@@ -245,6 +248,29 @@ class OpenFiles:
             self._disk.sync(opened, synced)
 
         go_on(None)
+
+    def _sync_one(self, file: File, done: SyncDone) -> None:
+        """The usual case, of the commit log, in few steps."""
+        assert isinstance(file, _File)
+        pinned = file
+
+        def synced(failure: OSError | None) -> None:
+            pinned.pins.pop()
+            pinned.dirty |= failure is not None
+            done(failure)
+
+        pinned.pins.append(None)
+        failure = pinned.failure
+        if failure is None:
+            try:
+                opened = pinned.opened or pinned.reopened()
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            synced(failure)
+            return
+        pinned.dirty = False
+        self._disk.sync((opened,), synced)
 
     def sync_now(self, files: Sequence[File]) -> None:
         for part in self._parts(files):

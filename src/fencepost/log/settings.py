@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fencepost.protocol.compression import Compression
@@ -43,14 +43,17 @@ class LogSettings:
     checkpoint_bytes: int = 64 * 1024 * 1024
     """Ours: the commit log is checkpointed when it has grown by this much; it bounds the work of a restart."""
 
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
+    # What follows from the others, worked out once: every append asks for it.
+    is_compacted: bool = field(init=False, repr=False)
+    longest_segment_ms: int = field(init=False, repr=False)
+    """After how long a segment is closed by the next append; compaction may not wait longer."""
 
-    @property
-    def longest_segment_ms(self) -> int:
-        """After how long a segment is closed by the next append; compaction may not wait longer."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+    def __post_init__(self) -> None:
+        compacted, longest = "compact" in self.cleanup_policy, self.segment_ms
+        object.__setattr__(self, "is_compacted", compacted)
+        object.__setattr__(
+            self, "longest_segment_ms", min(longest, self.max_compaction_lag_ms) if compacted else longest
+        )
 
     def with_(self, **changes: Any) -> LogSettings:
         """A copy with some settings changed."""

@@ -288,7 +288,8 @@ class Storage:
         return 0 if self.flush_to_os else self._log.appended
 
     def reserve(self, count: int) -> None:
-        self.space.must_be_left()
+        if not self.space.is_whole:
+            self.space.must_be_left()
         if not self.flush_to_os:
             self._log.reserve(count if count < EXTENT_THRESHOLD else 0)
 
