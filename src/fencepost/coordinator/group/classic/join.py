@@ -262,18 +262,20 @@ def _replace(
 
 def _rebalance_with(group: ClassicGroup, member: Member, settings: GroupSettings, now: Milliseconds) -> Answered:
     """Have the member wait for the next generation, and see to it that there is one: it may begin at once."""
-    change = prepare_rebalance(group.with_members((member,)), settings, now)
-    change = change.then(partial(_await, member_id=member.member_id)).then(partial(maybe_complete_join, now=now))
+    change = Change(group)
+    if group.state is not ClassicGroupState.PREPARING_REBALANCE:
+        change = prepare_rebalance(group.with_members((member,)), settings, now)
+        member = change.group.members[member.member_id]
+    change = change.then(partial(_await, member=member)).then(partial(maybe_complete_join, now=now))
     assert not change.is_stored, "a group with a member is not stored before its assignment"
     return Decision(change.group, None, change.effects)
 
 
-def _await(group: ClassicGroup, member_id: str) -> Change:
+def _await(group: ClassicGroup, member: Member) -> Change:
     """A member waits in JoinGroup; if it did so already, that request is not answered any more as it wished."""
-    member = group.members[member_id]
     effects = (
         *answers_waiting((member,), ErrorCode.UNKNOWN_MEMBER_ID),
-        CancelTimer(session(member_id)),
-        Await(member_id, Awaiting.JOIN),
+        CancelTimer(session(member.member_id)),
+        Await(member.member_id, Awaiting.JOIN),
     )
     return Change(group.with_members((member._replace(awaiting=Awaiting.JOIN),)), effects)
