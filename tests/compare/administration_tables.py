@@ -286,6 +286,10 @@ class Tables:
                     f"replace {kind} {name!r}",
                     partial(self._alter, version, replace(kind, name, ("retention.ms", "1"), only=True)),
                 )
+            policies = ((0, "compact"), (0, "delete"), (1, None), (2, "delete"), (3, "compact"))
+            for name, (operation, policy) in product(("__consumer_offsets", "__transaction_state"), policies):
+                kept = change(TOPIC, name, ("cleanup.policy", operation, policy), only=True)
+                yield f"operation {operation} with {name} cleanup.policy={policy}", partial(self._alter, version, kept)
             twice = change(TOPIC, THERE, ("retention.ms", 0, "1"), times=2)
             yield "a resource twice", partial(self._alter, version, twice)
             again = replace(TOPIC, THERE, ("retention.ms", "1"), times=2)

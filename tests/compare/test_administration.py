@@ -21,6 +21,15 @@ def keeps_internal_topics(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
     return asked.name in ("DeleteTopics", "CreatePartitions") and "__consumer_offsets" in str(asked.ours)
 
 
+def keeps_internal_topics_compacted(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
+    """Whatever would give them another cleanup.policy, or none, Apache Kafka lets through."""
+    if asked.name not in ("AlterConfigs", "IncrementalAlterConfigs") or MUTE in (asked.kafka, asked.ours):
+        return False
+    internal = any(name in str(asked.request) for name in ("__consumer_offsets", "__transaction_state"))
+    codes = [[response["error_code"] for response in answer["responses"]] for answer in (asked.kafka, asked.ours)]
+    return internal and codes == [[0], ["POLICY_VIOLATION"]]
+
+
 def answers_what_is_said_twice(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
     """A resource, or a setting: the connection of Apache Kafka is mute after it."""
     return asked.name in ("AlterConfigs", "IncrementalAlterConfigs") and asked.kafka == MUTE
@@ -33,6 +42,7 @@ def says_that_a_name_collides(twins: Twins, asked: Asked) -> bool:  # noqa: ARG0
 
 _EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     keeps_internal_topics: (2,),
+    keeps_internal_topics_compacted: (2,),
     answers_what_is_said_twice: (2,),
     says_that_a_name_collides: (2,),
 }

@@ -232,6 +232,15 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         Ground.TRAPS,
+        "retention by time or size",
+        "what is due has records of a transaction that is open",
+        "removed",
+        "kept, from the first record of the transaction on, until it is over",
+        "what is committed afterwards would lack its first records",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.TRAPS,
         "LeaveGroup",
         "the SyncGroup of the member that leaves is waiting for its answer",
         "it is never answered",
