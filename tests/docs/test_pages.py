@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+
+from scripts import imports
 
 ROOT = Path(__file__).parents[2]
 FACTS = ROOT / "docs" / "kafka" / "transactions.md"
@@ -51,3 +54,39 @@ def leads(page: str, link: str, heading: str) -> bool:
 
 def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+_CODE = re.compile(r"`([^`\n]+)`|^ {4}(.+)$", re.MULTILINE)
+_PATH = re.compile(rf"(?<![\w/.])(?:{'|'.join(FOLDERS)})/[\w/.]*\w(?!\w*[<*{{])")
+_MODULE = re.compile(r"\bfencepost(?:\.[a-z_]+)+")
+_TARGET = re.compile(r"\bmake ([a-z]+)\b")
+
+
+def code(page: Path) -> str:
+    """What a page shows as code, inside its sentences and between them."""
+    return "\n".join(inline or block for inline, block in _CODE.findall(page.read_text()))
+
+
+def test_a_file_that_a_page_names_is_there() -> None:
+    named = {name_of(page): _PATH.findall(code(page)) for page in PAGES}
+    assert [(name, path) for name, paths in named.items() for path in paths if not (ROOT / path).exists()] == []
+    assert sum(map(len, named.values())) > 50
+
+
+def test_a_module_that_a_page_names_is_there() -> None:
+    known = {f"fencepost.{name}": path for name, path in imports.modules(ROOT / "src" / "fencepost").items()}
+    named = {name_of(page): _MODULE.findall(code(page)) for page in PAGES}
+    assert [(page, name) for page, names in named.items() for name in names if not is_known(name, known)] == []
+
+
+def is_known(name: str, known: Mapping[str, Path]) -> bool:
+    """A module, what is said in one (`fencepost.spark.write`), or something else of ours that begins so."""
+    within, _, last = name.rpartition(".")
+    in_module = within in known and re.search(rf"\b{last}\b", known[within].read_text())
+    return name in known or bool(in_module) or name in ("fencepost.properties", "fencepost.progress")
+
+
+def test_a_target_that_a_page_names_is_one_of_make() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name_of(page): set(_TARGET.findall(code(page))) for page in PAGES}
+    assert {page: those - targets for page, those in named.items() if those - targets} == {}
