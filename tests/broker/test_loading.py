@@ -32,7 +32,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.broker import Broker, running_broker
-from fencepost.coordinator.group.shards import Loading as GroupLoading
+from fencepost.coordinator.group.journal_loading import Loading as GroupLoading
 from fencepost.coordinator.transaction.shards import Loading
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (

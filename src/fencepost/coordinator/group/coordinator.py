@@ -21,10 +21,11 @@ from fencepost.coordinator.group.classic.offsets import (
     validate_transactional_offset_commit,
 )
 from fencepost.coordinator.group.classic.responses import refuse_join, refuse_sync
+from fencepost.coordinator.group.journal_loading import Loading
 from fencepost.coordinator.group.membership import Membership
 from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.coordinator.group.settings import GroupSettings
-from fencepost.coordinator.group.shards import GroupCoordinatorShard, Journals, Loading
+from fencepost.coordinator.group.shards import GroupCoordinatorShard, Journals
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.node_log import get_logger

@@ -14,6 +14,8 @@ from fencepost.protocol.types import Milliseconds, TopicPartition
 
 TOPIC: Final = "__consumer_offsets"
 OFFSET_KEY_VERSION: Final = 1
+#: Those of an offset; no difference is made between them.
+OFFSET_KEY_VERSIONS: Final = (0, OFFSET_KEY_VERSION)
 GROUP_KEY_VERSION: Final = 2
 
 Entry = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

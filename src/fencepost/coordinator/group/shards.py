@@ -9,8 +9,6 @@ from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState, Member
 from fencepost.coordinator.group.journal import Entry
 from fencepost.coordinator.group.offsets import CommittedOffset, Offsets
-from fencepost.coordinator.loading import JournalUnreadable
-from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import BatchHeader, crc_matches
@@ -86,37 +84,41 @@ class GroupCoordinatorShard:
     def read(self, header: BatchHeader, batch: Buffer) -> None:
         """Take in a batch of the log.  Raises ProtocolError."""
         if header.is_control:
-            self._read_marker(header, batch)
+            committed = outcome_of(header, batch)
+            if committed is not None:
+                self.offsets.complete(header.producer_id, committed)
             return
-        if not crc_matches(batch, 0, header):
-            raise ProtocolError("its CRC does not match")
         producer_id = header.producer_id if header.is_transactional else -1
-        for record in decode_batch(batch, 0, header):
-            kind = -1 if record.key is None else stored_version(record.key)
-            if kind in (0, journal.OFFSET_KEY_VERSION):
-                self._read_offset(record, producer_id)
-            elif kind == journal.GROUP_KEY_VERSION:
-                self._read_group(record)
+        for record in records_of(header, batch):
+            self.take_group(record)
+            self.take_offset(record, producer_id)
 
-    def _read_marker(self, header: BatchHeader, batch: Buffer) -> None:
-        try:
-            marker = read_control_record(batch, 0, header)
-        except ProtocolError:
-            return  # It ends nothing for the log either, which has said so.
-        if marker is not None and marker.ends_transaction:
-            self.offsets.complete(header.producer_id, marker.type == COMMIT)
+    def take_group(self, record: Record) -> None:
+        """Take in what a record says of its group.  Raises ProtocolError."""
+        kind = _kind(record)
+        if kind == journal.GROUP_KEY_VERSION:
+            group_id = decode_stored(GroupMetadataKey, _key(record)).group
+            if record.value is None:
+                self.groups.pop(group_id, None)
+            else:
+                self.groups[group_id] = restore(group_id, decode_stored(GroupMetadataValue, record.value))
+        elif kind in journal.OFFSET_KEY_VERSIONS and record.value is not None:
+            # A group is begun by the first offset written for it, and stays, even if that is aborted.
+            group_id = decode_stored(OffsetCommitKey, _key(record)).group
+            if group_id not in self.groups:
+                since = decode_stored(OffsetCommitValue, record.value).commit_timestamp
+                self.groups[group_id] = ClassicGroup(group_id, state_timestamp=Milliseconds(since))
 
-    def _read_offset(self, record: Record, producer_id: int) -> None:
-        assert record.key is not None
-        key = decode_stored(OffsetCommitKey, record.key)
+    def take_offset(self, record: Record, producer_id: int) -> None:
+        """Take in the offset that a record commits, if it commits one.  Raises ProtocolError."""
+        if _kind(record) not in journal.OFFSET_KEY_VERSIONS:
+            return
+        key = decode_stored(OffsetCommitKey, _key(record))
         at = TopicPartition(key.topic, key.partition)
         if record.value is None:
             self.offsets.remove(key.group, at)
             return
         value = decode_stored(OffsetCommitValue, record.value)
-        if key.group not in self.groups:
-            # A group is begun by the first offset written for it, and stays, even if that is aborted.
-            self.groups[key.group] = ClassicGroup(key.group, state_timestamp=Milliseconds(value.commit_timestamp))
         committed = CommittedOffset(
             value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
         )
@@ -125,48 +127,30 @@ class GroupCoordinatorShard:
         else:
             self.offsets.put_pending(producer_id, key.group, at, committed, record.offset)
 
-    def _read_group(self, record: Record) -> None:
-        assert record.key is not None
-        group_id = decode_stored(GroupMetadataKey, record.key).group
-        if record.value is None:
-            self.groups.pop(group_id, None)
-        else:
-            self.groups[group_id] = restore(group_id, decode_stored(GroupMetadataValue, record.value))
+
+def _key(record: Record) -> bytes:
+    return record.key or b""
 
 
-class Loading:
-    """Reads a home, a few batches at a time.
+def _kind(record: Record) -> int:
+    """The version of its key, which tells what it is about; -1 without one."""
+    return -1 if record.key is None else stored_version(record.key)
 
-    Markers are written to it meanwhile, by transactions that end; nothing else is.  So it is done when there is nothing
-    behind what was read last, and must be published in the same step.
-    """
 
-    def __init__(self, shard: GroupCoordinatorShard) -> None:
-        self.shard = shard
-        self.deleted: dict[str, None] = {}
-        """Topics that were deleted meanwhile."""
-        self._next = 0
-        self._batches = shard.log.scan(0)
+def records_of(header: BatchHeader, batch: Buffer) -> list[Record]:
+    """The records of a batch.  Raises ProtocolError."""
+    if not crc_matches(batch, 0, header):
+        raise ProtocolError("its CRC does not match")
+    return decode_batch(batch, 0, header)
 
-    def step(self, batches: int) -> bool:
-        """Read up to so many batches; true when all are read.  Raises JournalUnreadable."""
-        for _ in range(batches):
-            try:
-                found = next(self._batches, None)
-                if found is None:
-                    self._batches = self.shard.log.scan(self._next)
-                    found = next(self._batches, None)
-            except FileDamaged as damaged:
-                raise JournalUnreadable(journal.TOPIC, self.shard.index, self._next, str(damaged)) from damaged
-            if found is None:
-                return True
-            header, batch = found
-            try:
-                self.shard.read(header, batch)
-            except ProtocolError as error:
-                raise JournalUnreadable(journal.TOPIC, self.shard.index, header.base_offset, str(error)) from error
-            self._next = header.last_offset + 1
-        return False
+
+def outcome_of(header: BatchHeader, batch: Buffer) -> bool | None:
+    """Whether a marker commits; None if a control batch ends nothing."""
+    try:
+        marker = read_control_record(batch, 0, header)
+    except ProtocolError:
+        return None  # It ends nothing for the log either, which has said so.
+    return marker.type == COMMIT if marker is not None and marker.ends_transaction else None
 
 
 def restore(group_id: str, stored: GroupMetadataValue) -> ClassicGroup:

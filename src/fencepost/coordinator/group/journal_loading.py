@@ -1,0 +1,152 @@
+"""Reading a partition of `__consumer_offsets`, a little at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fencepost.coordinator.group import journal
+from fencepost.coordinator.group.shards import GroupCoordinatorShard, outcome_of, records_of
+from fencepost.coordinator.loading import JournalUnreadable
+from fencepost.log.damage import FileDamaged
+from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.codec import stored_version
+from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.records import Record
+from fencepost.protocol.types import Buffer
+
+
+class _Newest:
+    """What counts of a journal that is being read: of each key the last record, none of them decoded.
+
+    Keys are compared without their version: that of offsets says nothing but which software wrote them.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[bytes, Record] = {}
+        """Group -> the record that stored it last, or else the first offset written for it."""
+        self._offsets: dict[bytes, Record] = {}
+        self._pending: dict[int, dict[bytes, Record]] = {}
+        """producer id -> offsets that wait for the end of its transaction"""
+        self._open: dict[bytes, dict[int, None]] = {}
+        """Key of an offset -> producer ids of which one waits."""
+
+    def note(self, header: BatchHeader, batch: Buffer) -> None:
+        """Take in a batch.  Raises ProtocolError."""
+        if header.is_control:
+            committed = outcome_of(header, batch)
+            if committed is not None:
+                self._complete(header.producer_id, committed)
+            return
+        producer_id = header.producer_id if header.is_transactional else -1
+        for record in records_of(header, batch):
+            kind = -1 if record.key is None else stored_version(record.key)
+            if kind in journal.OFFSET_KEY_VERSIONS:
+                self._note_offset(record, producer_id)
+            elif kind == journal.GROUP_KEY_VERSION:
+                assert record.key is not None
+                if record.value is None:
+                    self._groups.pop(record.key[2:], None)
+                else:
+                    self._groups[record.key[2:]] = record
+
+    def _note_offset(self, record: Record, producer_id: int) -> None:
+        assert record.key is not None
+        key = record.key[2:]
+        if record.value is None:
+            self._offsets.pop(key, None)
+            for waiting in self._open.pop(key, ()):
+                del self._pending[waiting][key]
+            return
+        # The name, with its length before it, is the whole key of the group's own record.
+        group = key[: 2 + int.from_bytes(key[:2], "big")]
+        if group not in self._groups:
+            self._groups[group] = record
+        if producer_id < 0:
+            self._offsets.pop(key, None)
+            self._offsets[key] = record
+        else:
+            self._pending.setdefault(producer_id, {})[key] = record
+            self._open.setdefault(key, {})[producer_id] = None
+
+    def _complete(self, producer_id: int, committed: bool) -> None:
+        for key, record in self._pending.pop(producer_id, {}).items():
+            waiting = self._open[key]
+            del waiting[producer_id]
+            if not waiting:
+                del self._open[key]
+            known = self._offsets.get(key)
+            if committed and (known is None or record.offset > known.offset):
+                self._offsets.pop(key, None)
+                self._offsets[key] = record
+
+    def records(self) -> Iterator[tuple[Record, int | None]]:
+        """What is left: first what is said of groups, without a producer id, then offsets and their producer ids."""
+        yield from ((record, None) for record in self._groups.values())
+        yield from ((record, -1) for record in self._offsets.values())
+        for producer_id, pending in self._pending.items():
+            yield from ((record, producer_id) for record in pending.values())
+
+
+class Loading:
+    """Reads a shard, a few batches at a time.
+
+    Of each key only the last record is decoded: of a long journal that is a small part.
+
+    Markers are written to it meanwhile, by transactions that end; nothing else is.  So it is done when there is nothing
+    behind what was read last, and must be published in the same step.
+    """
+
+    def __init__(self, shard: GroupCoordinatorShard) -> None:
+        self.shard = shard
+        self.deleted: dict[str, None] = {}
+        """Topics that were deleted meanwhile."""
+        self._next = 0
+        self._batches = shard.log.scan(0)
+        self._newest = _Newest()
+        self._left: Iterator[tuple[Record, int | None]] | None = None
+        """What is still to be decoded, from the time on when all was read once."""
+
+    def step(self, batches: int) -> bool:
+        """Read up to so many batches; true when all are read.  Raises JournalUnreadable."""
+        for _ in range(batches):
+            left = None if self._left is None else next(self._left, None)
+            if left is not None:
+                self._decode(*left)
+                continue
+            found = self._batch()
+            if found is None:
+                if self._left is not None:
+                    return True
+                self._left = self._newest.records()
+                continue
+            header, batch = found
+            try:
+                if self._left is None:
+                    self._newest.note(header, batch)
+                else:
+                    self.shard.read(header, batch)
+            except ProtocolError as error:
+                raise JournalUnreadable(journal.TOPIC, self.shard.index, header.base_offset, str(error)) from error
+        return False
+
+    def _batch(self) -> tuple[BatchHeader, Buffer] | None:
+        """The next one; None if there is none now."""
+        try:
+            found = next(self._batches, None)
+            if found is None:
+                self._batches = self.shard.log.scan(self._next)
+                found = next(self._batches, None)
+        except FileDamaged as damaged:
+            raise JournalUnreadable(journal.TOPIC, self.shard.index, self._next, str(damaged)) from damaged
+        if found is not None:
+            self._next = found[0].last_offset + 1
+        return found
+
+    def _decode(self, record: Record, producer_id: int | None) -> None:
+        try:
+            if producer_id is None:
+                self.shard.take_group(record)
+            else:
+                self.shard.take_offset(record, producer_id)
+        except ProtocolError as error:
+            raise JournalUnreadable(journal.TOPIC, self.shard.index, record.offset, str(error)) from error

@@ -1,0 +1,98 @@
+"""A journal that is loaded is one that is read record by record, whatever is superseded, and whenever markers come."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.coordinator.group.group_doubles import A, B, FakeJournal, World
+
+from fencepost.coordinator.group import journal
+from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
+from fencepost.coordinator.group.journal_loading import Loading
+from fencepost.coordinator.group.offsets import CommittedOffset
+from fencepost.coordinator.group.shards import GroupCoordinatorShard, stored_form
+from fencepost.coordinator.loading import JournalUnreadable
+from fencepost.log.partition import Appended
+from fencepost.log.producer_state import Origin
+from fencepost.protocol.batch import read_header
+from fencepost.protocol.control import control_batch
+from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, Milliseconds
+
+GROUPS = ("g", "g2", "ü", "")
+
+
+class Writing:
+    """Writes a random journal."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.log, self.time = Random(seed), FakeJournal(), Milliseconds(1_000)
+        self._epochs = dict.fromkeys(range(3), 0)
+
+    def step(self) -> None:
+        self.time = Milliseconds(self.time + 1)
+        dice, group, at = self.random.random(), self.random.choice(GROUPS), self.random.choice((A, B))
+        committed = journal.offset_commit_entry(group, at, CommittedOffset(self.time, -1, "m", self.time), self.time)
+        if dice < 0.25:
+            self._append(journal.batch([committed]))
+        elif dice < 0.55:
+            producer_id = self.random.randrange(3)
+            self._append(journal.batch([committed], producer_id, self._epochs[producer_id]))
+        elif dice < 0.7:
+            self.end(self.random.randrange(3))
+        elif dice < 0.8:
+            self._append(journal.batch([journal.offset_commit_tombstone(group, at, self.time)]))
+        else:
+            stored = stored_form(
+                ClassicGroup(
+                    group,
+                    ClassicGroupState.EMPTY,
+                    generation_id=Epoch(self.time),
+                    protocol_type="consumer",
+                    state_timestamp=self.time,
+                )
+            )
+            value = None if dice < 0.9 else stored
+            self._append(journal.batch([journal.group_entry(group, value, self.time)]))
+
+    def end(self, producer_id: int) -> None:
+        self._epochs[producer_id] += 1
+        commit = self.random.random() < 0.5
+        self._append(control_batch(producer_id, self._epochs[producer_id], 0, commit, self.time))
+
+    def _append(self, batch: bytes) -> None:
+        assert isinstance(self.log.append(batch, Origin.COORDINATOR), Appended)
+
+
+def told(shard: GroupCoordinatorShard) -> Any:
+    """Everything that a shard knows."""
+    groups = {name: (one.generation_id, one.protocol_type, one.state_timestamp) for name, one in shard.groups.items()}
+    offsets = shard.offsets
+    return groups, offsets._committed, offsets._open, {key: each for key, each in offsets._pending.items() if each}
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_last_record_of_a_key_says_it_all(seed: int) -> None:
+    writing = Writing(seed)
+    for _ in range(writing.random.randrange(60)):
+        writing.step()
+    loading = Loading(GroupCoordinatorShard(0, writing.log, World()))
+    while not loading.step(writing.random.randrange(1, 5)):
+        if writing.random.random() < 0.2:
+            writing.end(writing.random.randrange(3))
+    one_by_one = GroupCoordinatorShard(0, writing.log, World())
+    for batch in writing.log.batches:
+        one_by_one.read(read_header(batch), batch)
+    assert told(loading.shard) == told(one_by_one)
+
+
+@pytest.mark.parametrize("key", [b"\0\1\0\5g", b"\0\2\0\5g"])
+def test_a_last_record_that_cannot_be_read_is_named(key: bytes) -> None:
+    world = World()
+    world.commit({A: 1})
+    world.journal.append(encode_batch([(0, key, b"\0\3", ())]), Origin.COORDINATOR)
+    loading = Loading(GroupCoordinatorShard(7, world.journal, world))
+    with pytest.raises(JournalUnreadable, match=r"__consumer_offsets-7 cannot be read at offset 1: "):
+        loading.step(9)
