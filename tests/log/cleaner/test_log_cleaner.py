@@ -16,9 +16,9 @@ from tests.log.cleaner_doubles import (
     table,
     until_idle,
 )
-from tests.log.log_doubles import START, Node, append, run
+from tests.log.log_doubles import START, Node, append, end, run
 
-from fencepost.log.partition import Partition
+from fencepost.log.partition import Partition, Refused
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.records import Record, decode_batch, encode_batch
 
@@ -95,6 +95,10 @@ def test_only_what_is_superseded_goes(seed: int) -> None:
         for _ in range(5):
             for _ in range(random.randrange(10, 90)):
                 writer.step()
+            if random.random() < 0.5:
+                # Into the middle of a transaction, too: what is left of it is aborted all the same.
+                node.partition.delete_records(random.randint(0, node.partition.high_watermark))
+                node.storage.checkpoint_soon()
             await node.settled()
             before = Before(node.partition)
             # A buffer of a few keys takes several passes.
@@ -164,5 +168,32 @@ def test_a_tombstone_stays_until_its_horizon(waited: int, there: bool) -> None:
         node.clock.at += waited
         await put((b"p", b"1"))
         assert (b"k" in {record.key for record in latest_only(node.partition)}) is there
+
+    run(main())
+
+
+def test_what_is_left_of_an_aborted_transaction_stays_aborted_when_its_beginning_was_deleted() -> None:
+    async def main() -> None:
+        node = Node(**SETTINGS)
+        partition = node.partition
+        for sequence, key in enumerate((b"a", b"b")):
+            guard = partition.start_verification(1, 0, sequence, False)
+            assert not isinstance(guard, Refused)
+            records = [(START, key, b"1", ())]
+            data = encode_batch(records, producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+            append(partition, data, guard=guard)
+            partition.roll()
+        end(partition, 1, 0, commit=False)
+        append(partition, encode_batch([(START, b"c", b"1", ())]))
+        partition.roll()
+        await node.settled()
+        partition.delete_records(1)
+        node.storage.checkpoint_soon()
+        await node.settled()
+        assert partition.bases[0] == 1, "the segment in which it began is gone"
+        await until_idle(node)
+        assert [record.key for record in committed(partition)] == [b"c"]
+        node.kill()
+        assert [record.key for record in committed(node.partition)] == [b"c"]
 
     run(main())

@@ -84,7 +84,7 @@ class Pass:
         self._work = 0
         self._sources = log.segments[: sum(each.base_offset < over.upper_bound for each in log.segments)]
         self._transactions = Transactions()
-        self._place = ""
+        self._segment, self._position = self._sources[0], 0
         """What is being read, for the one who must repair it."""
         self.statistics = Statistics()
 
@@ -261,10 +261,16 @@ class Pass:
 
     # Reading
 
+    @property
+    def _place(self) -> str:
+        return f"{self._segment.path} at byte {self._position}"
+
     def _batches(self, segment: Segment) -> Iterator[Batch]:
-        """Every batch of a segment.  Raises FileDamaged."""
+        """Every batch of a segment.  Raises FileDamaged, Abandoned."""
+        self._segment = segment
+        self._must_be_held()
         for at, header, data in segment.walk(0):
-            self._place = f"{segment.path} at byte {at}"
+            self._position = at
             self._work += 1 + header.size // _WORK_BYTES
             yield at, header, data
 
@@ -279,6 +285,12 @@ class Pass:
     def _pause(self) -> Generator[None, None, None]:
         self._work = 0
         yield None
+        self._must_be_held()
+
+    def _must_be_held(self) -> None:
+        """Retention or DeleteRecords may have taken what is being read, and closed its file.  Raises Abandoned."""
+        if not any(each is self._segment for each in self._log.segments):
+            raise Abandoned
 
 
 def _put_in_place(log: Log, sources: Sequence[Segment], fresh: Segment) -> None:
