@@ -21,15 +21,20 @@ from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.protocol.types import TopicPartition
 
 JOURNALS = ("__transaction_state", "__consumer_offsets")
-AT_ONCE = 5
 
 
 def journal_bytes(data: Path) -> int:
     return sum(file.stat().st_size for name in JOURNALS for file in data.glob(f"{name}-*/*.log"))
 
 
-async def work(broker: Broker, transactions: int, ids: int) -> float:
-    """Run so many transactions; the CPU seconds that they took."""
+def clean_bytes(broker: Broker) -> int:
+    """What the last pass over each journal partition has kept."""
+    journals = [each for each in broker.node.storage.partitions() if each.topic in JOURNALS and len(each.segments) > 1]
+    return sum(each.segments[0].size for each in journals)
+
+
+async def work(broker: Broker, transactions: int, ids: int, at_once: int = 5) -> float:
+    """Run so many transactions, `at_once` for each sync; the CPU seconds that they took."""
     for name in JOURNALS:
         assert broker.node.ensure_coordinator(name)
     broker.node.topics.create_at_once("orders", 1, {})
@@ -39,8 +44,8 @@ async def work(broker: Broker, transactions: int, ids: int) -> float:
         pairs[number] = made.producer_id, made.producer_epoch
     await broker.node.storage.wait_durable(broker.node.storage.last_appended)
     begin = time.process_time()
-    for first in range(0, transactions, AT_ONCE):
-        for number in range(first, first + AT_ONCE):
+    for first in range(0, transactions, at_once):
+        for number in range(first, first + at_once):
             which = number % ids
             producer_id, epoch = pairs[which]
             name, at = f"id-{which}", TopicPartition("orders", 0)
@@ -65,14 +70,14 @@ async def started(data: Path, settings: dict[str, str]) -> tuple[float, float]:
     return seconds, worked
 
 
-async def run(transactions: int, ids: int, data: Path, enable: bool) -> None:
+async def run(transactions: int, ids: int, at_once: int, data: Path, enable: bool) -> None:
     settings = {"log.cleaner.enable": str(enable).lower()}
     broker = Broker(data=data, settings=settings)
     await broker.start()
-    cpu = await work(broker, transactions, ids)
+    cpu = await work(broker, transactions, ids, at_once)
     largest = journal_bytes(data)
     await asyncio.sleep(2)
-    done = broker.node.cleaner.metrics
+    done, clean = broker.node.cleaner.metrics, clean_bytes(broker)
     killed = data.with_name(data.name + "-killed")
     shutil.copytree(data, killed, ignore=shutil.ignore_patterns(".lock"))
     await broker.stop()
@@ -84,6 +89,7 @@ async def run(transactions: int, ids: int, data: Path, enable: bool) -> None:
         passes=done.passes,
         read_mb=done.bytes_read / 1e6,
         written_mb=done.bytes_written / 1e6,
+        clean_mb=clean / 1e6,
         start_after_kill_s=after_kill[0],
         start_after_kill_cpu_s=after_kill[1],
         start_after_stop_s=after_stop[0],
@@ -95,12 +101,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transactions", type=int, default=1_000_000)
     parser.add_argument("--ids", type=int, default=1_000)
+    parser.add_argument("--at-once", type=int, default=5, help="transactions that share a sync")
     parser.add_argument("--without", action="store_true", help="with log.cleaner.enable=false")
     options = parser.parse_args()
     root = Path(__file__).resolve().parent.parent / ".bench"
     root.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root) as folder:
-        asyncio.run(run(options.transactions, options.ids, Path(folder) / "data", not options.without))
+        asyncio.run(run(options.transactions, options.ids, options.at_once, Path(folder) / "data", not options.without))
 
 
 if __name__ == "__main__":

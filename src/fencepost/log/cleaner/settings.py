@@ -22,7 +22,7 @@ class CleanerSettings:
     """Read and written together."""
     journal_interval_ms: int = 1_000
     """Ours: how often the coordinators' journals are looked at, which grow with every transaction."""
-    unsettled_bytes: int = 2 * 1024 * 1024
+    unsettled_bytes: int = 4 * 1024 * 1024
     """Ours: so many bytes that wait for a checkpoint before they may be cleaned are worth one at once."""
 
     @property
