@@ -26,6 +26,7 @@ from fencepost.coordinator.group.classic.leave import MemberIdentity, leave
 from fencepost.coordinator.group.classic.rebalance import rebalance_timer_rang, session_timer_rang
 from fencepost.coordinator.group.classic.sync import Sync, sync
 from fencepost.coordinator.group.settings import GroupSettings
+from fencepost.coordinator.group.shards import restore, stored_form
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from fencepost.protocol.types import Milliseconds
@@ -160,6 +161,16 @@ class Table:
         self.everybody_syncs(leader_first=False)
         assert self.group.state is (STABLE if instances else EMPTY) and len(self.group.members) == len(instances)
 
+    def restart(self) -> None:
+        """Another coordinator, which knows what the journal says; whoever waited has no connection any more."""
+        restored = restore("g", stored_form(self.journal))
+        assert _stored(restored) == _stored(self.journal)
+        assert (restored.state, restored.static_members) == (self.journal.state, self.journal.static_members)
+        self.group = self.journal = restored
+        self.timers = {session(member_id) for member_id in restored.members}
+        self.waiting, self.unanswered = {}, set()
+        self._look(restored)
+
     # What must hold
 
     def _answered(self, response: JoinGroupResponse | SyncGroupResponse, member_id: str) -> None:
@@ -241,6 +252,7 @@ steps = st.lists(
         st.tuples(st.just("leave"), st.lists(who, min_size=1, max_size=4), st.booleans()),
         st.tuples(st.just("ring"), who),
         st.tuples(st.just("phase ends")),
+        st.tuples(st.just("restart")),
     ),
     max_size=20,
 )
@@ -288,6 +300,8 @@ def test_whatever_happens_to_a_group_its_invariants_hold(
                 timers = sorted(table.timers, key=lambda timer: (timer.kind.value, timer.member_id))
                 if timers:
                     table.ring(timers[index % len(timers)])
+            case ("restart",):
+                table.restart()
             case ("phase ends",):
                 if REBALANCE in table.timers:
                     table.ring(REBALANCE)

@@ -127,10 +127,10 @@ OUTCOMES: Final[dict[ClassicGroupState, dict[Joiner, Outcome | ErrorCode]]] = {
     _DEAD: dict.fromkeys(Joiner, _AWAY),
 }
 
-Answered = Decision[JoinGroupResponse | None]
+JoinDecision = Decision[JoinGroupResponse | None]
 
 
-def join(group: ClassicGroup, request: Join, settings: GroupSettings, now: Milliseconds) -> Answered:
+def join(group: ClassicGroup, request: Join, settings: GroupSettings, now: Milliseconds) -> JoinDecision:
     """Decide what a JoinGroup does; the answer is None where it waits for the others."""
     if not group.supports_protocols(request.protocol_type, request.protocols):
         return Decision(group, refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
@@ -210,14 +210,14 @@ def _updated(member: Member, request: Join) -> Member:
     )
 
 
-def _give_id(group: ClassicGroup, request: Join) -> Answered:
+def _give_id(group: ClassicGroup, request: Join) -> JoinDecision:
     """A member id, to be used in a second JoinGroup within the session time-out."""
     member_id = request.new_member_id
     timer = SetTimer(session(member_id), request.session_timeout_ms)
     return Decision(group.with_pending(member_id), refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id), (timer,))
 
 
-def _add(group: ClassicGroup, request: Join, settings: GroupSettings, now: Milliseconds) -> Answered:
+def _add(group: ClassicGroup, request: Join, settings: GroupSettings, now: Milliseconds) -> JoinDecision:
     member = Member(
         member_id=request.member_id or request.new_member_id,
         group_instance_id=request.group_instance_id,
@@ -235,7 +235,7 @@ def _add(group: ClassicGroup, request: Join, settings: GroupSettings, now: Milli
 
 def _replace(
     group: ClassicGroup, request: Join, keeps_generation: bool, settings: GroupSettings, now: Milliseconds
-) -> Answered:
+) -> JoinDecision:
     """A static member restarted within its session: it keeps its place and assignment, its old id is fenced."""
     assert request.group_instance_id is not None
     former = group.members[group.static_members[request.group_instance_id]]
@@ -260,7 +260,7 @@ def _replace(
     )
 
 
-def _rebalance_with(group: ClassicGroup, member: Member, settings: GroupSettings, now: Milliseconds) -> Answered:
+def _rebalance_with(group: ClassicGroup, member: Member, settings: GroupSettings, now: Milliseconds) -> JoinDecision:
     """Have the member wait for the next generation, and see to it that there is one: it may begin at once."""
     change = Change(group)
     if group.state is not ClassicGroupState.PREPARING_REBALANCE:

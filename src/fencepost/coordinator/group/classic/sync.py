@@ -58,10 +58,10 @@ OUTCOMES: Final[dict[ClassicGroupState, Outcome | ErrorCode]] = {
     ClassicGroupState.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
-Answered = Decision[SyncGroupResponse | None]
+SyncDecision = Decision[SyncGroupResponse | None]
 
 
-def sync(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milliseconds) -> Answered:
+def sync(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milliseconds) -> SyncDecision:
     """Decide what a SyncGroup does; the answer is None where it waits for the leader's."""
     error = validate(group, request)
     if error:
@@ -94,7 +94,7 @@ def validate(group: ClassicGroup, request: Sync) -> ErrorCode:
     return ErrorCode.NONE if same_type and same_name else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def _assign(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milliseconds) -> Answered:
+def _assign(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milliseconds) -> SyncDecision:
     """Store the leader's assignment, and answer everybody who waits for it; who is not named gets an empty one."""
     given = request.assignments
     stable = group.with_members(
@@ -112,7 +112,7 @@ def _assign(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Mi
 
 def _not_stored(
     group: ClassicGroup, request: Sync, error: ErrorCode, settings: GroupSettings, now: Milliseconds
-) -> Answered:
+) -> SyncDecision:
     """The journal refused the assignment: everybody is told so, and joins again."""
     waiting = [member for member in group.members.values() if member.awaiting is not None]
     effects = (watch(group.members[request.member_id]), *answers_waiting(waiting, error), *map(watch, waiting))
