@@ -6,7 +6,7 @@ second one.  The mutants lose the first end and keep the second, as separate log
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -111,9 +111,13 @@ def test_markers_are_durable_before_complete(monkeypatch: pytest.MonkeyPatch) ->
     assert broken_promises()
 
 
+def no_work() -> Iterator[None]:
+    yield from ()
+
+
 def test_registration_is_durable_before_the_first_data(monkeypatch: pytest.MonkeyPatch) -> None:
     lose(monkeypatch, lambda path, batch: is_registration(path, batch) or is_decision(path, batch))
-    monkeypatch.setattr(broker, "_reconcile", lambda _: (step for step in ()))
+    monkeypatch.setattr(broker, "_reconcile", lambda _: no_work())
     assert broken_promises()
 
 
