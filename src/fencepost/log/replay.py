@@ -7,8 +7,10 @@ have been taken by another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from crc32c import crc32c
@@ -35,6 +37,9 @@ from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.node_log import get_logger
 
 logger = get_logger(__name__)
+
+_TOGETHER: Final = 64
+"""Segments that are written to and synced together: each has a descriptor until then."""
 
 
 class CommitLogDamaged(StorageFailed):
@@ -229,26 +234,36 @@ class Replay:
                 wrong = _what_is_lost(disk, root, known)
                 if wrong:
                     self.lost.setdefault(known.partition, f"{wrong}, which were synced; put back a copy of this file")
-        open_files: dict[str, File] = {}
-        for path, known in self.files.items():
-            if not known.removed and not known.aside and known.partition not in self.lost:
-                open_files[path] = disk.open(root / path)
-        changed = set[str]()
+        noted: dict[KnownFile, list[tuple[int, memoryview]]] = {}
         for known, position, data in self._bytes:
-            # Not what was noted for an earlier topic of this name: another one's segment has its place.
-            if self.files[known.path] is known and known.path in open_files and position >= known.checkpoint_size:
-                open_files[known.path].pwrite(data, position)
-                changed.add(known.path)
-        if self.sizes_kept and not self.damaged:
-            for path, file in open_files.items():
-                if file.size() != self.files[path].size:
-                    file.truncate(self.files[path].size)
-                    changed.add(path)
-        if changed:
-            # Of the others everything was synced by the checkpoint that named them, or as an extent.
-            disk.sync_now([open_files[path] for path in sorted(changed)])
-        for file in open_files.values():
-            file.close()
+            noted.setdefault(known, []).append((position, data))
+        # What was noted for an earlier topic of the same name is of a file that is not among these.
+        there = iter([each for each in self.files.values() if not each.removed and not each.aside])
+        while few := list(islice(there, _TOGETHER)):
+            self._apply_to([each for each in few if each.partition not in self.lost], noted, disk, root)
+
+    def _apply_to(
+        self, few: list[KnownFile], noted: Mapping[KnownFile, list[tuple[int, memoryview]]], disk: Disk, root: Path
+    ) -> None:
+        opened, changed = list[File](), list[File]()
+        try:
+            for known in few:
+                file = disk.open(root / known.path)
+                opened.append(file)
+                anew = [each for each in noted.get(known, ()) if each[0] >= known.checkpoint_size]
+                for position, data in anew:
+                    file.pwrite(data, position)
+                is_cut = self.sizes_kept and not self.damaged and file.size() != known.size
+                if is_cut:
+                    file.truncate(known.size)
+                if anew or is_cut:
+                    # Of the others everything was synced by the checkpoint that named them, or as an extent.
+                    changed.append(file)
+            if changed:
+                disk.sync_now(changed)
+        finally:
+            for file in opened:
+                file.close()
 
     def segments_of(self, directory: str) -> dict[int, KnownFile]:
         """The segments of a partition that the log knows, by their base offsets."""
