@@ -74,11 +74,11 @@ def _open(parts: Parts) -> Node:
             f"{path}/metadata.sqlite cannot be used: {error}; put back a copy of it, or move it away and start once "
             f"with {rebuilding.OPTION} (docs/operating.md)"
         ) from error
-    metadata: MetadataStore = guarded(store, storage.attempt, storage.fail)
+    metadata: MetadataStore = guarded(store, storage.space.attempt, storage.fail)
     try:
         check_cluster(metadata, storage.disk, path)
         rebuilt = rebuilding.begin(metadata, storage, wanted=parts.rebuild_metadata)
-        cluster_id = settle_cluster(metadata, storage.disk, path, runtime.random, storage.attempt)
+        cluster_id = settle_cluster(metadata, storage.disk, path, runtime.random, storage.space.attempt)
         features = Features.load(metadata)
         topics = Topics(metadata, storage, settings, runtime.random)
         topics.load()

@@ -26,6 +26,7 @@ from fencepost.log.recompression import recompress
 from fencepost.log.retention import new_start
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
+from fencepost.log.space import Space
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import (
     HEADER_SIZE,
@@ -50,6 +51,7 @@ class Journal(Protocol):
     """What a partition needs of the storage around it."""
 
     flush_to_os: bool
+    space: Space
 
     def now(self) -> int: ...
 
@@ -60,10 +62,6 @@ class Journal(Protocol):
     def append_failed(self, partition: Partition, error: Exception) -> None: ...
 
     def reserve(self, count: int) -> None: ...
-
-    def refused(self, why: NothingLeft) -> None: ...
-
-    def attempt(self, action: Callable[[], Segment]) -> Segment: ...
 
     def segment_removed(self, partition: Partition, segment: Segment) -> None: ...
 
@@ -228,7 +226,7 @@ class Partition:
             segment = self._active_segment(len(data), header, now)
             position = segment.append(data, header, base_offset)
         except NothingLeft as error:
-            journal.refused(error)
+            journal.space.refused(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} takes nothing now: {error}")
         except (FileDamaged, OSError) as error:
             return self.refusal(not_written(self.directory, error))
@@ -405,7 +403,7 @@ class Partition:
         start = new_start(self.segments, self.log_start_offset, self.log_end_offset, limit, self.settings, now)
         if start > newest.base_offset:
             try:
-                self._journal.attempt(self.roll)
+                self._journal.space.attempt(self.roll)
             except NothingLeft:
                 start = newest.base_offset
         if start > self.log_start_offset:

@@ -74,7 +74,6 @@ class Storage:
         self.deleted: Mapping[uuid.UUID, str] = {}
         """Ids and names of topics that are known to be deleted: what is there of them is removed at the start."""
         self.space = Space(disk, path, clock)
-        self.attempt, self.refused = self.space.attempt, self.space.refused
         self._log = CommitLog(disk, path / "commit-log", self.fail, self.space)
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, int] = {}
@@ -151,7 +150,7 @@ class Storage:
             for partition in self._partitions.values():
                 partition.advance(partition.log_end_offset)
             try:
-                self.attempt(lambda: self._checkpoints.now(self._log.generation + 1))
+                self.space.attempt(lambda: self._checkpoints.now(self._log.generation + 1))
             except NothingLeft as error:
                 logger.warning("%s is left without a last checkpoint: the next start makes it (%s)", self.path, error)
             if not self._log.idle:
