@@ -46,6 +46,8 @@ NOW = int(time.time() * 1000) - 3_600_000
 TRANSACTION_TIMEOUT_MS = 900_000
 """Longer than any walk."""
 _PATIENCE = 3.0
+_PATIENCE_WITH_TOPICS = 60.0
+"""Many of them are made at once."""
 _SETTLED_AFTER = 1.5
 _DROPPED = ("throttle_time_ms", "node_endpoints", "cluster_id")
 _UNORDERED = (
@@ -78,12 +80,12 @@ class Leader(Node):
         self._stuck: dict[str, Plain] = {}
         """Transactional ids whose markers were waited for in vain."""
 
-    def ask(self, request: Any, version: int) -> Any:
-        """The answer; CLOSED or MUTE if there is none."""
+    def ask(self, request: Any, version: int, patience: float = _PATIENCE) -> Any:
+        """The answer; CLOSED or MUTE if there is none within so many seconds."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, 30)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.settimeout(_PATIENCE)
+        self._socket.settimeout(patience)
         try:
             answer = super().ask(request, version)
         except (TimeoutError, BrokenPipeError) as error:
@@ -110,7 +112,7 @@ class Leader(Node):
             for topic in topics
         ]
         for group in (wanted[n : n + 50] for n in range(0, len(wanted), 50)):
-            answer = self.ask(CreateTopicsRequest(topics=group, timeout_ms=30_000), 7)
+            answer = self.ask(CreateTopicsRequest(topics=group, timeout_ms=30_000), 7, _PATIENCE_WITH_TOPICS)
             assert all(topic.error_code == ErrorCode.NONE for topic in answer.topics), answer
             self.topic_ids.update({topic.name: topic.topic_id for topic in answer.topics})
         self.retry(lambda: self._leaderless(topics))
