@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,12 +62,15 @@ async def make_topics(address: str) -> None:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
+def node(tmp_path: Path) -> Iterator[Node]:
     node = Node(tmp_path / "data")
     node.start()
-    asyncio.run(make_topics(node.address))
-    produce(node.address)
-    return node
+    try:
+        asyncio.run(make_topics(node.address))
+        produce(node.address)
+        yield node
+    finally:
+        node.kill()
 
 
 def log_file(data: Path) -> Path:
