@@ -82,10 +82,10 @@ class Log:
             ids = []
             for node in self.nodes:
                 if name is not None:
-                    find = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
-                    _until_taken(lambda node=node, find=find: node.ask(find, 4).coordinators[0])  # type: ignore[misc]
+                    find = find_coordinator(1, name)
+                    until_taken(lambda node=node, find=find: node.ask(find, 4).coordinators[0])  # type: ignore[misc]
                 begin = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-                made = _until_taken(lambda node=node, begin=begin: node.ask(begin, 4))  # type: ignore[misc]
+                made = until_taken(lambda node=node, begin=begin: node.ask(begin, 4))  # type: ignore[misc]
                 assert made.producer_epoch == 0
                 ids.append(made.producer_id)
             self.producers.append(Producer(name, ids, level))
@@ -190,7 +190,7 @@ class Log:
                 producer_epoch=producer.epoch,
                 committed=commit,
             )
-            answer = _until_taken(lambda node=node, request=request: node.ask(request, version))  # type: ignore[misc]
+            answer = until_taken(lambda node=node, request=request: node.ask(request, version))  # type: ignore[misc]
             if version == 5:
                 assert (answer.producer_id, answer.producer_epoch) == (producer.ids[number], producer.epoch + 1)
             _until(lambda node=node: _is_complete(node, producer.name))  # type: ignore[misc]
@@ -207,7 +207,7 @@ class Log:
                 producer_epoch=producer.epoch,
                 topics=[AddPartitionsToTxnTopic(name=self.topic, partitions=[0])],
             )
-            _until_taken(lambda node=node, request=request: _added(node, request))  # type: ignore[misc]
+            until_taken(lambda node=node, request=request: _added(node, request))  # type: ignore[misc]
         producer.is_added = True
 
     def _write(self, producer: Producer | None, batches: Sequence[bytes], count: int) -> int:
@@ -221,7 +221,7 @@ class Log:
                 timeout_ms=5_000,
                 topic_data=[TopicProduceData(name=self.topic, partition_data=data)],
             )
-            answer = _until_taken(lambda node=node, request=request: _produced(node, request, version))  # type: ignore[misc]
+            answer = until_taken(lambda node=node, request=request: _produced(node, request, version))  # type: ignore[misc]
             assert answer.base_offset == self.end, (self.topic, answer)
         return self._appended(count)
 
@@ -232,6 +232,11 @@ class Log:
             self._is_full = False
         self.end += count
         return first
+
+
+def find_coordinator(kind: int, name: str) -> FindCoordinatorRequest:
+    """`kind`: 0 for a group, 1 for a transactional id."""
+    return FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
 
 
 def _produced(node: Leader, request: ProduceRequest, version: int) -> Any:
@@ -254,7 +259,7 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def _until_taken(ask: Callable[[], Any]) -> Any:
+def until_taken(ask: Callable[[], Any]) -> Any:
     """Ask until the answer has no error that says to ask again."""
     end = time.monotonic() + _PATIENCE
     while True:

@@ -143,8 +143,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         Ground.TRAPS,
         "ListOffsets",
-        "a time; compaction has left of the batch with a segment's largest time only the header",
-        "no offset, if no other record of the segment is of that time or later, whatever follows",
+        "a time, of a log that was compacted",
+        "now and then no offset, though a record of that time or later is there",
         "the first record of that time or later",
         "whoever looks for a time would go to the end of the log and miss what is left",
         _COMPARED,
