@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Generator
 from random import Random
 
 import pytest
@@ -18,6 +20,10 @@ from tests.log.cleaner_doubles import (
 )
 from tests.log.log_doubles import START, Node, append, end, run
 
+from fencepost.log.cleaner import cleaning
+from fencepost.log.cleaner.cleaning import Pass
+from fencepost.log.cleaner.log_cleaner import LogCleaner
+from fencepost.log.cleaner.settings import CleanerSettings
 from fencepost.log.partition import Partition, Refused
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.records import Record, decode_batch, encode_batch
@@ -195,5 +201,61 @@ def test_what_is_left_of_an_aborted_transaction_stays_aborted_when_its_beginning
         assert [record.key for record in committed(partition)] == [b"c"]
         node.kill()
         assert [record.key for record in committed(node.partition)] == [b"c"]
+
+    run(main())
+
+
+class SlowTimers:
+    """Rings as late as it is told; whenever it is asked, a millisecond has passed."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.rung: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
+        self.rung.append((self.now + delay, callback))
+        return asyncio.get_running_loop().call_later(0, lambda: None)
+
+    def time(self) -> float:
+        self.now += 0.001
+        return self.now
+
+    def ring(self, late: float) -> None:
+        due, callback = self.rung.pop()
+        self.now = due + late
+        callback()
+
+
+@pytest.mark.parametrize(("late", "fewest", "most"), [(0.0, 1, 1), (0.005, 4, 8), (60.0, 9, 13)])
+def test_it_works_as_long_as_others_have_but_never_long(
+    late: float, fewest: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However busy the loop is, it gets its share of it, in turns of ten milliseconds at most."""
+    monkeypatch.setattr(cleaning, "STEP", 1)
+
+    async def main() -> None:
+        node = Node(**SETTINGS)
+        writer = write(node, 4, 200)
+        for producer_id in sorted(writer.open):
+            writer.end(producer_id)
+        node.partition.roll()
+        await node.settled()
+        node.restart()
+        timers, steps = SlowTimers(), []
+        cleaner = LogCleaner(node.storage, CleanerSettings(), node.clock, timers)
+        original = Pass._pause
+
+        def counted(begun: Pass) -> Generator[None, None, None]:
+            steps.append(timers.now)
+            yield from original(begun)
+
+        monkeypatch.setattr(Pass, "_pause", counted)
+        cleaner.start()
+        timers.ring(0)
+        for _ in range(3):
+            steps.clear()
+            timers.ring(late)
+            assert fewest <= len(steps) <= most
+        cleaner.close()
 
     run(main())

@@ -27,6 +27,9 @@ logger = get_logger(__name__)
 #: Seconds until a pass that waits for a reader looks again.
 PATIENCE: Final = 0.05
 
+#: Seconds that the cleaner may work without a break, if others have worked as long before.
+LONGEST_TURN: Final = 0.01
+
 Key = tuple[str, int]
 
 
@@ -131,6 +134,8 @@ class LogCleaner:
         """What is cleaned after this, the dirtiest last."""
         self._work: _Work | None = None
         self._timer: Timer | None = None
+        self._due = 0.0
+        """When it rings."""
         self._is_closed = False
         self.uncleanable: dict[Key, str] = {}
         """Partitions that cannot be cleaned until the node is started again, and why."""
@@ -156,6 +161,7 @@ class LogCleaner:
 
     def _wait(self, seconds: float) -> None:
         assert self._timer is None, "one thing at a time"
+        self._due = self._timers.time() + seconds
         self._timer = self._timers.call_later(seconds, self._ring)
 
     def _ring(self) -> None:
@@ -266,8 +272,12 @@ class LogCleaner:
             self._end(work)
             return
         begin = self._timers.time()
+        # As long as others have just made it wait: a loop that is busy has few turns, and what is to be cleaned grows.
+        turn = min(begin - self._due, LONGEST_TURN)
         try:
             files = next(work.steps)
+            while files is None and self._timers.time() - begin < turn:
+                files = next(work.steps)
         except StopIteration:
             self._done(work)
         except Abandoned:
