@@ -209,8 +209,9 @@ class Fuzzing:
     def send(self, frame: bytes) -> None:
         """On a connection that goes on for as long as the node lets it."""
         if self.transport.closed or self.transport.connection is None:
+            assert self.world.broker is not None
             self.transport = Transport()
-            self.transport.connection = Connection(self.world.broker)  # type: ignore[arg-type]
+            self.transport.connection = Connection(self.world.broker.node)
             self.transport.connection.connection_made(self.transport)
         connection, at = self.transport.connection, 0
         while at < len(frame) and not self.transport.closed:

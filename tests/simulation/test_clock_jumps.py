@@ -58,7 +58,7 @@ class Scene:
         data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])]
         context = RequestContext(Peer(AllowEverything(), "/here"), 9, None)
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=9, topic_data=data)
-        answer = SERVED[0].handler(request, context, self.broker)
+        answer = SERVED[0].handler(request, context, self.broker.node)
         assert isinstance(answer, Reply)
         (written,) = answer.response.responses[0].partition_responses
         return written.error_code, written.base_offset
