@@ -96,3 +96,24 @@ def test_a_last_record_that_cannot_be_read_is_named(key: bytes) -> None:
     loading = Loading(GroupCoordinatorShard(7, world.journal, world))
     with pytest.raises(JournalUnreadable, match=r"__consumer_offsets-7 cannot be read at offset 1: "):
         loading.step(9)
+
+
+def test_a_bit_that_flipped_in_a_marker_decides_no_offset() -> None:
+    """A commit becomes an abort by one bit, and the other way round."""
+    whole = control_batch(1, 0, 0, True, Milliseconds(5))
+    for bit in range(8 * len(whole)):
+        if bit < 17 * 8 or bit == 23 * 8 + 7:
+            continue  # offset, length, leader epoch and magic are without CRC, and looked at by the log; no end below 0
+        world = World()
+        world.journal.append(journal.batch([an_offset()], 1, 0), Origin.COORDINATOR)
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        loading = Loading(GroupCoordinatorShard(7, world.journal, world))
+        world.journal.batches.append(bytes(damaged))
+        with pytest.raises(JournalUnreadable):
+            loading.step(9)
+
+
+def an_offset() -> journal.Entry:
+    """An offset of somebody."""
+    return journal.offset_commit_entry("g", A, CommittedOffset(1, -1, "m", Milliseconds(1)), Milliseconds(1))

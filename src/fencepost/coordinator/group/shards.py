@@ -139,13 +139,18 @@ def _kind(record: Record) -> int:
 
 def records_of(header: BatchHeader, batch: Buffer) -> list[Record]:
     """The records of a batch.  Raises ProtocolError."""
-    if not crc_matches(batch, 0, header):
-        raise ProtocolError("its CRC does not match")
+    _check(header, batch)
     return decode_batch(batch, 0, header)
 
 
+def _check(header: BatchHeader, batch: Buffer) -> None:
+    if not crc_matches(batch, 0, header):
+        raise ProtocolError("its CRC does not match")
+
+
 def outcome_of(header: BatchHeader, batch: Buffer) -> bool | None:
-    """Whether a marker commits; None if a control batch ends nothing."""
+    """Whether a marker commits; None if a control batch ends nothing.  Raises ProtocolError for a damaged one."""
+    _check(header, batch)
     try:
         marker = read_control_record(batch, 0, header)
     except ProtocolError:
