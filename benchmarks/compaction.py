@@ -36,7 +36,7 @@ def clean_bytes(broker: Broker) -> int:
 async def work(broker: Broker, transactions: int, ids: int, at_once: int = 5) -> float:
     """Run so many transactions, `at_once` for each sync; the CPU seconds that they took."""
     for name in JOURNALS:
-        assert broker.node.ensure_coordinator(name)
+        assert await broker.node.ensure_coordinator(name)
     broker.node.topics.create_at_once("orders", 1, {})
     pairs = {}
     for number in range(ids):

@@ -191,8 +191,8 @@ async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:
     async with Broker(data=data, flush="os") as broker:
         broker.node.topics.create_at_once(PROBED, 1)
         broker.node.topics.create_at_once("journalled", 1)
-        broker.node.ensure_coordinator("__consumer_offsets")
-        broker.node.ensure_coordinator("__transaction_state")
+        await broker.node.ensure_coordinator("__consumer_offsets")
+        await broker.node.ensure_coordinator("__transaction_state")
         await asyncio.sleep(0.1)
         for number, _ in enumerate(work(broker)):
             if number % 1000 == 0:

@@ -8,6 +8,7 @@ from fencepost.broker import Broker
 from fencepost.broker.authorizer import AllowEverything
 from fencepost.broker.network.registry import SERVED, Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
+from fencepost.protocol.codec import encode_request
 
 
 async def ask(broker: Broker, request: Any, version: int) -> Any:
@@ -18,3 +19,8 @@ async def ask(broker: Broker, request: Any, version: int) -> Any:
         reply = await reply
     await broker.node.storage.wait_durable(reply.lsn)
     return reply.response
+
+
+def frame(request: Any, version: int) -> bytes:
+    """A request as it goes over the wire."""
+    return encode_request(request, version, 1, "c")

@@ -84,7 +84,7 @@ def test_an_interrupted_start_lets_go_of_the_directory(tmp_path: Path, turns: in
     async def run() -> None:
         async with broker(tmp_path) as one:
             write(one, "t")
-            assert one.node.ensure_coordinator("__transaction_state")
+            assert await one.node.ensure_coordinator("__transaction_state")
         other = broker(tmp_path)
         starting = asyncio.ensure_future(other.start())
         for _ in range(turns):

@@ -196,7 +196,7 @@ class Fuzzing:
         broker = self.world.broker
         assert broker is not None
         for name in ("__consumer_offsets", "__transaction_state"):
-            broker.node.ensure_coordinator(name)
+            await broker.node.ensure_coordinator(name)
         broker.node.topics.create_at_once("control", 1)
         broker.node.topics.create_at_once("t", 2)
         for key, served in sorted(SERVED.items()):

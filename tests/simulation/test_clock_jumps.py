@@ -85,7 +85,7 @@ async def scene(loop: VirtualLoop) -> Scene:
     await world.start()
     assert world.broker is not None
     for name in ("__transaction_state", "__consumer_offsets"):
-        world.broker.node.ensure_coordinator(name)
+        await world.broker.node.ensure_coordinator(name)
     world.broker.node.topics.create_at_once("t", 1)
     return Scene(world)
 

@@ -65,7 +65,7 @@ async def leave(world: World, member_id: str) -> Any:
 async def begin(world: World) -> None:
     await world.start()
     assert world.broker is not None
-    world.broker.node.ensure_coordinator("__consumer_offsets")
+    await world.broker.node.ensure_coordinator("__consumer_offsets")
 
 
 async def lose_power(world: World) -> None:

@@ -231,7 +231,7 @@ class Scene:
 async def begin(world: World) -> None:
     await world.start()
     assert world.broker is not None
-    world.broker.node.ensure_coordinator("__consumer_offsets")
+    await world.broker.node.ensure_coordinator("__consumer_offsets")
     world.broker.node.slices._steps = 1  # of every slice from now on
 
 

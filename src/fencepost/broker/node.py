@@ -22,12 +22,13 @@ from fencepost.broker.network.disconnections import Disconnections
 from fencepost.broker.network.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.broker.network.turns import Deadlines, Turns
 from fencepost.coordinator.group import GroupCoordinator
+from fencepost.coordinator.loading import in_turn
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
-from fencepost.runtime import Clock, Slices, Work, at_once
+from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
 
@@ -117,17 +118,16 @@ class Node:
             begun = [self.groups.start_loading(index, self.topics.half_deleted) for index in indexes]
         return [work for work in begun if work is not None]
 
-    def ensure_coordinator(self, topic: str) -> bool:
-        """Make the journal of a coordinator if it is not there yet; False if that is not possible now."""
-        if topic in self.topics.by_name:
-            return True
+    async def ensure_coordinator(self, topic: str) -> bool:
+        """Make the journal of a coordinator if it is not there yet; False if that is not possible now.
+
+        Not to be cancelled: a topic that is half made is finished by the next start only.
+        """
         try:
-            self.topics.ensure_internal(topic)
+            await self.topics.ensure_internal(topic, self.slices, lambda: in_turn(self.start_loading(topic)))
         except TopicRefused as refused:
             logger.error("%s cannot be made: %s", topic, refused)
             return False
-        for work in self.start_loading(topic):
-            at_once(work)
         return True
 
     async def forget_topics(self, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
 from fencepost.broker.network.older_clients import Call, error_for
-from fencepost.broker.network.registry import Reply, independent, serves
+from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
@@ -18,14 +18,24 @@ from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnR
 from fencepost.protocol.types import TopicPartition
 
 
-@serves(AddOffsetsToTxnRequest)
-def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext, node: Node) -> Reply:
+@serves(AddOffsetsToTxnRequest, in_turn=True)
+def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext, node: Node) -> Reply | Later:
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return independent(AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return independent(AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    if not node.ensure_coordinator(CONSUMER_OFFSETS):
-        return independent(AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    if CONSUMER_OFFSETS in node.topics.by_name:
+        return _add(request, context, node)
+    return _made_first(request, context, node)
+
+
+async def _made_first(request: AddOffsetsToTxnRequest, context: RequestContext, node: Node) -> Reply:
+    if await node.ensure_coordinator(CONSUMER_OFFSETS):
+        return _add(request, context, node)
+    return independent(AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
+def _add(request: AddOffsetsToTxnRequest, context: RequestContext, node: Node) -> Reply:
     offsets = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
     added = node.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [offsets], 0

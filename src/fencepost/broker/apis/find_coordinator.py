@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
-from fencepost.broker.network.registry import Reply, independent, serves
+from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
@@ -28,8 +28,27 @@ _REFUSED = {
 }
 
 
-@serves(FindCoordinatorRequest)
-def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, node: Node) -> Reply:
+@serves(FindCoordinatorRequest, in_turn=True)
+def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, node: Node) -> Reply | Later:
+    topic = _TOPICS.get(request.key_type)
+    if topic is None or topic in node.topics.by_name:
+        return _answer(request, context, node)
+    keys = request.coordinator_keys if context.version >= 4 else [request.key]
+    if not any(_may(key, request.key_type, context) for key in keys):
+        return _answer(request, context, node)
+    return _made_first(topic, request, context, node)
+
+
+async def _made_first(topic: str, request: FindCoordinatorRequest, context: RequestContext, node: Node) -> Reply:
+    await node.ensure_coordinator(topic)
+    return _answer(request, context, node)
+
+
+def _may(key: str, key_type: int, context: RequestContext) -> bool:
+    return context.may(Operation.DESCRIBE, _RESOURCES[key_type], key)
+
+
+def _answer(request: FindCoordinatorRequest, context: RequestContext, node: Node) -> Reply:
     if context.version >= 4:
         found = [_find(key, request.key_type, context, node) for key in request.coordinator_keys]
         return independent(FindCoordinatorResponse(coordinators=found))
@@ -48,10 +67,10 @@ def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, n
 def _find(key: str, key_type: int, context: RequestContext, node: Node) -> Coordinator:
     if key_type not in _TOPICS:
         return _refused(key, ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
-    if not context.may(Operation.DESCRIBE, _RESOURCES[key_type], key):
+    if not _may(key, key_type, context):
         return _refused(key, _REFUSED[key_type], None)
     topic = _TOPICS[key_type]
-    if not node.ensure_coordinator(topic):
+    if topic not in node.topics.by_name:
         return _refused(
             key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made now; the broker's log says why"
         )

@@ -181,7 +181,7 @@ async def _create(name: str, context: RequestContext, node: Node) -> ErrorCode |
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     try:
         if name in INTERNAL:
-            node.ensure_coordinator(name)
+            await node.ensure_coordinator(name)
         else:
             await node.topics.create(name, node.settings.number("num.partitions"), {}, node.slices)
     except TopicRefused as refused:

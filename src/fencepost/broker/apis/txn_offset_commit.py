@@ -39,6 +39,18 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 
 @serves(TxnOffsetCommitRequest, in_turn=True)
 def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> Reply | Later:
+    if CONSUMER_OFFSETS in node.topics.by_name or _unauthorized(request, context) is not None:
+        return _commit_each(request, context, node)
+    return _made_first(request, context, node)
+
+
+async def _made_first(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> Reply:
+    await node.ensure_coordinator(CONSUMER_OFFSETS)
+    reply = _commit_each(request, context, node)
+    return reply if isinstance(reply, Reply) else await reply
+
+
+def _commit_each(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> Reply | Later:
     errors: Places = {}
     refused = _unauthorized(request, context)
     offsets: dict[TopicPartition, CommittedOffset] = {}
@@ -114,7 +126,7 @@ def _commit(
     request: TxnOffsetCommitRequest, offsets: Offsets, version: int, node: Node
 ) -> Committed | Awaitable[Committed]:
     """Verify, or add, the offsets partition; then write (facts §7.2, 6-10)."""
-    if not node.ensure_coordinator(CONSUMER_OFFSETS):
+    if CONSUMER_OFFSETS not in node.topics.by_name:  # it could not be made
         return Committed(dict.fromkeys(offsets, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
     error = node.groups.check(request.group_id)
     at = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.broker.compaction import journal_settings
@@ -221,12 +221,26 @@ class Topics:
         self._storage.deleted_durably()
         topic.coming = []
 
-    def ensure_internal(self, name: str) -> Topic:
-        """The internal topic, made if it is not there yet."""
-        known = self.by_name.get(name)
-        if known is not None:
-            return known
-        return self.create_at_once(name, self.internal_count(name), INTERNAL_SETTINGS[name])
+    async def ensure_internal(self, name: str, slices: Slices, take_over: Callable[[], Work[None]]) -> None:
+        """Make an internal topic if it is not there yet, durably.  Raises TopicRefused.
+
+        `take_over` is begun in the step in which the topic is shown, and done when this returns.  Not to be cancelled.
+        """
+        await self.made(name)
+        if name in self.by_name:
+            return
+        count, settings = self.internal_count(name), INTERNAL_SETTINGS[name]
+        self.check_new(name, count, settings)
+
+        def work() -> Work[None]:
+            yield from self._creation(name, count, settings)
+            yield from take_over()
+
+        self._coming[name] = _future()
+        try:
+            await slices.run(work())
+        finally:
+            self._coming.pop(name).set_result(None)
 
     def internal_count(self, name: str) -> int:
         """How many partitions the internal topic has, or will have: once it is there the setting has no say."""
