@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 from typing import Final
 
@@ -52,6 +51,6 @@ def measure(node: Node, now: Milliseconds) -> dict[str, float]:
         found[f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={request}:Count"] = count
     for name, count in asdict(transactions.metrics).items():
         found[f"fencepost:type=Transactions,name={name}:Count"] = count
-    for state, count in Counter(each.state for each in transactions.list().transactions).items():
-        found[f"fencepost:type=TransactionalIds,state={state}:Value"] = count
+    for state, count in transactions.count_by_state().items():
+        found[f"fencepost:type=TransactionalIds,state={state.wire_name}:Value"] = count
     return found

@@ -11,6 +11,7 @@ with COMPLETE_x pending, and the marker is tried again by `tick`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from fencepost.coordinator import loading
@@ -36,7 +37,7 @@ from fencepost.coordinator.transaction.shards import (
     TransactionCoordinatorShards,
 )
 from fencepost.coordinator.transaction.state import COMPLETION, TRANSITIONS, State
-from fencepost.coordinator.transaction.timeout import is_due, time_out
+from fencepost.coordinator.transaction.timeout import TIMEOUT_RETRY_MS, is_due, time_out
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT, TransactionMetadata
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.node_log import get_logger
@@ -47,9 +48,6 @@ from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerId
 from fencepost.runtime import Clock, Work, at_once
 
 logger = get_logger(__name__)
-
-#: How long to wait before a time-out that could not be carried out is tried again.
-TIMEOUT_RETRY_MS = 100
 
 
 class TransactionCoordinator:
@@ -217,6 +215,10 @@ class TransactionCoordinator:
         entries = [*self._entries.values()]
         found = ((each.transaction, each.lsn) for each in entries)
         return (yield from listing.select(found, filters, self._clock.now(), pace))
+
+    def count_by_state(self) -> Counter[State]:
+        """How many transactional ids of this node are in each state."""
+        return Counter(entry.transaction.state for entry in self._entries.values())
 
     def partition_for(self, transactional_id: str) -> int:
         """The journal partition, and so the coordinator, of a transactional id."""

@@ -6,13 +6,16 @@ of the time-out until another instance takes over (KIP-588).  A two-phase commit
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, NeedsProducerId, Transition
 from fencepost.coordinator.transaction.prepare import fence
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.types import Milliseconds, ProducerId
+
+#: How long to wait before a time-out that could not be carried out is tried again.
+TIMEOUT_RETRY_MS: Final = 100
 
 
 def is_due(transaction: TransactionMetadata, now: Milliseconds) -> bool:
