@@ -212,8 +212,7 @@ class TransactionCoordinator:
         """The transactional ids of this node that pass the filters; 14 while any journal partition is being loaded."""
         if self._shards.loading:
             return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        entries = [*self._entries.values()]
-        found = ((each.transaction, each.lsn) for each in entries)
+        found = ((each.transaction, each.lsn) for each in [*self._entries.values()])
         return (yield from listing.select(found, filters, self._clock.now(), pace))
 
     def count_by_state(self) -> Counter[State]:
