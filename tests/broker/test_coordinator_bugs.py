@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.broker.wire import (
     fetch,
     init,
     init_answer,
+    killed_copy,
     new_topic,
     produce,
 )
@@ -50,7 +50,7 @@ def test_kafka_15552_no_producer_id_is_given_again_after_a_restart(tmp_path: Pat
             given += [client.receive().producer_id for _ in range(count)]
             client.close()
             if kill:
-                shutil.copytree(data, tmp_path / f"{life + 1}", ignore=shutil.ignore_patterns(".lock"))
+                killed_copy(broker, tmp_path / f"{life + 1}")
     assert len(dict.fromkeys(given)) == len(given) == 2003
 
 

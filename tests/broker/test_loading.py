@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from tests.broker.wire import (
     fetch,
     init,
     init_answer,
+    killed_copy,
     new_topic,
     produce,
     values,
@@ -182,7 +182,7 @@ def test_while_fifty_partitions_are_read_nobody_gets_a_wrong_answer(tmp_path: Pa
         find_group(client)
         topic, other = new_topic(client), new_topic(client)
         ids = [brought(client, f"id{n}", STATES[n % 4], topic) for n in range(120)]
-        shutil.copytree(tmp_path / "one", tmp_path / "two", ignore=shutil.ignore_patterns(".lock"))
+        killed_copy(broker, tmp_path / "two")
         client.close()
     assert len({known.home for known in ids}) > 40
     gate.transactions.clear()

@@ -7,7 +7,6 @@ tests/simulation/test_durability_bugs.py.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from tests.broker.wire import (
     ended,
     fetch,
     init,
+    killed_copy,
     new_topic,
     on_the_loop,
     produce,
@@ -77,7 +77,7 @@ def test_redpanda_6018_the_first_half_of_a_transaction_survives_a_kill(tmp_path:
         client = Client(broker)
         one, two, pair = new_topic(client), new_topic(client), init(client, "t")
         assert written(client, one, pair, "first half") == ErrorCode.NONE
-        shutil.copytree(tmp_path / "alive", killed, ignore=shutil.ignore_patterns(".lock"))
+        killed_copy(broker, killed)
         client.close()
     with running_broker(data=killed, settings=SETTINGS) as broker:
         client = Client(broker)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from tests.broker.wire import SETTINGS, Client, Pair, batch, end, fetch, find_coordinator, new_topic, produce, values
+from tests.broker.wire import (
+    SETTINGS,
+    Client,
+    Pair,
+    batch,
+    end,
+    fetch,
+    find_coordinator,
+    killed_copy,
+    new_topic,
+    produce,
+    values,
+)
 
 from fencepost.broker import running_broker
 from fencepost.protocol.errors import ErrorCode
@@ -43,7 +54,7 @@ def test_a_prepared_transaction_waits_for_its_successor(tmp_path: Path, killed: 
         assert written.error_code == ErrorCode.NONE
         client.close()
         if killed:
-            data = Path(shutil.copytree(data, tmp_path / "two", ignore=shutil.ignore_patterns(".lock")))
+            data = killed_copy(broker, tmp_path / "two")
     with running_broker(data=data, settings=TWO_PHASE) as broker:
         client = Client(broker)
         find_coordinator(client, "id")

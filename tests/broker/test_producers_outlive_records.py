@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.broker.wire import (
     ended,
     fetch,
     init,
+    killed_copy,
     list_offset,
     new_topic,
     on_the_loop,
@@ -45,11 +45,10 @@ def node(data: Path) -> Iterator[Client]:
         client.close()
 
 
-def after(how: str, data: Path) -> Path:
+def after(how: str, client: Client) -> Path:
     """The directory to go on with: as it is left by a stop, or a copy as kill -9 would have left it."""
-    if how == "stopped":
-        return data
-    return Path(shutil.copytree(data, data.with_name(f"{data.name}-"), ignore=shutil.ignore_patterns(".lock")))
+    data = client.broker.node.storage.path
+    return data if how == "stopped" else killed_copy(client.broker, data.with_name(f"{data.name}-"))
 
 
 def hours_later(client: Client, hours: int) -> None:
@@ -105,7 +104,7 @@ def test_producers_are_known_when_their_records_are_gone(tmp_path: Path, removal
         remove_everything(client, topic, removal)
         expected = {PLAIN.producer_id: (3, -1), pair.producer_id: (following.epoch, -1)}
         assert known(client, topic) == expected
-        data = after(how, data)
+        data = after(how, client)
     with node(data) as client:
         assert known(client, topic) == expected
         again = [produce(client, topic, each) for each in plain[1:]]
@@ -131,7 +130,7 @@ def test_they_expire_when_they_are_silent_but_not_while_their_transaction_is_ope
         assert sorted(known(client, topic)) == sorted([PLAIN.producer_id, pair.producer_id])
         hours_later(client, 25)
         assert known(client, topic) == {pair.producer_id: (pair.epoch, opened)}
-        data = after(how, data)
+        data = after(how, client)
     with node(data) as client:
         for hours in (25, 10_000):
             hours_later(client, hours)
@@ -161,7 +160,7 @@ def test_an_open_transaction_without_data_is_in_the_snapshot(tmp_path: Path, com
             assert (shown.last_stable_offset, shown.high_watermark, shown.records) == (3, 4, b"")
             on_disk = sorted(file.name for file in (data / f"{topic}-0").iterdir() if file.suffix == ".log")
             assert f"{0:020d}.log" not in on_disk, "the segment of its data is gone"
-            data = after(how, data)
+            data = after(how, client)
     with node(data) as client:
         write(client, topic, pair, 1)
         following = ended(client, "t", pair, commit=commit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.broker.wire import (
     fetch,
     init,
     init_answer,
+    killed_copy,
     new_topic,
     produce,
     values,
@@ -42,11 +42,6 @@ def node(data: Path, **settings: object) -> Iterator[Client]:
         client.close()
 
 
-def copy_of(data: Path, to: Path) -> Path:
-    """What kill -9 would leave: the files as they are while the node runs."""
-    return Path(shutil.copytree(data, to, ignore=shutil.ignore_patterns(".lock")))
-
-
 def write(client: Client, topic: str, pair: Pair, value: str, sequence: int = 0) -> None:
     data = batch(value, pair=pair, sequence=sequence, transactional=True)
     assert produce(client, topic, data, "t").error_code == ErrorCode.NONE
@@ -63,7 +58,7 @@ def test_an_open_transaction_goes_on(tmp_path: Path, killed: bool, commits: bool
         write(client, topic, pair, "before")
         assert txn_commit(client, "t", pair, topic, 4) == [ErrorCode.NONE]
         if killed:
-            data = copy_of(data, tmp_path / "two")
+            data = killed_copy(client.broker, tmp_path / "two")
     with node(data) as client:
         assert (values(fetch(client, topic)), fetch(client, topic).last_stable_offset) == ([], 0)
         assert position(client, topic, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -86,7 +81,7 @@ def test_retries_across_a_restart_are_answered_alike(tmp_path: Path, killed: boo
         plain = [batch(f"{n}", pair=(900, 0), sequence=n) for n in range(5)]
         offsets = [produce(client, topic, each).base_offset for each in plain]
         if killed:
-            data = copy_of(data, tmp_path / "two")
+            data = killed_copy(client.broker, tmp_path / "two")
     with node(data) as client:
         again = end(client, "t", pair)
         assert (again.error_code, again.producer_id, again.producer_epoch) == (ErrorCode.NONE, *following)
@@ -130,7 +125,7 @@ def test_groups_go_on(tmp_path: Path, killed: bool) -> None:
         member, static = alone(client), alone(client, group="s", instance="i")
         assert commit(client, topic, 3, who=member) == [ErrorCode.NONE]
         if killed:
-            data = copy_of(data, tmp_path / "two")
+            data = killed_copy(client.broker, tmp_path / "two")
     with node(data) as client:
         assert heartbeat(client, member) == ErrorCode.NONE
         assert commit(client, topic, 4, who=member) == [ErrorCode.NONE]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -169,6 +171,13 @@ def on_the_loop(broker: Broker, call: Callable[[], T]) -> T:
     assert broker.failed is not None
     broker.failed.get_loop().call_soon_threadsafe(lambda: done.set_result(call()))
     return done.result(10)
+
+
+def killed_copy(broker: Broker, to: Path) -> Path:
+    """A copy of a node's directory as kill -9 would leave it: nothing is made or removed in it meanwhile."""
+    data = broker.node.storage.path
+    without_lock = shutil.ignore_patterns(".lock")
+    return on_the_loop(broker, lambda: Path(shutil.copytree(data, to, ignore=without_lock)))
 
 
 def wait_until(what: str, holds: Callable[[], bool], seconds: float = 10) -> None:
