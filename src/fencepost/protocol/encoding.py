@@ -6,6 +6,7 @@ The generated function appends pieces to a list that the caller joins: record ba
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any
 
@@ -147,15 +148,31 @@ class _Writer:
         self.add(depth, f"{present} = []")
         for field in sorted(tagged, key=lambda field: field.wire.tag or 0):
             source = f"{held}.{field.name}"
-            piece = self.refer("tag", _compile_value(field, self.version))
+            piece = self.refer("tag", _tagged(field, self.version))
             different = f"{source} != {self.refer('d', default_of(field))}"
-            self.add(depth, f"if {different}: {present}.append(({field.wire.tag}, {piece}({source})))")
-        self.add(depth, f"w(uvarint(len({present})))", f"for t, x in {present}:")
-        self.add(depth + 1, "w(uvarint(t)); w(uvarint(len(x))); w(x)")
+            self.add(depth, f"if {different}: {present}.append({piece}({source}))")
+        self.add(depth, f"w(uvarint(len({present})))", f"for x in {present}: w(x)")
+
+
+def _tagged(field: Field, version: int) -> Callable[[Any], bytes]:
+    """The encoder of a tagged field by itself: tag, size and value."""
+    assert field.wire.tag is not None
+    tag = uvarint(field.wire.tag)
+    if field.kind in FIXED:
+        # Its size is known before: all three in one go.
+        size = Struct(">" + FIXED[field.kind]).size
+        return partial(Struct(f">{len(tag) + 1}s{FIXED[field.kind]}").pack, tag + uvarint(size))
+    value = _compile_value(field, version)
+
+    def encode(of: Any) -> bytes:
+        encoded = value(of)
+        return b"".join((tag, uvarint(len(encoded)), encoded))
+
+    return encode
 
 
 def _compile_value(field: Field, version: int) -> Callable[[Any], bytes]:
-    """The encoder of a tagged field's value by itself: its size goes before it."""
+    """The encoder of a tagged field's value."""
     writer = _Writer(flexible=True, version=version)
     writer.value(1, field, "value")
     source = "\n".join(["def encode(value):", " out = []; w = out.append", *writer.lines, " return b''.join(out)"])
