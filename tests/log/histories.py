@@ -11,7 +11,7 @@ from typing import Any
 from tests.log.log_doubles import START, StoppedClock, batch, marker, topic_id
 
 from fencepost.log import checkpointing, commit_log, storage
-from fencepost.log.commit_log import StorageFailed
+from fencepost.log.commit_log import REST_SECONDS, StorageFailed
 from fencepost.log.open_files import USUAL
 from fencepost.log.partition import Appended, Partition
 from fencepost.log.producer_state import Origin
@@ -353,7 +353,7 @@ async def live(world: World, lives: int, steps: int) -> None:
     """Start, work, fail, start again and check, several times."""
     random, disk = world.random, world.disk
     durable = 0
-    for _ in range(lives):
+    for life in range(lives):
         while True:
             if random.random() < 0.25:
                 disk.cut_power_after(random.randrange(1, 60))
@@ -367,6 +367,8 @@ async def live(world: World, lives: int, steps: int) -> None:
             disk.cut_power_after(random.randrange(1, steps * 4))
         world.check(durable)
         await world.work(random.randrange(steps))
+        if life % 3 == 2:
+            await asyncio.sleep(2 * REST_SECONDS)  # so that the last sync is marked
         world.note()
         durable = world.storage.durable
         if not disk.off and random.random() < 0.15:

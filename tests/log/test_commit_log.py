@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from tests.log.log_doubles import run
 
-from fencepost.log.commit_log import CommitLog, StorageFailed
-from fencepost.log.commit_log_entries import HEADER_SIZE, NamedFile
+from fencepost.log.commit_log import REST_SECONDS, CommitLog, StorageFailed
+from fencepost.log.commit_log_entries import DURABLE_ENTRY, DURABLE_SIZE, FRAME, HEADER_SIZE, Kind, NamedFile
 from fencepost.log.commit_log_reading import read_generation
 from fencepost.log.replay import Replay
 from fencepost.simulation.disk import SimulatedDisk
@@ -55,6 +55,39 @@ def test_entries_end_at_the_first_that_is_damaged() -> None:
         file.pwrite(whole[at : at + 1], at)
     assert ends == sorted(ends) and set(ends) == {0, 1, 2, 3, 4}
     assert read_generation(whole, 2, True).entries == [], "of another generation"
+
+
+def test_the_mark_behind_the_last_sync_is_written_after_a_rest_and_never_in_front_of_what_is_under_way() -> None:
+    async def main() -> None:
+        disk = SimulatedDisk(Random(1))
+        log = begun(disk)
+        log.add_file(named())
+
+        def is_marked() -> bool:
+            data = disk.open(log.path(1)).pread(10_000, 0)
+            return found(data) > 0 and _is_durable(data, found(data))
+
+        def found(data: bytes) -> int:
+            return read_generation(data, 1, True).end - DURABLE_SIZE
+
+        for number in range(10):
+            log.add_bytes(1, number, b"x")
+            assert log.flush(lambda: None, lambda: None)
+            await log.wait_durable(log.appended)
+            await asyncio.sleep(REST_SECONDS / 3)
+            assert not is_marked(), "the next sync says it"
+        await asyncio.sleep(2 * REST_SECONDS)
+        assert is_marked()
+        log.add_bytes(1, 10, b"y")
+        log.close()
+        await asyncio.sleep(1)
+        assert is_marked(), "nothing is written after close"
+
+    run(main())
+
+
+def _is_durable(data: bytes, at: int) -> bool:
+    return data[at + FRAME.size] == Kind.DURABLE and DURABLE_ENTRY.unpack_from(data, at + FRAME.size)[1] == at
 
 
 def test_durable_is_said_after_the_sync_and_in_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
@@ -10,7 +11,7 @@ import pytest
 from tests.log.histories import World, live, small_files
 from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run, values_of
 
-from fencepost.log.commit_log import CommitLog
+from fencepost.log.commit_log import REST_SECONDS, CommitLog
 from fencepost.log.commit_log_entries import DURABLE_SIZE, HEADER_SIZE
 from fencepost.log.commit_log_reading import Ending, read_generation
 from fencepost.log.disk import File
@@ -38,6 +39,7 @@ async def used(node: Node) -> list[list[bytes]]:
         append_transactional(node.of("u"), (7, number, 0), tag=f"u{number}")
         end(node.of("u"), 7, number, number % 2 == 0)
         await node.settled()
+    await asyncio.sleep(2 * REST_SECONDS)
     return [bytes_of(node.of(topic)) for topic in ("t", "u")]
 
 
@@ -99,6 +101,29 @@ def test_a_mark_that_is_damaged_alone_takes_nothing_with_it() -> None:
         file.pwrite(b"\xff", end_of_it - 1)
         node.kill()
         assert [bytes_of(node.of(topic)) for topic in ("t", "u")] == written
+
+    run(main())
+
+
+@pytest.mark.parametrize("rested", [False, True])
+def test_damage_to_the_last_sync_before_a_kill_is_told_from_a_torn_write_after_a_rest(rested: bool) -> None:
+    async def main() -> None:
+        node = Node()
+        for number in range(5):
+            append(node.partition, batch(tag=f"{number}"))
+            await node.settled()
+            await asyncio.sleep(REST_SECONDS / 2)
+        if rested:
+            await asyncio.sleep(1.5 * REST_SECONDS)
+        file = generation_file(node)
+        file.pwrite(b"\xff", file.pread(10_000, 0).rindex(b"4"))
+        if rested:
+            assert "is damaged: bytes" in raised(node.kill)
+            start_from_segments(node)
+            assert values_of(node.partition) == [b"0", b"1", b"2", b"3", b"4"]
+        else:
+            node.kill()
+            assert values_of(node.partition) == [b"0", b"1", b"2", b"3"]
 
     run(main())
 

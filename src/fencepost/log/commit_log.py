@@ -13,8 +13,8 @@ removal is what completes the checkpoint.  `commit_log_entries` says what is in 
 What one sync writes begins with DURABLE, which names its own position in the file: a sync begins when the one before it
 has succeeded, so whoever reads this entry knows that everything before it was on disk, and that the file had been made
 `size` bytes long.  An entry that cannot be read was torn by a power loss only if no DURABLE stands behind it; else the
-disk has damaged it (`commit_log_reading`).  When nothing more is to be written, the DURABLE of the next sync is written
-already, without a sync of its own.
+disk has damaged it (`commit_log_reading`).  When nothing was synced for REST_SECONDS, the DURABLE of the next sync is
+written already, without a sync of its own.
 """
 
 from __future__ import annotations
@@ -55,6 +55,11 @@ EXTENT_THRESHOLD = 64 * 1024
 _ALLOCATION = 4 * 1024 * 1024
 _LITTLE = 64 * 1024
 """Bytes that it takes at once where the reserve may be all that is left."""
+REST_SECONDS = 0.02
+"""So long after a sync without another, and before twice as long, the mark behind it is written.
+
+It costs nearly as much as the write of the sync itself, and the next sync makes it superfluous.
+"""
 _BESIDES = 1024
 """Bytes of what may have to stand before an entry: DURABLE, and a FILE with a path."""
 
@@ -82,6 +87,8 @@ class CommitLog:
         self._seed = 0
         self._mark: bytes | None = None
         """The entry that stands behind what was synced, as long as nothing was written there."""
+        self._rest: asyncio.TimerHandle | None = None
+        """Set from a sync on until the mark behind the last one is written."""
         self.named: set[int] = set()
         self._named_before: set[int] = set()
         """Segments that this generation names, and those that older ones do."""
@@ -238,6 +245,24 @@ class CommitLog:
         payload = DURABLE_ENTRY.pack(Kind.DURABLE, self._tail, self._durable_size)
         return FRAME.pack(len(payload), crc32c(payload, self._seed)) + payload
 
+    def _mark_after_rest(self) -> None:
+        """Have the end marked when nothing more is synced for a while."""
+        if self._rest is None:
+            self._rest = asyncio.get_running_loop().call_later(REST_SECONDS, self._rested, self.durable)
+
+    def _rested(self, durable: int) -> None:
+        """Mark the end if nothing was made durable since; else wait once more."""
+        self._rest = None
+        if self._stopped or self._syncing:
+            return  # What is under way asks for another rest when it is durable.
+        if durable != self.durable:
+            self._mark_after_rest()
+            return
+        try:
+            self._mark_end()
+        except OSError as failure:
+            self._failed(StorageFailed(f"the disk did not take a write: {failure}"))
+
     def _mark_end(self) -> None:
         """Say behind what was synced that it was, so that damage to it can be told from a torn write."""
         if self._file is not None and self.idle and self._tail + DURABLE_SIZE <= self._allocated:
@@ -324,10 +349,7 @@ class CommitLog:
                 self._failed(StorageFailed(f"what follows a sync could not be done: {failure!r}"))
                 raise
             self._call_back()
-            try:
-                self._mark_end()
-            except OSError as failure:
-                self._failed(StorageFailed(f"the disk did not take a write: {failure}"))
+            self._mark_after_rest()
 
         if extents and full is None:
             self._disk.sync(extents, write)
@@ -369,6 +391,9 @@ class CommitLog:
         self._disk.sync_now([self._file])
 
     def close(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
         if self._file is not None:
             self._file.close()
             self._file = None

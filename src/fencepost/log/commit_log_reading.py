@@ -7,8 +7,9 @@ succeeded.  So:
 - The same in a file that was followed by another: its last sync had succeeded before that was begun.
 - A file that is shorter than a DURABLE in it says was cut.
 - An entry that is not whole with no DURABLE behind it is of the last write.  Either its sync was cut off by a power
-  loss, and nobody was told of it; or it had succeeded, and the mark that follows it at once (without a sync of its own)
-  was lost in a power loss, and then the disk damaged these same bytes.  The two look the same.
+  loss, and nobody was told of it; or it had succeeded, and then the disk damaged these same bytes, while the mark that
+  follows them was lost in a power loss (it has no sync of its own), or not written yet when the process was killed (it
+  is written 40 ms at most after the last sync: `REST_SECONDS`).  These look the same.
 
 Files of before there was DURABLE have none: of them it is only known that an entry is damaged if the one that follows
 it, by its length, is whole, and that may have been a power loss too.
