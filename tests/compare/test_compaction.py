@@ -165,9 +165,6 @@ def test_what_is_young_waits_and_what_is_old_goes(both: Cleaned) -> None:
     judge(faults)
 
 
-@pytest.mark.xfail(
-    reason="one log of ten: Apache Kafka lists aborted transactions that Fencepost does not; not explained yet"
-)
 def test_records_that_were_deleted_before(both: Cleaned) -> None:
     """DeleteRecords, into the middle of a batch too."""
     logs = [made(both, "deleted", seed, "compact,delete") for seed in seeds(LOGS // 4)]

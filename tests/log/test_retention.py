@@ -170,6 +170,27 @@ def test_what_delete_records_has_passed_goes_at_the_next_tick() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_segment_goes_on_when_delete_records_has_passed_some_of_it(policy: str) -> None:
+    """As in Apache Kafka: retention begins a new one only to take all of the newest one."""
+
+    async def main() -> None:
+        node = Node(cleanup_policy=policy)
+        for _ in range(3):
+            append(node.partition, batch())
+        await node.settled()
+        node.partition.delete_records(1)
+        at_once(upkeep(node.storage, node.clock.at))
+        assert node.partition.bases == [0]
+        append(node.partition, batch())
+        await node.settled()
+        node.partition.delete_records(-1)
+        at_once(upkeep(node.storage, node.clock.at))
+        assert node.partition.bases[-1] == 4
+
+    run(main())
+
+
 @pytest.mark.parametrize("how", ["kill", "restart", "lose_power"])
 def test_what_is_marked_goes_at_the_next_start(how: str) -> None:
     async def main() -> None:

@@ -401,7 +401,8 @@ class Partition:
             newest.created = now
         limit = self.last_stable_offset
         start = new_start(self.segments, self.log_start_offset, self.log_end_offset, limit, self.settings, now)
-        if start > newest.base_offset:
+        # Not where DeleteRecords has only passed some of it.
+        if start == self.log_end_offset > newest.base_offset:
             try:
                 self._journal.space.attempt(self.roll)
             except NothingLeft:
