@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 from random import Random
@@ -117,6 +118,64 @@ def test_what_is_known_to_be_deleted_is_removed(caplog: pytest.LogCaptureFixture
 
     run(main())
     assert [line for line in caplog.messages if "my notes" in line] and len(caplog.messages) == 2
+
+
+AMONG_OURS = [
+    "notes.log",
+    "1.log",
+    f"{0:020d} (copy).log",
+    f"-{0:019d}.log",
+    "x.index",
+    "x.snapshot",
+    f"{0:020d}.log.bak",
+    "x.log.deleted",
+    "x.log.cleaned",
+    f"{0:020d}.cleaned.txt",
+    "\u0663" * 20 + ".log",
+]
+
+
+@pytest.mark.parametrize("flush", ["durable", "os"])
+def test_somebodys_files_among_ours_stop_nothing_and_stay(flush: str) -> None:
+    """By their suffixes they might be segments, snapshots, generations of the commit log, or what is to be removed."""
+
+    async def main() -> None:
+        node = Node(flush=flush, file_delete_delay_ms=0, segment_bytes=100)
+        put_among_ours = {f"{place}/{name}" for place in ("t-0", "commit-log") for name in AMONG_OURS}
+        for name in put_among_ours:
+            put(node.disk, ROOT / name)
+        for number in range(3):
+            append(node.partition, batch(tag=f"{number}"))
+            node.storage.checkpoint_soon()
+            await asyncio.sleep(0)
+            await node.settled()
+            (node.kill, node.restart, node.lose_power)[number]()
+            for name in put_among_ours:
+                put(node.disk, ROOT / name)  # a power loss has taken them
+        node.restart()
+        assert values_of(node.partition) == [b"0", b"1", b"2"]
+        found = tree(node.disk)
+        assert {name for name, data in found.items() if data == b"somebody's"} == put_among_ours
+
+    run(main())
+
+
+def test_somebodys_segment_in_an_offline_partition_is_not_said_to_be_deleted() -> None:
+    async def main() -> None:
+        node = Node(partitions=TWO)
+        append(node.of("a"), batch())
+        await node.settled()
+        node.storage.close()
+        put(node.disk, ROOT / "a-0" / "partition.metadata", b"?")
+        put(node.disk, ROOT / "a-0" / "notes.log")
+        node.start()
+        node.storage.delete_partition(node.storage.offline["a", 0])
+        await node.settled()
+        node.names = [("b", 0)]
+        node.kill()
+        assert node.disk.exists(ROOT / "a-0" / "notes.log")
+
+    run(main())
 
 
 def test_a_users_file_in_a_partition_outlives_its_topic(caplog: pytest.LogCaptureFixture) -> None:

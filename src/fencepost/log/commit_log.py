@@ -44,6 +44,7 @@ from fencepost.log.commit_log_entries import (
     synced_entry,
 )
 from fencepost.log.disk import Disk, DiskFull, File, NothingLeft
+from fencepost.log.file_names import numbered
 from fencepost.log.outcome import StorageFailed
 from fencepost.log.space import Space
 from fencepost.protocol.types import Buffer
@@ -104,7 +105,7 @@ class CommitLog:
 
     def generations(self) -> list[int]:
         """The generations on disk, oldest first."""
-        return [int(name[:20]) for name in self._disk.list(self._directory) if name.endswith(".log")]
+        return [number for _, number in numbered(self._disk.list(self._directory), ".log")]
 
     def begin(self, generation: int) -> None:
         """Start a new generation.  What is pending goes to it, so name its files first (`name_pending`).

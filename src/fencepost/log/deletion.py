@@ -14,6 +14,7 @@ from fencepost.log import data_directory
 from fencepost.log.commit_log import CommitLog
 from fencepost.log.data_directory import Survey, deleted_name, is_of, remove_partition
 from fencepost.log.disk import Disk
+from fencepost.log.file_names import numbered
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.node_log import get_logger
@@ -59,7 +60,7 @@ def _segments(disk: Disk, partition: Partition | OfflinePartition) -> Iterator[s
     if isinstance(partition, Partition):
         yield from (segment.path.name for segment in partition.segments)
     else:
-        yield from (name for name in disk.list(partition.directory) if name.endswith(".log"))
+        yield from (name for name, _ in numbered(disk.list(partition.directory), ".log"))
 
 
 def _rename(disk: Disk, directory: Path, gone: Path) -> bool:

@@ -13,6 +13,7 @@ from struct import error as StructError
 from crc32c import crc32c
 
 from fencepost.log.disk import Disk, File, NothingLeft
+from fencepost.log.file_names import numbered
 from fencepost.log.producer_state import BatchMetadata, ProducerEntry
 
 _VERSION = 1
@@ -120,7 +121,7 @@ def snapshot_exists(disk: Disk, directory: Path, offset: int) -> bool:
 
 def snapshot_offsets(disk: Disk, directory: Path) -> list[int]:
     """The offsets that have a snapshot, ascending."""
-    return [int(name[:20]) for name in disk.list(directory) if name.endswith(".snapshot")]
+    return [offset for _, offset in numbered(disk.list(directory), ".snapshot")]
 
 
 def remove_snapshot(disk: Disk, directory: Path, offset: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fencepost.log.cleaner import swapping
 from fencepost.log.damage import FileDamaged
 from fencepost.log.epoch_recovery import recover_epochs
+from fencepost.log.file_names import numbered
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
@@ -50,7 +51,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
         file.removed |= file.topic_id not in (partition.topic_id.bytes, bytes(16))
     remove_marked(disk, partition.directory)
     names_before = disk.list(partition.directory)
-    bases = [int(entry[:20]) for entry in names_before if entry.endswith(".log")]
+    bases = [base for _, base in numbered(names_before, ".log")]
     if not by_scan:
         # Every segment that was begun since the oldest checkpoint is known.  One that is not was begun in vain, or
         # removed by a start that was killed, and then a power loss has brought it back.
@@ -61,9 +62,9 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     for base in [base for base, file in known.items() if file.removed and base in bases]:
         _open(partition, base, number).remove()
         bases.remove(base)
-    for entry in names_before:
+    for entry, base in numbered(names_before, *SUFFIXES):
         # An index may survive a power loss that its segment did not; a new segment must not find it.
-        if entry.endswith(SUFFIXES) and int(entry[:20]) not in bases:
+        if base not in bases:
             disk.remove(partition.directory / entry)
     partition.segments = [_open(partition, base, number) for base in bases]
     partition.bases = bases

@@ -11,6 +11,7 @@ from typing import Final
 
 from fencepost.log.callbacks import call_each
 from fencepost.log.disk import Disk
+from fencepost.log.file_names import numbered
 from fencepost.log.segment import SUFFIXES, Segment
 from fencepost.log.space import Space
 
@@ -33,9 +34,8 @@ def mark(disk: Disk, directory: Path, base_offset: int) -> list[Path]:
 
 def remove_marked(disk: Disk, directory: Path) -> None:
     """At the start: whoever was to remove them is no more."""
-    for name in disk.list(directory):
-        if name.endswith(MARK):
-            disk.remove(directory / name)
+    for name, _ in numbered(disk.list(directory), *(suffix + MARK for suffix in _SUFFIXES)):
+        disk.remove(directory / name)
 
 
 class Removals:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.log.disk import Disk
+from fencepost.log.file_names import numbered
 from fencepost.log.segment_sums import SUFFIX
 
 CLEANED: Final = ".cleaned"
@@ -33,9 +34,8 @@ def _file(directory: Path, base: int, suffix: str) -> Path:
 
 def discard(disk: Disk, directory: Path) -> None:
     """Remove what was not decided."""
-    for name in disk.list(directory):
-        if name.endswith(CLEANED):
-            disk.remove(directory / name)
+    for name, _ in numbered(disk.list(directory), *(suffix + CLEANED for suffix in (".log", *INDEXES))):
+        disk.remove(directory / name)
 
 
 def decide(disk: Disk, directory: Path, base: int, end: int) -> None:
@@ -46,8 +46,8 @@ def decide(disk: Disk, directory: Path, base: int, end: int) -> None:
 def carry_out(disk: Disk, directory: Path, base: int, end: int) -> None:
     """Put the cleaned segment in the place of all segments from `base` up to `end`.  May have been begun before."""
     names = disk.list(directory)
-    for name in names:
-        if name.endswith((".log", *INDEXES)) and name[:20].isdigit() and base < int(name[:20]) < end:
+    for name, at in numbered(names, ".log", *INDEXES):
+        if base < at < end:
             disk.remove(directory / name)
     for suffix in INDEXES:
         fresh = _file(directory, base, suffix + CLEANED)

@@ -1,0 +1,17 @@
+"""Which files of a directory are ours by their names: an offset or a generation in 20 digits, and what it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_NUMBER: Final = re.compile("[0-9]{20}")
+
+
+def numbered(names: Iterable[str], *suffixes: str) -> list[tuple[str, int]]:
+    """Those of `names` that are a number with one of `suffixes` and nothing else, each with its number.
+
+    Whatever else ends in such a suffix (`notes.log`, a copy with a longer name) is somebody's, and is left as it is.
+    """
+    return [(name, int(name[:20])) for name in names if name[20:] in suffixes and _NUMBER.fullmatch(name[:20])]
