@@ -45,7 +45,7 @@ from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListO
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, TopicPartition
 
 CREATE_VERSION, DELETE_VERSION, LIST_OFFSETS_VERSION, OFFSET_FETCH_VERSION = 7, 5, 7, 5
 MOST_MS = 50
@@ -202,7 +202,7 @@ async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:
 def old_groups(broker: Broker) -> Iterator[None]:
     """Groups with a position of long ago."""
     for number in range(GROUPS):
-        at = {TopicPartition("journalled", 0): CommittedOffset(number, -1, "", LONG_AGO_MS)}
+        at = {TopicPartition("journalled", 0): CommittedOffset(Offset(number), -1, "", LONG_AGO_MS)}
         broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
         yield
 

@@ -29,6 +29,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, DescribeProducersRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_producers import TopicRequest
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
 
 HOUR = 3_600_000
@@ -54,7 +55,9 @@ def after(how: str, client: Client) -> Path:
 def hours_later(client: Client, hours: int) -> None:
     """What the node does now and then, at a later time."""
     broker = client.broker
-    on_the_loop(broker, lambda: at_once(upkeep(broker.node.storage, broker.node.clock.now() + hours * HOUR)))
+    on_the_loop(
+        broker, lambda: at_once(upkeep(broker.node.storage, Milliseconds(broker.node.clock.now() + hours * HOUR)))
+    )
 
 
 def known(client: Client, topic: str) -> dict[int, tuple[int, int]]:

@@ -18,7 +18,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import NewRecord, Record, decode_batch, encode_batch
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Epoch, Isolation, ProducerId
 
 KEYS = (b"", b"a", b"b", b"c", bytes(40), bytes(39) + b"1", b"z" * 31, b"z" * 32)
 RETENTION = 1_000
@@ -84,7 +84,7 @@ class Writer:
         data, count = self._records(), 0
         options: dict[str, Any] = {}
         if transactional:
-            found = self.partition.start_verification(producer_id, epoch, sequence, True)
+            found = self.partition.start_verification(ProducerId(producer_id), Epoch(epoch), sequence, True)
             assert not isinstance(found, ErrorCode)
             options["guard"] = found
             self.open.add(producer_id)

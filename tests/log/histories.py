@@ -22,7 +22,7 @@ from fencepost.protocol.batch import read_header, stamp
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Milliseconds
 from fencepost.runtime import Slices, at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
@@ -76,7 +76,7 @@ class History:
 def fold(written: list[Written]) -> tuple[dict[int, Producer], list[tuple[int, int, int]]]:
     """Producers, and aborted transactions as (producer id, first offset, marker offset)."""
     producers: dict[int, Producer] = {}
-    aborted = []
+    aborted: list[tuple[int, int, int]] = []
     for item in written:
         header = read_header(item.data)
         if header.producer_id < 0:
@@ -221,7 +221,7 @@ class World:
     def _retain(self, partition: Partition, history: History) -> None:
         before = partition.log_start_offset
         partition.settings = self.settings.with_(retention_ms=self.random.choice((0, 50, 500)))
-        at_once(upkeep(self.storage, self.clock.at + 1))
+        at_once(upkeep(self.storage, Milliseconds(self.clock.at + 1)))
         partition.settings = self.settings
         if partition.log_start_offset > before:
             history.starts.append((self.storage.last_appended, partition.log_start_offset))

@@ -20,7 +20,7 @@ from fencepost.log.storage import Storage
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch, encode_batch
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 START = 1_700_000_000_000
@@ -141,7 +141,8 @@ def append_transactional(
     partition: Partition, producer: tuple[int, int, int], count: int = 1, *, bump: bool = False, **options: Any
 ) -> Appended:
     """Verify and append a batch of a transaction."""
-    guard = partition.start_verification(*producer, bump)
+    producer_id, epoch, sequence = producer
+    guard = partition.start_verification(ProducerId(producer_id), Epoch(epoch), sequence, bump)
     assert guard is None or isinstance(guard, VerificationGuard), guard
     return append(partition, batch(count, producer=producer, transactional=True, **options), guard=guard)
 

@@ -17,6 +17,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch, encode_batch, seal
 from fencepost.protocol.steps import STEP, Pace, Steps, finish
+from fencepost.protocol.types import Milliseconds
 
 SETTINGS = LogSettings()
 
@@ -63,7 +64,7 @@ HOUR = 3_600_000
 
 
 def checked(data: bytes, **settings: Any) -> Checked:
-    return finish(check_batch(data, read_header(data), SETTINGS.with_(**settings), START, Pace()))
+    return finish(check_batch(data, read_header(data), SETTINGS.with_(**settings), Milliseconds(START), Pace()))
 
 
 def error_of(data: bytes, **settings: Any) -> ErrorCode | None:
@@ -185,7 +186,7 @@ def test_a_check_takes_a_step_for_so_many_records_and_looks_at_the_batch_in_the_
             whole = encode_batch(records, compression=compression)
             data = bytearray(whole)
             settings = SETTINGS.with_(**options)
-            steps = check_batch(data, read_header(data), settings, START, Pace())
+            steps = check_batch(data, read_header(data), settings, Milliseconds(START), Pace())
             assert next(steps) is None
             data[HEADER_SIZE:] = bytes(len(data) - HEADER_SIZE)
             rest, pauses = interruptions(steps)
@@ -195,7 +196,9 @@ def test_a_check_takes_a_step_for_so_many_records_and_looks_at_the_batch_in_the_
 
 def test_what_is_large_is_compressed_in_another_thread() -> None:
     data = encode_batch([(START, None, bytes(100_000), ())] * 3)
-    steps = check_batch(data, read_header(data), SETTINGS.with_(compression=Compression.ZSTD), START, Pace())
+    steps = check_batch(
+        data, read_header(data), SETTINGS.with_(compression=Compression.ZSTD), Milliseconds(START), Pace()
+    )
     work = next(steps)
     assert work is not None
     with pytest.raises(StopIteration) as done:

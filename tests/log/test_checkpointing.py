@@ -15,6 +15,7 @@ from fencepost.log.disk import File
 from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
 from fencepost.log.storage import Storage
+from fencepost.protocol.types import ProducerId
 from fencepost.runtime import Slices
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -108,7 +109,7 @@ def test_a_partition_that_cannot_be_written_down_is_made_again_from_its_records(
         assert len(generations(node)) == 1
         node.lose_power()
         assert values_of(node.of("b")) == [str(number).encode() for number in range(1, 6)]
-        assert [each.last_sequence for each in node.of("b").producers.entries[7].batches] == [0, 1, 2, 3, 4]
+        assert [each.last_sequence for each in node.of("b").producers.entries[ProducerId(7)].batches] == [0, 1, 2, 3, 4]
 
     run(main())
 

@@ -14,6 +14,7 @@ from fencepost.log.partition import Appended
 from fencepost.log.producer_state import Origin
 from fencepost.log.upkeep import watch_space
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -117,7 +118,7 @@ def test_lower_retention_and_deleted_records_free_space(how: str) -> None:
             else:
                 assert isinstance(partition.delete_records(-1), int)
         for _ in range(3):
-            at_once(watch_space(node.storage, node.clock.at))
+            at_once(watch_space(node.storage, Milliseconds(node.clock.at)))
             await asyncio.sleep(0.5)
         assert node.storage.failure is None
         end = node.partition.log_end_offset
@@ -142,7 +143,7 @@ def test_however_full_it_was_when_it_began(share: int) -> None:
         disk.make_directory(ROOT.parent / "foreign")
         disk.open(ROOT.parent / "foreign" / "file").allocate(share * 300)
         taken = await fill(node)
-        at_once(watch_space(node.storage, node.clock.at))
+        at_once(watch_space(node.storage, Milliseconds(node.clock.at)))
         await node.settled()
         assert node.storage.failure is None
         node.kill()
@@ -159,12 +160,12 @@ def test_it_is_said_every_ten_minutes_at_most(caplog: pytest.LogCaptureFixture) 
         node = full_node()
         await fill(node)
         for _ in range(100):
-            at_once(watch_space(node.storage, node.clock.at))
+            at_once(watch_space(node.storage, Milliseconds(node.clock.at)))
             await node.settled()
         assert len(caplog.messages) == 1
         assert "delete topics or records" in caplog.messages[0]
         node.clock.at += 600_000
-        at_once(watch_space(node.storage, node.clock.at))
+        at_once(watch_space(node.storage, Milliseconds(node.clock.at)))
         assert len(caplog.messages) == 2
         node.storage.abandon()
 

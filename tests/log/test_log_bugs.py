@@ -11,6 +11,7 @@ from tests.log.log_doubles import START, Node, append, append_transactional, bat
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 from fencepost.runtime import at_once
 
 DAY = 24 * 3600 * 1000
@@ -22,9 +23,9 @@ def test_kafka_14884_a_guard_of_the_transaction_before_does_not_let_a_write_in()
     async def main() -> None:
         node = Node()
         partition = node.partition
-        late = partition.start_verification(7, 0, 0, False)
+        late = partition.start_verification(ProducerId(7), Epoch(0), 0, False)
         end(partition, 7, 0, False)
-        current = partition.start_verification(7, 0, 0, False)
+        current = partition.start_verification(ProducerId(7), Epoch(0), 0, False)
         assert isinstance(late, VerificationGuard) and isinstance(current, VerificationGuard)
         write = batch(producer=(7, 0, 0), transactional=True)
         refused = partition.append(write, Origin.CLIENT, guard=late)
@@ -105,12 +106,12 @@ def test_facts_13_7_9_old_timestamps_of_a_client_do_not_make_it_forgotten(timest
         append(node.partition, batch(producer=(7, 0, 0), timestamp=timestamp))
         for _ in range(3):
             node.clock.at += node.settings.producer_id_expiration_ms // 4
-            at_once(upkeep(node.storage, node.clock.at))
+            at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
             await node.settled()
             node.restart()
             assert 7 in node.partition.producers.entries
         node.clock.at += node.settings.producer_id_expiration_ms // 4
-        at_once(upkeep(node.storage, node.clock.at))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
         assert 7 not in node.partition.producers.entries
 
     run(main())
@@ -133,14 +134,14 @@ def test_removing_records_does_not_remove_their_producers(removal: str, how: str
         if removal == "retention":
             node.clock.at += 5000
             append(node.partition, batch(tag="new", timestamp=node.clock.at))
-            at_once(upkeep(node.storage, node.clock.at))
+            at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
         else:
             assert isinstance(node.partition.delete_records(9), int)
         await node.settled()
         getattr(node, how)()
         partition = node.partition
         assert partition.log_start_offset >= 9, "all records of the producers are gone"
-        assert partition.producers.epoch_of(7) == 3 and partition.producers.epoch_of(8) == 0
+        assert partition.producers.epoch_of(ProducerId(7)) == 3 and partition.producers.epoch_of(ProducerId(8)) == 0
         size = partition.log_end_offset
         for sequence in range(2, 7):
             told = partition.append(batch(producer=(7, 3, sequence)), Origin.CLIENT)
@@ -161,12 +162,12 @@ def test_expiry_removes_producers_but_never_one_whose_transaction_is_open(how: s
         await node.settled()
         node.clock.at += node.settings.producer_id_expiration_ms * 3
         getattr(node, how)()
-        at_once(upkeep(node.storage, node.clock.at + node.settings.producer_id_expiration_ms))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + node.settings.producer_id_expiration_ms)))
         assert sorted(node.partition.producers.entries) == [8]
         assert node.partition.producers.open_transactions() == [(8, 1)]
         end(node.partition, 8, 1, True)
         node.clock.at += node.settings.producer_id_expiration_ms * 3
-        at_once(upkeep(node.storage, node.clock.at))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
         assert node.partition.producers.entries == {}
 
     run(main())
@@ -190,7 +191,7 @@ def test_a_transaction_stays_open_when_its_records_are_deleted(how: str) -> None
             partition = node.partition
             assert (partition.log_start_offset, partition.producers.open_transactions()) == (4, [(8, 0)])
             assert partition.last_stable_offset == 4, "not before the start of the log"
-            at_once(upkeep(node.storage, node.clock.at + 2 * node.settings.producer_id_expiration_ms))
+            at_once(upkeep(node.storage, Milliseconds(node.clock.at + 2 * node.settings.producer_id_expiration_ms)))
             assert list(partition.producers.entries) == [8]
         append_transactional(node.partition, (8, 0, 1))
         end(node.partition, 8, 1, True)

@@ -14,6 +14,7 @@ from fencepost.log.offline import PartitionDamaged
 from fencepost.log.recovery import recover
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -94,7 +95,7 @@ def test_it_is_refused_and_its_directory_is_left_alone(damaged: set[str]) -> Non
         assert storage.refusal("a", 0) is ErrorCode.KAFKA_STORAGE_ERROR and storage.exists("a", 0)
         assert storage.refusal("a", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not storage.exists("a", 1)
         assert [partition.topic for partition in storage.partitions()] == ["b"]
-        at_once(upkeep(storage, node.clock.now() + 10**12))
+        at_once(upkeep(storage, Milliseconds(node.clock.now() + 10**12)))
         node.restart()
         assert contents(node, "a-0") == before
 

@@ -14,7 +14,7 @@ from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import LOG_APPEND_TIME, crc_matches, read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Epoch, Isolation, Milliseconds, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 
 
@@ -214,11 +214,11 @@ def test_a_transaction_needs_its_guard() -> None:
         partition = Node().partition
         data = batch(producer=(7, 0, 0), transactional=True)
         assert error_of(partition.append(data, Origin.CLIENT)) == ErrorCode.INVALID_TXN_STATE
-        guard = partition.start_verification(7, 0, 0, False)
+        guard = partition.start_verification(ProducerId(7), Epoch(0), 0, False)
         assert isinstance(guard, VerificationGuard)
         assert error_of(partition.append(data, Origin.CLIENT, guard=VerificationGuard())) == ErrorCode.INVALID_TXN_STATE
         append(partition, data, guard=guard)
-        assert partition.start_verification(7, 0, 1, False) is None, "its transaction is open here"
+        assert partition.start_verification(ProducerId(7), Epoch(0), 1, False) is None, "its transaction is open here"
         append(partition, batch(producer=(7, 0, 1), transactional=True))
         plain = batch(producer=(7, 0, 2))
         assert error_of(partition.append(plain, Origin.CLIENT)) == ErrorCode.INVALID_TXN_STATE
@@ -235,7 +235,7 @@ def test_a_guard_does_not_outlive_the_marker() -> None:
 
     async def main() -> None:
         partition = Node().partition
-        guard = partition.start_verification(7, 0, 0, False)
+        guard = partition.start_verification(ProducerId(7), Epoch(0), 0, False)
         assert isinstance(guard, VerificationGuard)
         end(partition, 7, 0, False)
         data = batch(producer=(7, 0, 0), transactional=True)
@@ -321,7 +321,7 @@ def test_retention(settings: dict[str, Any], first: int) -> None:
             append(node.partition, batch(timestamp=node.clock.at + 50 * number))
         await node.settled()
         node.restart()  # A checkpoint: only then files go.
-        node.partition.retain(node.clock.at + 250 - 1)
+        node.partition.retain(Milliseconds(node.clock.at + 250 - 1))
         await node.settled()
         assert node.partition.log_start_offset == first
         assert node.partition.bases[0] == first
@@ -336,7 +336,7 @@ def test_retention_keeps_open_transactions() -> None:
         append_transactional(node.partition, (7, 0, 0))
         append(node.partition, batch())
         await node.settled()
-        node.partition.retain(node.clock.at + 10**9)
+        node.partition.retain(Milliseconds(node.clock.at + 10**9))
         assert node.partition.log_start_offset == 1
 
     run(main())

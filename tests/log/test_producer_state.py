@@ -20,6 +20,7 @@ from fencepost.log.producer_state import (
 )
 from fencepost.protocol.batch import MAX_INT32, BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, ProducerId
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -31,7 +32,7 @@ def header(epoch: int, sequence: int, count: int = 1, transactional: bool = Fals
 
 
 def entry(epoch: int, last_sequence: int | None = None, open_at: int | None = None) -> ProducerEntry:
-    made = ProducerEntry(7, epoch, open_first_offset=open_at)
+    made = ProducerEntry(ProducerId(7), Epoch(epoch), open_first_offset=open_at)
     if last_sequence is not None:
         made.batches.append(BatchMetadata(last_sequence, 100, 0, 0))
     return made
@@ -70,13 +71,13 @@ def cells_of_verification() -> Iterator[tuple[bool, bool, int, int, bool]]:
 
 @pytest.mark.parametrize(("known", "bump", "lowest", "sequence", "taken"), list(cells_of_verification()))
 def test_every_cell_of_verified_sequences(known: bool, bump: bool, lowest: int, sequence: int, taken: bool) -> None:
-    verification = Verification(VerificationGuard(), 4, lowest, bump, 0)
+    verification = Verification(VerificationGuard(), Epoch(4), lowest, bump, 0)
     outcome = check_sequence(entry(3) if known else None, verification, header(4, sequence, transactional=True))
     assert outcome == (None if taken else OUT_OF_ORDER)
 
 
 def test_a_lowest_sequence_of_another_epoch_does_not_count() -> None:
-    verification = Verification(VerificationGuard(), 4, 0, True, 0)
+    verification = Verification(VerificationGuard(), Epoch(4), 0, True, 0)
     assert check_sequence(entry(3, 8), verification, header(3, 9, transactional=True)) is None
 
 
@@ -92,7 +93,7 @@ def test_every_cell_of_the_data_checks(
 ) -> None:
     known = entry(3, 0, open_at=50 if open_here else None)
     guard = known.opened_by = VerificationGuard()
-    verification = Verification(guard, epoch, 10, False, 0) if guarded != "none" else None
+    verification = Verification(guard, Epoch(epoch), 10, False, 0) if guarded != "none" else None
     handed_in = guard if guarded == "right" else VerificationGuard() if guarded == "wrong" else None
     expected = None
     if epoch < 3:
@@ -129,21 +130,21 @@ def test_every_cell_of_the_markers(line: str, version: int, open_here: bool, coo
     expected = int(answers[3] if version == 2 and not open_here else answers[version])
     if expected == 0 and coordinator < 5:
         expected = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    assert (check_marker(known, epoch, coordinator, version) or 0) == expected
+    assert (check_marker(known, Epoch(epoch), coordinator, version) or 0) == expected
 
 
 def test_markers_of_an_unknown_producer_and_of_the_last_epoch_are_taken() -> None:
-    assert check_marker(None, 0, 0, 2) is None
-    assert check_marker(entry(32767, open_at=1), 32767, 0, 2) is None
-    assert check_marker(entry(32766, open_at=1), 32766, 0, 2) is FENCED
+    assert check_marker(None, Epoch(0), 0, 2) is None
+    assert check_marker(entry(32767, open_at=1), Epoch(32767), 0, 2) is None
+    assert check_marker(entry(32766, open_at=1), Epoch(32766), 0, 2) is FENCED
 
 
 @pytest.mark.parametrize("known", [None, entry(3), entry(3, open_at=50)])
 @pytest.mark.parametrize("epoch", [-2, 3, 4])
 def test_a_marker_says_by_which_rule_it_goes(known: ProducerEntry | None, epoch: int) -> None:
-    assert check_marker(known, epoch, 0, -1) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert check_marker(known, epoch, 0, -2) == check_marker(known, epoch, 0, 0)
-    assert check_marker(None, -2, 0, 2) is FENCED
+    assert check_marker(known, Epoch(epoch), 0, -1) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert check_marker(known, Epoch(epoch), 0, -2) == check_marker(known, Epoch(epoch), 0, 0)
+    assert check_marker(None, Epoch(-2), 0, 2) is FENCED
 
 
 @pytest.mark.parametrize("epoch", [-2, -1, 0])
@@ -167,7 +168,7 @@ def test_every_cell_of_epochs_below_0_where_nothing_is_verified(
 
 @pytest.mark.parametrize(("sequence", "count"), [(0, 1), (4, 3), (MAX_INT32, 1), (MAX_INT32 - 1, 4)])
 def test_a_duplicate_is_one_of_the_last_five(sequence: int, count: int) -> None:
-    known = ProducerEntry(7, 3)
+    known = ProducerEntry(ProducerId(7), Epoch(3))
     original = header(3, sequence, count)
     known.batches.append(BatchMetadata(original.last_sequence, 99 + count, count - 1, 0))
     assert known.batches[0].first_sequence == sequence

@@ -9,6 +9,7 @@ from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import CompletedTransaction, Producers
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, ProducerId
 
 
 def write(producers: Producers, producer_id: int, epoch: int, sequence: int, offset: int) -> None:
@@ -28,7 +29,7 @@ def test_the_first_unstable_offset_waits_for_readers_to_see_the_end() -> None:
     write(producers, 1, 0, 1, 30)
     assert producers.open_transactions() == [(1, 10), (2, 20)]
     first = finish(producers, 1, 0, 40)
-    assert first == CompletedTransaction(1, 10, 40, False)
+    assert first == CompletedTransaction(ProducerId(1), 10, 40, False)
     assert producers.aborted(first).last_stable_offset == 20
     assert producers.first_unstable_offset == 10
     producers.high_watermark_advanced(40)
@@ -54,21 +55,21 @@ def test_a_transaction_is_late_when_its_producer_has_been_silent_for_long() -> N
 def test_a_marker_ends_the_verification_of_its_own_transaction(bump: bool, marker_epoch: int) -> None:
     """One under the bumped epoch of the marker belongs to the next transaction and stays."""
     producers = Producers()
-    guard = producers.start_verification(7, 4, 0, bump, START)
+    guard = producers.start_verification(ProducerId(7), Epoch(4), 0, bump, START)
     assert isinstance(guard, VerificationGuard)
     finish(producers, 7, marker_epoch, 10)
     stays = bump and marker_epoch == 4
-    assert (producers.start_verification(7, 4, 0, bump, START) is guard) == stays
+    assert (producers.start_verification(ProducerId(7), Epoch(4), 0, bump, START) is guard) == stays
 
 
 def test_verifications_are_shared_and_fenced() -> None:
     producers = Producers()
-    guard = producers.start_verification(7, 3, 5, False, START)
-    assert producers.start_verification(7, 3, 2, False, START) is guard
+    guard = producers.start_verification(ProducerId(7), Epoch(3), 5, False, START)
+    assert producers.start_verification(ProducerId(7), Epoch(3), 2, False, START) is guard
     write(producers, 7, 3, 2, 10)
-    assert producers.start_verification(7, 3, 3, False, START) is None
-    assert producers.start_verification(7, 2, 0, False, START) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert isinstance(producers.start_verification(7, 4, 0, False, START), VerificationGuard)
+    assert producers.start_verification(ProducerId(7), Epoch(3), 3, False, START) is None
+    assert producers.start_verification(ProducerId(7), Epoch(2), 0, False, START) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert isinstance(producers.start_verification(ProducerId(7), Epoch(4), 0, False, START), VerificationGuard)
 
 
 def test_what_was_verified_for_one_transaction_does_not_join_the_next_of_its_epoch() -> None:
@@ -79,12 +80,12 @@ def test_what_was_verified_for_one_transaction_does_not_join_the_next_of_its_epo
         header = read_header(batch(producer=(7, 3, sequence), transactional=True))
         return producers.check_data(header, guard, Origin.COORDINATOR, True)
 
-    early = producers.start_verification(7, 3, -1, False, START)
+    early = producers.start_verification(ProducerId(7), Epoch(3), -1, False, START)
     write(producers, 7, 3, 0, 10)
     assert check(early, 1) is None, "two writes of one transaction may wait at once"
     finish(producers, 7, 3, 11)
     assert check(early, 1) == ErrorCode.INVALID_TXN_STATE
-    late = producers.start_verification(7, 3, -1, False, START)
+    late = producers.start_verification(ProducerId(7), Epoch(3), -1, False, START)
     write(producers, 7, 3, 1, 12)
     assert check(early, 2) == ErrorCode.INVALID_TXN_STATE
     assert check(late, 2) is None
@@ -95,9 +96,9 @@ def test_an_epoch_clears_the_window() -> None:
     producers = Producers()
     write(producers, 7, 3, 0, 10)
     finish(producers, 7, 3, 11)
-    assert producers.entries[7].last_sequence == 0, "the same epoch goes on"
+    assert producers.entries[ProducerId(7)].last_sequence == 0, "the same epoch goes on"
     finish(producers, 7, 4, 12)
-    assert (producers.entries[7].last_sequence, producers.epoch_of(7)) == (-1, 4)
+    assert (producers.entries[ProducerId(7)].last_sequence, producers.epoch_of(ProducerId(7))) == (-1, 4)
 
 
 def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
@@ -105,7 +106,7 @@ def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
     write(producers, 1, 0, 0, 10)
     write(producers, 2, 0, 0, 11)
     finish(producers, 2, 0, 12)
-    producers.start_verification(3, 0, 0, False, START)
+    producers.start_verification(ProducerId(3), Epoch(0), 0, False, START)
     producers.expire(START + 99, 100)
     assert sorted(producers.entries) == [1, 2]
     producers.expire(START + 100, 100)

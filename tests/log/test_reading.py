@@ -48,7 +48,8 @@ class Model:
 def visible(fetched: Fetched) -> list[int]:
     """The base offsets of what a read_committed consumer delivers (facts §8.2)."""
     assert fetched.aborted is not None
-    waiting, aborting, found = sorted(fetched.aborted, key=lambda entry: entry[1]), set[int](), []
+    waiting, aborting = sorted(fetched.aborted, key=lambda entry: entry[1]), set[int]()
+    found: list[int] = []
     for at, header in headers(fetched.records):
         while waiting and waiting[0][1] <= header.last_offset:
             aborting.add(waiting.pop(0)[0])

@@ -13,7 +13,7 @@ from fencepost.log.reading import Fetched
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Milliseconds
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -154,9 +154,9 @@ def test_producers_with_old_timestamps_are_not_forgotten_after_a_crash() -> None
         append(node.partition, batch(producer=(7, 0, 0), timestamp=1000))
         await node.settled()
         node.kill()
-        at_once(upkeep(node.storage, node.clock.at + 1000))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 1000)))
         assert 7 in node.partition.producers.entries
-        at_once(upkeep(node.storage, node.clock.at + node.settings.producer_id_expiration_ms))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + node.settings.producer_id_expiration_ms)))
         assert 7 not in node.partition.producers.entries
 
     run(main())

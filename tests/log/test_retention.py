@@ -13,9 +13,10 @@ from tests.log.log_doubles import ROOT, Node, append, append_transactional, batc
 from fencepost.log.retention import new_start
 from fencepost.log.settings import LogSettings
 from fencepost.log.upkeep import upkeep
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
 
-NOW = 1000
+NOW = Milliseconds(1000)
 
 
 @dataclass
@@ -98,9 +99,9 @@ def test_the_newest_segment_goes_too_and_its_files_soon_after(open_at_the_end: b
         if open_at_the_end:
             append_transactional(node.partition, (7, 0, 0))
         await node.settled()
-        at_once(upkeep(node.storage, node.clock.at + 500))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 500)))
         assert node.partition.log_start_offset == 0
-        at_once(upkeep(node.storage, node.clock.at + 1500))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 1500)))
         kept = 4 if open_at_the_end else 5
         assert node.partition.log_start_offset == kept
         await asyncio.sleep(1)
@@ -111,7 +112,7 @@ def test_the_newest_segment_goes_too_and_its_files_soon_after(open_at_the_end: b
         if open_at_the_end:
             end(node.partition, 7, 0, True)
             await node.settled()
-            at_once(upkeep(node.storage, node.clock.at + 1500))
+            at_once(upkeep(node.storage, Milliseconds(node.clock.at + 1500)))
             assert node.partition.log_start_offset == 7
         append(node.partition, batch(tag="later"))
         await node.settled()
@@ -127,7 +128,7 @@ def test_a_partition_that_a_checkpoint_has_whole_goes_whole() -> None:
         append(node.partition, batch())
         await node.settled()
         node.restart()
-        at_once(upkeep(node.storage, node.clock.at + 1500))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 1500)))
         await asyncio.sleep(1)
         assert names(node, ".log") == [f"{1:020d}.log"]
         append(node.partition, batch(producer=(7, 0, 0), tag="a"))
@@ -145,10 +146,10 @@ def test_what_has_no_time_is_as_old_as_it_was_seen() -> None:
         append(node.partition, batch(timestamp=-1))
         await node.settled()
         node.restart()
-        at_once(upkeep(node.storage, node.clock.at))
-        at_once(upkeep(node.storage, node.clock.at + 1000))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 1000)))
         assert node.partition.log_start_offset == 0
-        at_once(upkeep(node.storage, node.clock.at + 1001))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 1001)))
         assert node.partition.log_start_offset == 1
 
     run(main())
@@ -163,7 +164,7 @@ def test_what_delete_records_has_passed_goes_at_the_next_tick() -> None:
         node.partition.delete_records(3)
         await node.settled()
         assert len(names(node, ".log")) == 4, "they are what the producers are made from again after a crash"
-        at_once(upkeep(node.storage, node.clock.at))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
         await asyncio.sleep(1)
         assert names(node, ".log") == [f"{3:020d}.log"]
 
@@ -198,7 +199,7 @@ def test_what_is_marked_goes_at_the_next_start(how: str) -> None:
         for _ in range(3):
             append(node.partition, batch())
         await node.settled()
-        at_once(upkeep(node.storage, node.clock.at + 5000))
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 5000)))
         await asyncio.sleep(1)
         assert names(node, ".deleted")
         getattr(node, how)()

@@ -11,9 +11,14 @@ import pytest
 from tests.log.log_doubles import run, synced
 
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
+from fencepost.protocol.types import ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 
-ENTRIES = [AbortedTransaction(1, 0, 5, 2), AbortedTransaction(2, 2, 9, 10), AbortedTransaction(1, 12, 14, 15)]
+ENTRIES = [
+    AbortedTransaction(ProducerId(1), 0, 5, 2),
+    AbortedTransaction(ProducerId(2), 2, 9, 10),
+    AbortedTransaction(ProducerId(1), 12, 14, 15),
+]
 
 
 def index_of(entries: list[AbortedTransaction]) -> TransactionIndex:
@@ -60,7 +65,9 @@ def test_what_a_power_loss_leaves_behind_the_synced_entries_is_not_in_the_way() 
             disk = SimulatedDisk(random)
             file = disk.open(Path("/x"))
             trusted, later = random.randrange(90), random.randrange(1, 90)
-            entries = [AbortedTransaction(7, 10 * n, 10 * n + 9, 10 * n + 10) for n in range(trusted + later)]
+            entries = [
+                AbortedTransaction(ProducerId(7), 10 * n, 10 * n + 9, 10 * n + 10) for n in range(trusted + later)
+            ]
             file.pwrite(index_of(entries[:trusted]).encode(), 0)
             await synced(disk, file)
             disk.sync_directory(Path("/"))

@@ -25,6 +25,7 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
+from fencepost.protocol.types import Offset
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 
@@ -112,7 +113,7 @@ def test_a_stamp_writes_offset_and_epoch_and_leaves_the_crc_true(
     buffer, at = bytearray(before + batch), len(before)
     stamp(buffer, at, base_offset, epoch)
     header = read_header(buffer, at)
-    assert header == read_header(batch)._replace(base_offset=base_offset, partition_leader_epoch=epoch)
+    assert header == read_header(batch)._replace(base_offset=Offset(base_offset), partition_leader_epoch=epoch)
     assert crc_matches(buffer, at, header)
     assert bytes(buffer[:at] + buffer[at + HEADER_SIZE :]) == before + batch[HEADER_SIZE:]
 

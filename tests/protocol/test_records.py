@@ -18,6 +18,7 @@ from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, crc_matc
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import BatchBuilder, NewRecord, Record, decode_batch, encode_batch, seal, varint
+from fencepost.protocol.types import Offset
 
 #: Lengths on both sides of where a number takes another byte.
 BYTES = st.one_of(st.none(), st.binary(max_size=80), st.builds(bytes, st.sampled_from([63, 64, 127, 8191, 8192])))
@@ -42,7 +43,7 @@ def _read_by(reader: Any, batch: bytes) -> list[Record]:
 
 def _expected(records: Sequence[NewRecord], base_offset: int = 0) -> list[Record]:
     return [
-        Record(base_offset + place, timestamp, key, value, tuple(headers))
+        Record(Offset(base_offset + place), timestamp, key, value, tuple(headers))
         for place, (timestamp, key, value, headers) in enumerate(records)
     ]
 
@@ -219,7 +220,7 @@ def test_a_number_of_more_than_ten_bytes_is_refused() -> None:
     for padding in range(1, 30):
         padded = bytes([record[0] | 0x80, *[0x80] * (padding - 1), 0]) + record[1:]
         if padding < 10:
-            assert decode_batch(_sealed(padded, 1)) == [Record(0, 0, b"key", b"value", ())]
+            assert decode_batch(_sealed(padded, 1)) == [Record(Offset(0), 0, b"key", b"value", ())]
         else:
             with pytest.raises(ProtocolError, match="too long"):
                 decode_batch(_sealed(padded, 1))

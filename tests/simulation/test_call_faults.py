@@ -22,6 +22,7 @@ from fencepost.log import producers
 from fencepost.log.producer_state import ProducerEntry, check_data, check_marker
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch
 from fencepost.simulation.call_faults import Call, CallFault
 from fencepost.simulation.faulty_runs import EVERYTHING, Plan, disturb
 
@@ -80,7 +81,7 @@ def test_refusing_a_marker_that_comes_again_is_found(monkeypatch: pytest.MonkeyP
     def strict(entry: ProducerEntry | None, epoch: int, coordinator_epoch: int, version: int) -> ErrorCode | None:
         if entry is not None and version >= 2 and epoch <= entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        return check_marker(entry, epoch, coordinator_epoch, version)
+        return check_marker(entry, Epoch(epoch), coordinator_epoch, version)
 
     monkeypatch.setattr(producers, "check_marker", strict)
     faults = {CallFault.ANSWER_LOST: 0.05}

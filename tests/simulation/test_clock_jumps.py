@@ -19,7 +19,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Milliseconds, TopicPartition
+from fencepost.protocol.types import Milliseconds, Offset, TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import World
 
@@ -108,7 +108,9 @@ def test_what_is_kept_is_kept(jumps: tuple[int, ...]) -> None:
         producer = (4711, 0)
         assert await scene.produce(producer, 0) == (ErrorCode.NONE, 0)
         identity = broker.node.transactions.init_producer_id("id", 60_000)
-        broker.node.groups.commit_offsets(CommitFor("g", "", None, -1), {AT: CommittedOffset(7, -1, "", before)})
+        broker.node.groups.commit_offsets(
+            CommitFor("g", "", None, -1), {AT: CommittedOffset(Offset(7), -1, "", before)}
+        )
         await scene.set_clock(jumps)
         assert await scene.produce(producer, 0) == (ErrorCode.NONE, 0), "the same batch again is a duplicate"
         assert broker.node.storage.partition("t", 0).log_end_offset == 1

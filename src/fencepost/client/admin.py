@@ -20,7 +20,7 @@ from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 from fencepost.runtime import Runtime
 
 _UPGRADE: Final = 1
@@ -32,8 +32,8 @@ class TransactionDescription(NamedTuple):
 
     transactional_id: str
     state: str
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
     timeout_ms: int
     start_time_ms: int
     partitions: list[TopicPartition]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -23,7 +23,7 @@ class RecordMetadata(NamedTuple):
 
     topic: str
     partition: int
-    offset: int
+    offset: Offset
     timestamp: int
 
 
@@ -86,7 +86,7 @@ class Batch:
             self.whole.set_result(base_offset)
         for number, future in enumerate(self.futures):
             if not future.done():
-                offset = -1 if base_offset < 0 else base_offset + number
+                offset = Offset(-1 if base_offset < 0 else base_offset + number)
                 timestamp = self.times[number] if log_append_time < 0 else log_append_time
                 future.set_result(RecordMetadata(self.at.topic, self.at.partition, offset, timestamp))
 

@@ -9,7 +9,7 @@ from fencepost.protocol.batch import BatchHeader, crc_matches, headers
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import Buffer, Offset
 
 
 class ConsumerRecord(NamedTuple):
@@ -17,7 +17,7 @@ class ConsumerRecord(NamedTuple):
 
     topic: str
     partition: int
-    offset: int
+    offset: Offset
     timestamp: int
     key: bytes | None
     value: bytes | None

@@ -19,7 +19,7 @@ from fencepost.protocol.compression import LARGEST_BATCH, Compression, TooLarge,
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_scan import Scanned, moments, scan, scan_at_once
 from fencepost.protocol.steps import UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import Buffer, Milliseconds
 
 NO_TIMESTAMP: Final = -1
 _CODECS = frozenset(Compression)
@@ -67,7 +67,9 @@ def most_unfolded(settings: LogSettings) -> int:
     return min(max(_MOST_UNFOLDED * settings.max_message_bytes, LEAST_UNFOLDED), LARGEST_BATCH)
 
 
-def check_batch(batch: Buffer, header: BatchHeader, settings: LogSettings, now: int, pace: Pace) -> Steps[Checked]:
+def check_batch(
+    batch: Buffer, header: BatchHeader, settings: LogSettings, now: Milliseconds, pace: Pace
+) -> Steps[Checked]:
     """Whether a client's batch is taken, before anything is known of its producer.
 
     `batch` is not looked at after the first interruption: it may be a view of a buffer that is used again.
@@ -140,7 +142,7 @@ def check_header(batch: Buffer, header: BatchHeader, settings: LogSettings) -> R
     return None
 
 
-def _looked_at_closely(header: BatchHeader, settings: LogSettings, now: int) -> int:
+def _looked_at_closely(header: BatchHeader, settings: LogSettings, now: Milliseconds) -> int:
     """How many records are looked at one by one: all of them where the settings ask something of each."""
     if settings.compression is not None and settings.compression != header.attributes & 7:
         return header.record_count
@@ -159,7 +161,7 @@ def most_records(header: BatchHeader) -> int:
 
 
 def _check_records(
-    records: Buffer, header: BatchHeader, settings: LogSettings, now: int, scanned: Scanned, pace: Pace
+    records: Buffer, header: BatchHeader, settings: LogSettings, now: Milliseconds, scanned: Scanned, pace: Pace
 ) -> Steps[Refused | None]:
     """What the settings ask of each record."""
     created = settings.message_timestamp_type == "CreateTime"
@@ -192,7 +194,7 @@ def _check_records(
     return Refused(error, f"record {wrong[0][0]} of the batch: {wrong[0][1]}", record_errors=tuple(wrong))
 
 
-def _timely(timestamp: int, settings: LogSettings, now: int) -> bool:
+def _timely(timestamp: int, settings: LogSettings, now: Milliseconds) -> bool:
     if timestamp == NO_TIMESTAMP:
         return True
     return now - timestamp <= settings.timestamp_before_max_ms and timestamp - now <= settings.timestamp_after_max_ms

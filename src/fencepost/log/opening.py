@@ -12,6 +12,7 @@ from fencepost.log.partition import Partition
 from fencepost.log.recovery import recover
 from fencepost.log.replay import Replay
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import Milliseconds
 
 logger = get_logger(__name__)
 
@@ -20,7 +21,7 @@ _SAID: Final = 10
 
 
 def open_partition(
-    partition: Partition, replay: Replay, number: Callable[[], int], now: int
+    partition: Partition, replay: Replay, number: Callable[[], int], now: Milliseconds
 ) -> Partition | OfflinePartition:
     """Open or make it; `number` numbers its segments in the commit log.
 

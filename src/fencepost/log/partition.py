@@ -42,7 +42,7 @@ from fencepost.protocol.compression import decompress
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import Buffer, Isolation
+from fencepost.protocol.types import Buffer, Epoch, Isolation, Milliseconds, ProducerId
 
 __all__ = ["Appended", "Journal", "Partition", "Refused"]
 
@@ -53,7 +53,7 @@ class Journal(Protocol):
     flush_to_os: bool
     space: Space
 
-    def now(self) -> int: ...
+    def now(self) -> Milliseconds: ...
 
     def new_segment(self, partition: Partition, base_offset: int) -> Segment: ...
 
@@ -127,7 +127,7 @@ class Partition:
     # Appending
 
     def start_verification(
-        self, producer_id: int, producer_epoch: int, base_sequence: int, supports_epoch_bump: bool
+        self, producer_id: ProducerId, producer_epoch: Epoch, base_sequence: int, supports_epoch_bump: bool
     ) -> VerificationGuard | Refused | None:
         """Begin to verify a transactional write (facts §6.6): a guard; None if its transaction is open here."""
         found = self.producers.start_verification(
@@ -394,7 +394,7 @@ class Partition:
             self.bases.pop(0)
             self._journal.segment_removed(self, segment)
 
-    def retain(self, now: int) -> None:
+    def retain(self, now: Milliseconds) -> None:
         """Remove whole segments that are too old or too many, but never an open transaction."""
         newest = self.segments[-1]
         if newest.size and newest.created < 0:

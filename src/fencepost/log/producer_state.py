@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 from fencepost.protocol.batch import MAX_INT32, NO_SEQUENCE, BatchHeader, next_sequence
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import MAX_PRODUCER_EPOCH
+from fencepost.protocol.types import MAX_PRODUCER_EPOCH, Epoch, ProducerId
 
-NO_EPOCH = -1
+NO_EPOCH = Epoch(-1)
 NO_TRANSACTION_VERSION = -1
 WINDOW = 5
 """Batches per producer that are remembered, as many as a producer may have in flight."""
@@ -64,8 +64,8 @@ class BatchMetadata(NamedTuple):
 class ProducerEntry:
     """A producer as this partition knows it."""
 
-    producer_id: int
-    epoch: int = NO_EPOCH
+    producer_id: ProducerId
+    epoch: Epoch = NO_EPOCH
     coordinator_epoch: int = -1
     last_timestamp: int = -1
     open_first_offset: int | None = None
@@ -102,7 +102,7 @@ class Verification:
     """A write that waits for its transaction to be verified, per producer id."""
 
     guard: VerificationGuard
-    epoch: int
+    epoch: Epoch
     lowest_sequence: int
     supports_epoch_bump: bool
     timestamp: int
@@ -162,7 +162,7 @@ def check_data(
 
 
 def check_marker(
-    entry: ProducerEntry | None, epoch: int, coordinator_epoch: int, transaction_version: int
+    entry: ProducerEntry | None, epoch: Epoch, coordinator_epoch: int, transaction_version: int
 ) -> ErrorCode | None:
     """Whether a transaction marker is taken (facts §5.3).
 

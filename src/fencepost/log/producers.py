@@ -17,12 +17,13 @@ from fencepost.log.producer_state import (
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, ProducerId
 
 
 class CompletedTransaction(NamedTuple):
     """A transaction that a marker ended here."""
 
-    producer_id: int
+    producer_id: ProducerId
     first_offset: int
     marker_offset: int
     committed: bool
@@ -31,8 +32,8 @@ class CompletedTransaction(NamedTuple):
 class ActiveProducer(NamedTuple):
     """A producer as DescribeProducers shows it."""
 
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
     last_sequence: int
     last_timestamp: int
     coordinator_epoch: int
@@ -43,9 +44,9 @@ class Producers:
     """Changed only by what has been appended, in order; `check_*` never change anything."""
 
     def __init__(self) -> None:
-        self.entries: dict[int, ProducerEntry] = {}
-        self._verifications: dict[int, Verification] = {}
-        self._open: dict[int, int] = {}
+        self.entries: dict[ProducerId, ProducerEntry] = {}
+        self._verifications: dict[ProducerId, Verification] = {}
+        self._open: dict[int, ProducerId] = {}
         """First offset -> producer id of open transactions, in order of the offsets."""
         self._unreplicated: dict[int, int] = {}
         """First offset -> marker offset of ended transactions whose marker readers may not see yet."""
@@ -53,7 +54,7 @@ class Producers:
     # Verification (KIP-890)
 
     def start_verification(
-        self, producer_id: int, epoch: int, base_sequence: int, supports_epoch_bump: bool, now: int
+        self, producer_id: ProducerId, epoch: Epoch, base_sequence: int, supports_epoch_bump: bool, now: int
     ) -> VerificationGuard | ErrorCode | None:
         """Begin to verify a transactional write.
 
@@ -163,7 +164,7 @@ class Producers:
             return earliest if first is None else min(first, earliest)
         return first
 
-    def open_transactions(self) -> list[tuple[int, int]]:
+    def open_transactions(self) -> list[tuple[ProducerId, int]]:
         """Producer id and first offset of every open transaction, earliest first."""
         return [(producer_id, first) for first, producer_id in self._open.items()]
 
@@ -204,6 +205,6 @@ class Producers:
         self._unreplicated = {}
         self._verifications = {}
 
-    def epoch_of(self, producer_id: int) -> int:
+    def epoch_of(self, producer_id: ProducerId) -> Epoch:
         entry = self.entries.get(producer_id)
         return NO_EPOCH if entry is None else entry.epoch

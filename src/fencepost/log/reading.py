@@ -15,7 +15,7 @@ from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_scan import first_moment
 from fencepost.protocol.steps import Pace, Steps
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, ProducerId
 
 _REMEMBERED = 64
 _HEADERS_AT_ONCE = 1000
@@ -30,7 +30,7 @@ class Fetched(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted: list[tuple[int, int]] | None
+    aborted: list[tuple[ProducerId, int]] | None
     """(producer id, first offset) of aborted transactions among the records; None for read_uncommitted, or no room."""
     cost: int = 0
     """How much of the room of an answer they take.

@@ -20,11 +20,12 @@ from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.types import Milliseconds
 
 logger = get_logger(__name__)
 
 
-def recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
+def recover(partition: Partition, replay: Replay, number: Callable[[], int], now: Milliseconds) -> None:
     """Open a partition that may be there from an earlier run.  Raises PartitionDamaged, OSError."""
     wrong = replay.lost.get((partition.directory.name, partition.topic_id.bytes))
     if wrong:
@@ -35,7 +36,7 @@ def recover(partition: Partition, replay: Replay, number: Callable[[], int], now
         raise PartitionDamaged(str(damaged)) from damaged
 
 
-def _recover(partition: Partition, replay: Replay, number: Callable[[], int], now: int) -> None:
+def _recover(partition: Partition, replay: Replay, number: Callable[[], int], now: Milliseconds) -> None:
     """Open the segments that are on disk and bring everything about them up to their end.
 
     Where the commit log has not every append (--flush=os), is new or damaged, the files themselves are read, with
@@ -214,7 +215,12 @@ def _find_aborted_again(partition: Partition, number: int) -> None:
 
 
 def _catch_up(
-    partition: Partition, start: tuple[int, int, int], synced_base: int, check: bool, synced: dict[int, int], now: int
+    partition: Partition,
+    start: tuple[int, int, int],
+    synced_base: int,
+    check: bool,
+    synced: dict[int, int],
+    now: Milliseconds,
 ) -> None:
     """Read the log from `start` on.  `synced`: how many bytes of a segment there must be, where a scan decides."""
     number, position, offset = start

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fencepost.log.settings import LogSettings
+from fencepost.protocol.types import Milliseconds
 
 
 class Sized(Protocol):
@@ -22,7 +23,9 @@ class Sized(Protocol):
     """When its first batch came, by the broker's clock; -1 while empty or unknown."""
 
 
-def new_start(segments: Sequence[Sized], start: int, end: int, limit: int, settings: LogSettings, now: int) -> int:
+def new_start(
+    segments: Sequence[Sized], start: int, end: int, limit: int, settings: LogSettings, now: Milliseconds
+) -> int:
     """The first offset to keep: where a segment begins, or the log end if all may go; `start` if nothing may.
 
     `start` and `end` are those of the log; only what lies before `limit` may go.

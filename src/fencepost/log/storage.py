@@ -30,7 +30,7 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.space import Space
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import Buffer, Milliseconds
 from fencepost.runtime import Clock, Slices
 
 logger = get_logger(__name__)
@@ -279,7 +279,7 @@ class Storage:
 
     # What partitions call (partition.Journal)
 
-    def now(self) -> int:
+    def now(self) -> Milliseconds:
         return self._clock.now()
 
     @property

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from fencepost.log.disk import File
+from fencepost.protocol.types import ProducerId
 
 _ENTRY = Struct(">hqqqq")
 
@@ -17,7 +18,7 @@ _ENTRY = Struct(">hqqqq")
 class AbortedTransaction(NamedTuple):
     """An aborted transaction in one partition."""
 
-    producer_id: int
+    producer_id: ProducerId
     first_offset: int
     last_offset: int
     """Offset of the abort marker."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fencepost.log.storage import Storage
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Work
 
 
-def upkeep(storage: Storage, now: int) -> Work[None]:
+def upkeep(storage: Storage, now: Milliseconds) -> Work[None]:
     """One round over all partitions, which may be many: a step for each."""
     to_drop = False
     for partition in storage.partitions():
@@ -19,7 +20,7 @@ def upkeep(storage: Storage, now: int) -> Work[None]:
         storage.checkpoint_soon()
 
 
-def watch_space(storage: Storage, now: int) -> Work[None]:
+def watch_space(storage: Storage, now: Milliseconds) -> Work[None]:
     """Every few seconds: warn of a disk that gets full, and free what can be freed on a full one."""
     storage.space.hold(sum(1 for _ in storage.partitions()))
     storage.space.watch()

@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import Buffer, Epoch, Offset, ProducerId
 
 HEADER_SIZE = 61
 MAGIC = 2
@@ -38,7 +38,7 @@ _EPOCH = Struct(">i")
 class BatchHeader(NamedTuple):
     """The 61 bytes in front of the records of a batch."""
 
-    base_offset: int
+    base_offset: Offset
     batch_length: int
     partition_leader_epoch: int
     magic: int
@@ -47,8 +47,8 @@ class BatchHeader(NamedTuple):
     last_offset_delta: int
     base_timestamp: int
     max_timestamp: int
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
     base_sequence: int
     record_count: int
 

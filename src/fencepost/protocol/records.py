@@ -20,7 +20,7 @@ from fencepost.protocol.batch import (
 )
 from fencepost.protocol.compression import LARGEST_BATCH, Compression, compress, decompress
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import Buffer, Offset
 
 _FRONT = Struct(">qiibI")
 
@@ -32,7 +32,7 @@ NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
 class Record(NamedTuple):
     """A record as it was read."""
 
-    offset: int
+    offset: Offset
     timestamp: int
     key: bytes | None
     value: bytes | None

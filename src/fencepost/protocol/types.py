@@ -9,8 +9,12 @@ from typing import Annotated, Final, NamedTuple, NewType, TypeAlias
 Milliseconds = NewType("Milliseconds", int)
 """A point in time (since the Unix epoch) or a duration, by context."""
 Offset = NewType("Offset", int)
+"""Where a record stands in its partition, from 0 on."""
 Epoch = NewType("Epoch", int)
+"""Of a producer, 0 to `MAX_PRODUCER_EPOCH`, or the generation of a group; -1: none.  The epochs of leaders and
+coordinators are plain numbers, so that the type checker tells them from a producer's."""
 ProducerId = NewType("ProducerId", int)
+"""From 0 on; -1: none."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

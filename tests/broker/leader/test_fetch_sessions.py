@@ -22,6 +22,7 @@ from fencepost.broker.leader.fetch_sessions import (
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+from fencepost.protocol.types import Milliseconds
 
 BY_NAME, BY_ID = 12, 13
 MINUTE = 60_000
@@ -61,12 +62,12 @@ class Reader:
         )
 
     def begin(self, *asked: str, forgotten: Sequence[str] = (), offset: int = 0) -> Fetching | ErrorCode:
-        return self.sessions.begin(self.request(asked, forgotten, offset), self.version, self.now)
+        return self.sessions.begin(self.request(asked, forgotten, offset), self.version, Milliseconds(self.now))
 
     def tell(self, fetching: Fetching | ErrorCode) -> Told:
         assert isinstance(fetching, Fetching)
         results = [(asked, self.log.get(name_of(asked.key), partition())) for asked in fetching.partitions]
-        return self.sessions.tell(fetching, results, self.now)
+        return self.sessions.tell(fetching, results, Milliseconds(self.now))
 
     def fetch(self, *asked: str, forgotten: Sequence[str] = (), offset: int = 0) -> list[str]:
         """Ask and be told, as a client goes on with its session; the partitions that are told."""
@@ -235,7 +236,7 @@ def test_of_a_partition_named_twice_the_last_word_counts_in_the_first_place(epoc
     reader.epoch = epoch
     request = reader.request(["a0", "b0", "a0"])
     request.topics[2].partitions[0].fetch_offset = 5
-    fetching = reader.sessions.begin(request, BY_NAME, 0)
+    fetching = reader.sessions.begin(request, BY_NAME, Milliseconds(0))
     assert names(fetching) == ["a0", "b0"]
     assert isinstance(fetching, Fetching)
     assert fetching.partitions[0].wanted.fetch_offset == 5
@@ -296,7 +297,7 @@ def test_a_session_is_read_in_the_order_of_its_first_answer() -> None:
     fetching = reader.begin("a0", "b0", "c0")
     assert isinstance(fetching, Fetching)
     first, *rest = fetching.partitions
-    told = reader.sessions.tell(fetching, [(asked, partition()) for asked in (*rest, first)], 0)
+    told = reader.sessions.tell(fetching, [(asked, partition()) for asked in (*rest, first)], Milliseconds(0))
     reader.id, reader.epoch = told.session_id, 1
     assert names(reader.begin()) == ["b0", "c0", "a0"]
 

@@ -30,7 +30,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import Milliseconds, TopicPartition
+from fencepost.protocol.types import Milliseconds, Offset, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import at_once
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -143,11 +143,12 @@ class World:
         metadata: str = "",
     ) -> Committed:
         told = self._offsets(positions, metadata)
-        return self.coordinator.commit_transactional_offsets(CommitFor(group, *who), told, *pair, None)
+        producer = ProducerIdAndEpoch.of(*pair)
+        return self.coordinator.commit_transactional_offsets(CommitFor(group, *who), told, producer, None)
 
     def _offsets(self, positions: Mapping[TopicPartition, int], metadata: str) -> dict[TopicPartition, CommittedOffset]:
         now = self.clock.now()
-        return {at: CommittedOffset(offset, -1, metadata, now) for at, offset in positions.items()}
+        return {at: CommittedOffset(Offset(offset), -1, metadata, now) for at, offset in positions.items()}
 
     def end(self, pair: tuple[int, int], commit: bool, transaction_version: int = 2) -> ErrorCode:
         """A marker that carries this pair: from transaction.version 2 on an epoch above that of what it ends."""

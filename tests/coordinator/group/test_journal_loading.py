@@ -19,7 +19,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds
+from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerIdAndEpoch
 
 GROUPS = ("g", "g2", "ü", "")
 
@@ -34,12 +34,14 @@ class Writing:
     def step(self) -> None:
         self.time = Milliseconds(self.time + 1)
         dice, group, at = self.random.random(), self.random.choice(GROUPS), self.random.choice((A, B))
-        committed = journal.offset_commit_entry(group, at, CommittedOffset(self.time, -1, "m", self.time), self.time)
+        committed = journal.offset_commit_entry(
+            group, at, CommittedOffset(Offset(self.time), -1, "m", self.time), self.time
+        )
         if dice < 0.25:
             self._append(journal.batch([committed]))
         elif dice < 0.55:
             producer_id = self.random.randrange(3)
-            self._append(journal.batch([committed], producer_id, self._epochs[producer_id]))
+            self._append(journal.batch([committed], ProducerIdAndEpoch.of(producer_id, self._epochs[producer_id])))
         elif dice < 0.7:
             self.end(self.random.randrange(3))
         elif dice < 0.8:

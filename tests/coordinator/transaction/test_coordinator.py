@@ -13,6 +13,7 @@ from fencepost.coordinator.transaction import Filters
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch
 from fencepost.runtime import Slices
 
 
@@ -92,10 +93,10 @@ def test_ids_that_are_not_here(world: World) -> None:
     for asked, expected in ((world, ErrorCode.INVALID_PRODUCER_ID_MAPPING), (unloaded, ErrorCode.NOT_COORDINATOR)):
         assert asked.add((1, 1)) == expected
         assert asked.end((1, 1)).error == expected
-        assert asked.coordinator.verify_partitions("t", 1, 1, [A]) == {A: expected}
+        assert asked.coordinator.verify_partitions("t", ProducerId(1), Epoch(1), [A]) == {A: expected}
         assert asked.add((1, 1), transactional_id="") == ErrorCode.INVALID_REQUEST
         assert asked.end((1, 1), transactional_id="").error == ErrorCode.INVALID_REQUEST
-        assert asked.coordinator.verify_partitions("", 1, 1, [A]) == {A: ErrorCode.INVALID_REQUEST}
+        assert asked.coordinator.verify_partitions("", ProducerId(1), Epoch(1), [A]) == {A: ErrorCode.INVALID_REQUEST}
     assert unloaded.init().error == ErrorCode.NOT_COORDINATOR
     assert unloaded.coordinator.describe("t").error == ErrorCode.NOT_COORDINATOR
     assert unloaded.coordinator.describe("").error == ErrorCode.INVALID_REQUEST
@@ -105,9 +106,9 @@ def test_ids_that_are_not_here(world: World) -> None:
 def test_every_answer_waits_for_what_it_was_decided_upon(world: World) -> None:
     pair = pair_of(world.init())
     assert world.init(pair=(9, 9)).lsn == world.storage.lsn
-    assert world.coordinator.add_partitions("t", *pair, [A], 2).lsn == world.storage.lsn
-    assert world.coordinator.add_partitions("t", *pair, [A], 2).lsn == world.storage.lsn
-    assert world.coordinator.add_partitions("t", 9, 9, [A], 2).lsn == world.storage.lsn
+    assert world.coordinator.add_partitions("t", *ProducerIdAndEpoch.of(*pair), [A], 2).lsn == world.storage.lsn
+    assert world.coordinator.add_partitions("t", *ProducerIdAndEpoch.of(*pair), [A], 2).lsn == world.storage.lsn
+    assert world.coordinator.add_partitions("t", ProducerId(9), Epoch(9), [A], 2).lsn == world.storage.lsn
     assert world.coordinator.describe("t").lsn == world.storage.lsn
     assert world.coordinator.list().lsn == world.storage.lsn
     ended = world.end(pair)
@@ -360,7 +361,9 @@ def test_requests_wait_while_a_partition_is_loaded() -> None:
         assert world.end((1000, 0), transactional_id="t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert world.coordinator.describe("t0").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert world.coordinator.list().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert world.coordinator.verify_partitions("t0", 1000, 0, [A]) == {A: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        assert world.coordinator.verify_partitions("t0", ProducerId(1000), Epoch(0), [A]) == {
+            A: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        }
         await loading
         assert world.add((1000, 0), transactional_id="t0") == ErrorCode.NONE
         assert world.coordinator.list().error == ErrorCode.NONE

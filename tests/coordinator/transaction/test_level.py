@@ -7,6 +7,7 @@ from tests.coordinator.transaction.transaction_doubles import A, B, World, pair_
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 
 def version_of_last_value(world: World) -> int:
@@ -82,7 +83,7 @@ def test_what_version_0_has_no_room_for_is_not_lost() -> None:
     world.tick(world.clock.advance(1001))
     assert version_of_last_value(world) == 0
     world.fail_over()
-    assert world.coordinator.timed_out("t", *second)
+    assert world.coordinator.timed_out("t", *ProducerIdAndEpoch.of(*second))
     assert pair_of(world.init(pair=second)) == (1000, 2)
     assert pair_of(world.init(pair=first)) == (1000, 2)
 

@@ -9,7 +9,7 @@ from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.timeout import is_due, time_out
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_PRODUCER, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_PRODUCER, Milliseconds, ProducerId, ProducerIdAndEpoch
 
 #: request of the old pair -> answer while the time-out's markers are missing, and when they are written.
 #: A star: the answer says that it was a time-out.
@@ -39,10 +39,10 @@ def timed_out_world(level: int, *, pending: bool) -> tuple[World, tuple[int, int
 def ask(world: World, request: str, pair: tuple[int, int]) -> str:
     coordinator = world.coordinator
     if request.startswith("add"):
-        added = coordinator.add_partitions("t", *pair, [B], int(request[5]))
+        added = coordinator.add_partitions("t", *ProducerIdAndEpoch.of(*pair), [B], int(request[5]))
         return f"{int(added.error)}{'*' if added.timed_out else ''}"
     if request == "verify":
-        return str(int(coordinator.verify_partitions("t", *pair, [A])[A]))
+        return str(int(coordinator.verify_partitions("t", *ProducerIdAndEpoch.of(*pair), [A])[A]))
     if request == "InitProducerId":
         answer = world.init(pair=pair)
         return str(pair_of(answer)) if not answer.error else str(int(answer.error))
@@ -65,7 +65,7 @@ def test_every_request_of_the_old_pair(line: str, level: int, fail_over: bool) -
             world.fail_over()
         for _ in range(2):
             assert ask(world, request, pair) == expected
-        assert world.coordinator.timed_out("t", *pair)
+        assert world.coordinator.timed_out("t", *ProducerIdAndEpoch.of(*pair))
 
 
 @pytest.mark.promise("588.same-producer")
@@ -92,7 +92,7 @@ def test_another_instance_takes_over(level: int, fail_over: bool) -> None:
     assert pair_of(world.init()) == (1000, 2)
     if fail_over:
         world.fail_over()
-    assert not world.coordinator.timed_out("t", *pair)
+    assert not world.coordinator.timed_out("t", *ProducerIdAndEpoch.of(*pair))
     assert world.add(pair) == ErrorCode.PRODUCER_FENCED
     for commit in (True, False):
         for version in (4, 5):
@@ -111,7 +111,7 @@ def test_a_time_out_that_rotates_the_producer_id(fail_over: bool) -> None:
         world.fail_over()
     assert world.end(old)[::4] == (ErrorCode.TRANSACTION_ABORTABLE, True)
     assert world.end(old, version=4)[::4] == (ErrorCode.INVALID_PRODUCER_ID_MAPPING, True)
-    assert world.coordinator.add_partitions("t", *old, [A], 2)[::2] == (49, True)
+    assert world.coordinator.add_partitions("t", *ProducerIdAndEpoch.of(*old), [A], 2)[::2] == (49, True)
     assert pair_of(world.end(old, commit=False)) == (1000, 0)
     assert pair_of(world.init(pair=old)) == (1000, 0)
     assert pair_of(world.init(pair=old)) == (1000, 0)

@@ -8,10 +8,13 @@ from tests.coordinator.transaction.transaction_doubles import A, B, World, pair_
 from fencepost.coordinator.transaction import Initialized
 from fencepost.coordinator.transaction.state import State
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch
 
 
 def claim(world: World, pair: tuple[int, int] = (-1, -1), *, keep: bool = True) -> Initialized:
-    return world.coordinator.init_producer_id("t", 1000, *pair, enable_2pc=True, keep_prepared=keep)
+    return world.coordinator.init_producer_id(
+        "t", 1000, *ProducerIdAndEpoch.of(*pair), enable_2pc=True, keep_prepared=keep
+    )
 
 
 def prepared_world() -> tuple[World, tuple[int, int]]:
@@ -37,7 +40,9 @@ def test_a_successor_ends_what_its_predecessor_prepared(commit: bool, fail_over:
         assert world.end(fenced, commit).error == ErrorCode.PRODUCER_FENCED
         assert world.add(fenced) == ErrorCode.PRODUCER_FENCED
     assert world.add((1000, 3)) == ErrorCode.INVALID_TXN_STATE
-    assert world.coordinator.verify_partitions("t", 1000, 3, [A]) == {A: ErrorCode.TRANSACTION_ABORTABLE}
+    assert world.coordinator.verify_partitions("t", ProducerId(1000), Epoch(3), [A]) == {
+        A: ErrorCode.TRANSACTION_ABORTABLE
+    }
     # Past every epoch that was ever handed out, so that a delayed duplicate cannot end the next transaction.
     assert pair_of(world.end((1000, 3), commit)) == (1000, 4)
     assert [(marker[:2], marker.commit, where) for marker, where in world.markers.written] == [

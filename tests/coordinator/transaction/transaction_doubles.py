@@ -21,7 +21,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
-from fencepost.protocol.types import Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import at_once
 
 START = Milliseconds(1_700_000_000_000)
@@ -215,15 +215,17 @@ class World:
     def init(
         self, transactional_id: str | None = "t", pair: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000
     ) -> Initialized:
-        return self.coordinator.init_producer_id(transactional_id, timeout_ms, *pair)
+        return self.coordinator.init_producer_id(transactional_id, timeout_ms, *ProducerIdAndEpoch.of(*pair))
 
     def add(
         self, pair: tuple[int, int], *partitions: TopicPartition, version: int = 2, transactional_id: str = "t"
     ) -> ErrorCode:
-        return self.coordinator.add_partitions(transactional_id, *pair, partitions or (A,), version).error
+        return self.coordinator.add_partitions(
+            transactional_id, *ProducerIdAndEpoch.of(*pair), partitions or (A,), version
+        ).error
 
     def end(self, pair: tuple[int, int], commit: bool = True, version: int = 5, transactional_id: str = "t") -> Ended:
-        return self.coordinator.end(transactional_id, *pair, commit, version)
+        return self.coordinator.end(transactional_id, *ProducerIdAndEpoch.of(*pair), commit, version)
 
     def with_settings(self, change: Callable[[TransactionSettings], TransactionSettings]) -> World:
         self.settings = change(self.settings)

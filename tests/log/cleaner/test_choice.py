@@ -13,8 +13,9 @@ from fencepost.log.cleaner.choice import (
     should_roll,
 )
 from fencepost.log.settings import LogSettings
+from fencepost.protocol.types import Milliseconds
 
-NOW = 100_000
+NOW = Milliseconds(100_000)
 
 
 def log(*segments: tuple[int, int], unsettled: int | None = None) -> list[SegmentFacts]:

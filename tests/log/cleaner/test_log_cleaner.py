@@ -27,6 +27,7 @@ from fencepost.log.cleaner.settings import CleanerSettings
 from fencepost.log.partition import Partition, Refused
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.records import Record, decode_batch, encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 
 
 class Before:
@@ -55,9 +56,9 @@ class Before:
             key = self.records[offset][1].key
             newer = [o for o in self.committed if o > offset and self.records[o][1].key == key]
             assert newer or self.records[offset][1].value is None, "the newest record of a key is gone"
-        for offset in range(0, self.ends[2] + 1, 61):
-            suffix = {record.offset for record in committed(partition, offset)}
-            assert suffix == {each for each in kept if each >= offset}, "a reader from the middle misses records"
+        for begin in range(0, self.ends[2] + 1, 61):
+            suffix = {record.offset for record in committed(partition, begin)}
+            assert suffix == {each for each in kept if each >= begin}, "a reader from the middle misses records"
 
     def _check_batches(self, after: list[tuple[BatchHeader, bytes]]) -> None:
         known = {header.base_offset: (header, data) for header, data in self.batches}
@@ -183,7 +184,7 @@ def test_what_is_left_of_an_aborted_transaction_stays_aborted_when_its_beginning
         node = Node(**SETTINGS)
         partition = node.partition
         for sequence, key in enumerate((b"a", b"b")):
-            guard = partition.start_verification(1, 0, sequence, False)
+            guard = partition.start_verification(ProducerId(1), Epoch(0), sequence, False)
             assert not isinstance(guard, Refused)
             records = [(START, key, b"1", ())]
             data = encode_batch(records, producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)

@@ -11,8 +11,9 @@ from fencepost.log.cleaner.retention import LastBatch, Transactions, Verdict, de
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchHeader
 from fencepost.protocol.control import ABORT, COMMIT
+from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId
 
-NOW = 10_000
+NOW = Milliseconds(10_000)
 
 
 def header(
@@ -20,7 +21,9 @@ def header(
 ) -> BatchHeader:
     if horizon is not None:
         attributes |= DELETE_HORIZON
-    return BatchHeader(base, 60, 0, 2, 0, attributes, last - base, horizon or 0, 0, producer, epoch, 5, 3)
+    return BatchHeader(
+        Offset(base), 60, 0, 2, 0, attributes, last - base, horizon or 0, 0, ProducerId(producer), Epoch(epoch), 5, 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,13 +43,13 @@ def test_aborted_data_goes_at_once_and_a_marker_when_its_horizon_has_passed(
         (None, False, 99, False),
         (None, False, 13, True),
         (None, False, 12, False),
-        (LastBatch(12, 3), False, 99, True),
-        (LastBatch(11, 3), False, 99, False),
-        (LastBatch(12, 4), False, 99, True),
-        (LastBatch(None, 3), False, 99, False),
-        (LastBatch(None, 3), True, 99, True),
-        (LastBatch(None, 4), True, 99, False),
-        (LastBatch(500, 3), True, 99, False),
+        (LastBatch(12, Epoch(3)), False, 99, True),
+        (LastBatch(11, Epoch(3)), False, 99, False),
+        (LastBatch(12, Epoch(4)), False, 99, True),
+        (LastBatch(None, Epoch(3)), False, 99, False),
+        (LastBatch(None, Epoch(3)), True, 99, True),
+        (LastBatch(None, Epoch(4)), True, 99, False),
+        (LastBatch(500, Epoch(3)), True, 99, False),
     ],
 )
 def test_the_last_batch_of_a_producer_and_of_a_pass_stay_as_headers(
@@ -82,7 +85,7 @@ def end(base: int, producer: int = 7) -> BatchHeader:
 
 
 def test_a_transaction_is_aborted_between_its_first_record_and_its_marker() -> None:
-    met, entry = Transactions(), AbortedTransaction(7, 10, 20, 21)
+    met, entry = Transactions(), AbortedTransaction(ProducerId(7), 10, 20, 21)
     met.announce([entry])
     met.announce([entry])
     assert not met.is_aborted(transaction(9))
@@ -95,7 +98,7 @@ def test_a_transaction_is_aborted_between_its_first_record_and_its_marker() -> N
 
 def test_a_marker_is_needless_once_nothing_of_its_transaction_is_left() -> None:
     met = Transactions()
-    met.announce([AbortedTransaction(7, 10, 20, 21)])
+    met.announce([AbortedTransaction(ProducerId(7), 10, 20, 21)])
     assert met.end(end(20), ABORT) == (True, None), "its data went in an earlier pass"
     assert met.end(end(21, 8), COMMIT) == (True, None)
     met.is_aborted(transaction(22, 8))

@@ -15,7 +15,7 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 
 @serves(AddOffsetsToTxnRequest, in_turn=True)
@@ -38,7 +38,7 @@ async def _made_first(request: AddOffsetsToTxnRequest, context: RequestContext, 
 def _add(request: AddOffsetsToTxnRequest, context: RequestContext, node: Node) -> Reply:
     offsets = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
     added = node.transactions.add_partitions(
-        request.transactional_id, request.producer_id, request.producer_epoch, [offsets], 0
+        request.transactional_id, ProducerId(request.producer_id), Epoch(request.producer_epoch), [offsets], 0
     )
     error = error_for(added.error, Call.ADD, added.timed_out, context)
     return Reply(AddOffsetsToTxnResponse(error_code=error, transaction_timed_out=added.timed_out), added.lsn)

@@ -26,7 +26,7 @@ from fencepost.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 Results = Mapping[TopicPartition, ErrorCode]
 
@@ -64,7 +64,7 @@ def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, 
         attempted = {at: unfit.get(at, ErrorCode.OPERATION_NOT_ATTEMPTED) for at in partitions}
         return independent(AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, attempted)))
     added = node.transactions.add_partitions(
-        request.transactional_id, request.producer_id, request.producer_epoch, partitions, 0
+        request.transactional_id, ProducerId(request.producer_id), Epoch(request.producer_epoch), partitions, 0
     )
     error = error_for(added.error, Call.ADD, added.timed_out, context)
     results = _by_topic(request.topics, dict.fromkeys(partitions, error))
@@ -87,7 +87,8 @@ def _of_broker(transaction: AddPartitionsToTxnTransaction, node: Node) -> tuple[
     if any(unknown.values()):
         missing, left = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         return {at: missing if gone else left for at, gone in unknown.items()}, 0
-    name, pid, epoch = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+    name = transaction.transactional_id
+    pid, epoch = ProducerId(transaction.producer_id), Epoch(transaction.producer_epoch)
     if transaction.verify_only:
         return node.transactions.verify_partitions(name, pid, epoch, partitions), node.storage.lsn
     added = node.transactions.add_partitions(name, pid, epoch, partitions, 2)

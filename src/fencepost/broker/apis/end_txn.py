@@ -15,6 +15,7 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import EndTxnRequest, EndTxnResponse
+from fencepost.protocol.types import Epoch, ProducerId
 
 _BUMPS_SINCE = 5
 
@@ -24,7 +25,11 @@ def end_txn(request: EndTxnRequest, context: RequestContext, node: Node) -> Repl
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return independent(EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     ended = node.transactions.end(
-        request.transactional_id, request.producer_id, request.producer_epoch, request.committed, context.version
+        request.transactional_id,
+        ProducerId(request.producer_id),
+        Epoch(request.producer_epoch),
+        request.committed,
+        context.version,
     )
     error = ended.error
     if context.version < _BUMPS_SINCE:

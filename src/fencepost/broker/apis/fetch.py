@@ -25,6 +25,7 @@ from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse
+from fencepost.protocol.types import Milliseconds
 
 
 @serves(FetchRequest)
@@ -44,8 +45,8 @@ def fetch(request: FetchRequest, context: RequestContext, node: Node) -> Reply |
     return _wait(plan, node, asyncio.get_running_loop().time() + request.max_wait_ms / 1000)
 
 
-def _now() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
+def _now() -> Milliseconds:
+    return Milliseconds(int(asyncio.get_running_loop().time() * 1000))
 
 
 async def _wait(plan: FetchPlan, node: Node, deadline: float) -> Reply:

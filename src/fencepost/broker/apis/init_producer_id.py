@@ -15,6 +15,7 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.protocol.types import Epoch, ProducerId
 
 
 @serves(InitProducerIdRequest, gate=(6, "transaction.two.phase.commit.enable"))
@@ -25,8 +26,8 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext, no
     answer = node.transactions.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,
-        request.producer_id,
-        request.producer_epoch,
+        ProducerId(request.producer_id),
+        Epoch(request.producer_epoch),
         request.enable2_pc,
         request.keep_prepared_txn,
     )

@@ -23,7 +23,7 @@ from fencepost.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, TopicPartition
 
 _GROUP_NOT_FOUND_SINCE = 9
 _TOPIC_IDS_SINCE = 10
@@ -52,7 +52,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
                 at = TopicPartition(name, asked.partition_index)
                 places[place] = at
                 offsets[at] = CommittedOffset(
-                    asked.committed_offset,
+                    Offset(asked.committed_offset),
                     asked.committed_leader_epoch,
                     asked.committed_metadata or "",
                     now,

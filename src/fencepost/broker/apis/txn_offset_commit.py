@@ -28,7 +28,7 @@ from fencepost.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, ProducerIdAndEpoch, TopicPartition
 
 _TOPIC_IDS_SINCE = 6
 _GROUP_NOT_FOUND_SINCE = 6
@@ -70,7 +70,7 @@ def _commit_each(request: TxnOffsetCommitRequest, context: RequestContext, node:
                 at = TopicPartition(name, asked.partition_index)
                 places[place] = at
                 offsets[at] = CommittedOffset(
-                    asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now
+                    Offset(asked.committed_offset), asked.committed_leader_epoch, asked.committed_metadata or "", now
                 )
     version = context.version
     committed = _commit(request, offsets, version, node) if offsets else Committed({}, 0)
@@ -101,7 +101,7 @@ def _answer(
     errors |= {place: _error_for(committed.errors[at], version) for place, at in places.items()}
     response = _response(request, errors)
     response.transaction_timed_out = any(errors.values()) and node.transactions.timed_out(
-        request.transactional_id, request.producer_id, request.producer_epoch
+        request.transactional_id, *_producer(request)
     )
     return Reply(response, committed.lsn)
 
@@ -133,7 +133,7 @@ def _commit(
     partition = node.storage.partition(*at)
     if error or partition is None:
         return Committed(dict.fromkeys(offsets, error or ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
-    pid, epoch, name = request.producer_id, request.producer_epoch, request.transactional_id
+    name, (pid, epoch) = request.transactional_id, _producer(request)
     found = partition.start_verification(pid, epoch, -1, version >= _IMPLICIT_ADD_SINCE)
     if isinstance(found, Refused):
         error = found.error
@@ -182,8 +182,11 @@ def _write_verified(
 
 def _write(request: TxnOffsetCommitRequest, offsets: Offsets, node: Node, guard: VerificationGuard | None) -> Committed:
     who = CommitFor(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
-    pid, epoch = request.producer_id, request.producer_epoch
-    return node.groups.commit_transactional_offsets(who, offsets, pid, epoch, guard)
+    return node.groups.commit_transactional_offsets(who, offsets, _producer(request), guard)
+
+
+def _producer(request: TxnOffsetCommitRequest) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch.of(request.producer_id, request.producer_epoch)
 
 
 def _error_for(error: ErrorCode, version: int) -> ErrorCode:

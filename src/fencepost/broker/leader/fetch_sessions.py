@@ -25,6 +25,7 @@ from uuid import UUID
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, PartitionData
+from fencepost.protocol.types import Milliseconds
 
 NO_SESSION: Final = 0
 BEGIN: Final = 0
@@ -153,7 +154,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, version: int, now: int) -> Fetching | ErrorCode:
+    def begin(self, request: FetchRequest, version: int, now: Milliseconds) -> Fetching | ErrorCode:
         """What a request asks for."""
         if not SMALLEST_ID <= request.session_id <= LARGEST_ID:
             return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -178,7 +179,7 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == LAST_SESSION_EPOCH else session.epoch + 1
         return Fetching(list(session.partitions.values()), by_id, session=session, epoch=session.epoch)
 
-    def tell(self, fetching: Fetching, results: Sequence[Result], now: int) -> Told:
+    def tell(self, fetching: Fetching, results: Sequence[Result], now: Milliseconds) -> Told:
         """What the reader is told of what was read."""
         if fetching.begins:
             return Told(ErrorCode.NONE, self._create(fetching.by_id, results, now), results)
@@ -189,7 +190,7 @@ class FetchSessions:
             return Told(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id)
         return Told(ErrorCode.NONE, session.session_id, session.news(results))
 
-    def _create(self, by_id: bool, results: Sequence[Result], now: int) -> int:
+    def _create(self, by_id: bool, results: Sequence[Result], now: Milliseconds) -> int:
         """A session that begins with these partitions; its id, or NO_SESSION."""
         if len(self._sessions) >= self._slots and not self._evict(len(results), now):
             return NO_SESSION
@@ -202,7 +203,7 @@ class FetchSessions:
         self._sessions[session_id] = Session(session_id, by_id, partitions, now, now)
         return session_id
 
-    def _evict(self, size: int, now: int) -> bool:
+    def _evict(self, size: int, now: Milliseconds) -> bool:
         """Make room for a session of so many partitions.
 
         At the cost of one that is long unused, else of one that is no longer new and has fewer partitions (KIP-227,

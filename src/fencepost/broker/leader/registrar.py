@@ -8,15 +8,15 @@ from typing import NamedTuple, Protocol
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 
 class Question(NamedTuple):
     """About one transaction.  `add`: make the partitions part of it, beginning it if need be; else only look."""
 
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
     partitions: Sequence[TopicPartition]
     add: bool
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from fencepost.broker.leader.registrar import Answer, Question
 from fencepost.coordinator.group.journal import APPEND_ERRORS
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -76,8 +76,8 @@ def verify(
     node: Node,
     mode: Mode,
     transactional_id: str,
-    producer_id: int,
-    producer_epoch: int,
+    producer_id: ProducerId,
+    producer_epoch: Epoch,
     partitions: Sequence[TopicPartition],
 ) -> Verified | Awaitable[Verified]:
     """Look the partitions up in the transaction, or add them to it; an awaitable if the coordinator is elsewhere."""

@@ -21,6 +21,7 @@ from fencepost.protocol.messages import (
     TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
+from fencepost.protocol.types import NO_PRODUCER, Epoch, ProducerId, ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from fencepost.broker.network.request_context import RequestContext
@@ -61,8 +62,8 @@ class Refusal(NamedTuple):
 
     error: int
     transactional_id: str | None
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
 
 
 def complain(what: str, refusal: Refusal, context: RequestContext) -> None:
@@ -100,12 +101,12 @@ def _of_one(request: Any, response: Any) -> Sequence[Refusal]:
 
 
 def _refusal(error: int, asked: Any) -> Refusal:
-    return Refusal(error, asked.transactional_id, asked.producer_id, asked.producer_epoch)
+    return Refusal(error, asked.transactional_id, *ProducerIdAndEpoch.of(asked.producer_id, asked.producer_epoch))
 
 
 def _of_partitions(request: AddPartitionsToTxnRequest, response: Any) -> Iterator[Refusal]:
     if response.error_code:
-        yield Refusal(response.error_code, None, -1, -1)
+        yield Refusal(response.error_code, None, *NO_PRODUCER)
     transactions = {each.transactional_id: each for each in request.transactions}
     for result in response.results_by_transaction:
         for error in _partition_errors(result.topic_results):
@@ -129,27 +130,27 @@ def _of_offsets(request: TxnOffsetCommitRequest, response: Any) -> Iterator[Refu
 
 
 def _of_markers(request: WriteTxnMarkersRequest, response: Any) -> Iterator[Refusal]:
-    epochs = {marker.producer_id: marker.producer_epoch for marker in request.markers}
+    producers = {of.producer_id: ProducerIdAndEpoch.of(of.producer_id, of.producer_epoch) for of in request.markers}
     for marker in response.markers:
         for topic in marker.topics:
             for each in topic.partitions:
                 if each.error_code:
-                    yield Refusal(each.error_code, None, marker.producer_id, epochs[marker.producer_id])
+                    yield Refusal(each.error_code, None, *producers[marker.producer_id])
 
 
 def _of_produce(request: ProduceRequest, response: Any) -> Iterator[Refusal]:
     for topic, data in zip(response.responses, request.topic_data, strict=False):
         for each, written in zip(topic.partition_responses, data.partition_data, strict=False):
             if each.error_code:
-                yield Refusal(each.error_code, request.transactional_id, *_pair_of(written.records))
+                yield Refusal(each.error_code, request.transactional_id, *_producer_of(written.records))
 
 
-def _pair_of(records: Any) -> tuple[int, int]:
+def _producer_of(records: Any) -> ProducerIdAndEpoch:
     try:
         header = read_header(records or b"")
     except ProtocolError:
-        return -1, -1
-    return header.producer_id, header.producer_epoch
+        return NO_PRODUCER
+    return ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
 
 
 Reader = Callable[[Any, Any], Iterable[Refusal]]

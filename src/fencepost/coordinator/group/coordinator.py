@@ -34,7 +34,7 @@ from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.partitioning import partition_for_id
-from fencepost.protocol.types import Milliseconds, TopicPartition
+from fencepost.protocol.types import Milliseconds, Offset, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import Clock, Work, at_once
 
 logger = get_logger(__name__)
@@ -201,15 +201,14 @@ class GroupCoordinator:
             if isinstance(outcome, ErrorCode):
                 return Committed(dict.fromkeys(offsets, outcome), shard.lsn)
             for number, at in enumerate(taken):
-                shard.offsets.put(who.group_id, at, offsets[at], outcome.base_offset + number)
+                shard.offsets.put(who.group_id, at, offsets[at], Offset(outcome.base_offset + number))
         return Committed(errors, shard.lsn)
 
     def commit_transactional_offsets(
         self,
         who: CommitFor,
         offsets: Mapping[TopicPartition, CommittedOffset],
-        producer_id: int,
-        producer_epoch: int,
+        producer: ProducerIdAndEpoch,
         guard: VerificationGuard | None,
     ) -> Committed:
         """TxnOffsetCommit (facts §7): offsets that count when the transaction commits.  `guard`: of verification."""
@@ -226,12 +225,12 @@ class GroupCoordinator:
         self._begin(shard, who.group_id)
         errors, entries, taken = self._entries(who.group_id, offsets)
         if entries:
-            outcome = shard.append_transactional(entries, producer_id, producer_epoch, guard)
+            outcome = shard.append_transactional(entries, producer, guard)
             if isinstance(outcome, ErrorCode):
                 return Committed(dict.fromkeys(offsets, outcome), shard.lsn)
             for number, at in enumerate(taken):
-                record_offset = outcome.base_offset + number
-                shard.offsets.put_pending(producer_id, who.group_id, at, offsets[at], record_offset)
+                record_offset = Offset(outcome.base_offset + number)
+                shard.offsets.put_pending(producer.producer_id, who.group_id, at, offsets[at], record_offset)
         return Committed(errors, shard.lsn)
 
     def _begin(self, shard: GroupCoordinatorShard, group_id: str) -> ClassicGroup:

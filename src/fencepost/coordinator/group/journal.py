@@ -10,7 +10,7 @@ from fencepost.protocol import records
 from fencepost.protocol.codec import encode_stored
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.stored import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from fencepost.protocol.types import Milliseconds, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, Milliseconds, ProducerIdAndEpoch, TopicPartition
 
 TOPIC: Final = "__consumer_offsets"
 OFFSET_KEY_VERSION: Final = 1
@@ -63,8 +63,9 @@ def group_entry(group: str, value: GroupMetadataValue | None, now: Milliseconds)
     return now, key, None if value is None else encode_stored(value, 3), ()
 
 
-def batch(entries: Sequence[Entry], producer_id: int = -1, producer_epoch: int = -1) -> bytes:
-    """One batch; with a producer id it is part of that producer's transaction."""
+def batch(entries: Sequence[Entry], producer: ProducerIdAndEpoch = NO_PRODUCER) -> bytes:
+    """One batch; of a producer it is part of that one's transaction."""
+    producer_id, producer_epoch = producer
     if producer_id < 0:
         return records.encode_batch(entries)
     return records.encode_batch(

@@ -12,7 +12,7 @@ from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.codec import stored_version
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import Record
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import NO_PRODUCER, Buffer, ProducerId
 
 
 class _Newest:
@@ -25,9 +25,9 @@ class _Newest:
         self._groups: dict[bytes, Record] = {}
         """Group -> the record that stored it last, or else the first offset written for it."""
         self._offsets: dict[bytes, Record] = {}
-        self._pending: dict[int, dict[bytes, Record]] = {}
+        self._pending: dict[ProducerId, dict[bytes, Record]] = {}
         """producer id -> offsets that wait for the end of its transaction"""
-        self._open: dict[bytes, dict[int, None]] = {}
+        self._open: dict[bytes, dict[ProducerId, None]] = {}
         """Key of an offset -> producer ids of which one waits."""
 
     def note(self, header: BatchHeader, batch: Buffer) -> None:
@@ -37,7 +37,7 @@ class _Newest:
             if committed is not None:
                 self._complete(header.producer_id, committed)
             return
-        producer_id = header.producer_id if header.is_transactional else -1
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER.producer_id
         for record in records_of(header, batch):
             kind = -1 if record.key is None else stored_version(record.key)
             if kind in journal.OFFSET_KEY_VERSIONS:
@@ -49,7 +49,7 @@ class _Newest:
                 else:
                     self._groups[record.key[2:]] = record
 
-    def _note_offset(self, record: Record, producer_id: int) -> None:
+    def _note_offset(self, record: Record, producer_id: ProducerId) -> None:
         assert record.key is not None
         key = record.key[2:]
         if record.value is None:
@@ -68,7 +68,7 @@ class _Newest:
             self._pending.setdefault(producer_id, {})[key] = record
             self._open.setdefault(key, {})[producer_id] = None
 
-    def _complete(self, producer_id: int, committed: bool) -> None:
+    def _complete(self, producer_id: ProducerId, committed: bool) -> None:
         for key, record in self._pending.pop(producer_id, {}).items():
             waiting = self._open[key]
             del waiting[producer_id]
@@ -79,10 +79,10 @@ class _Newest:
                 self._offsets.pop(key, None)
                 self._offsets[key] = record
 
-    def records(self) -> Iterator[tuple[Record, int | None]]:
+    def records(self) -> Iterator[tuple[Record, ProducerId | None]]:
         """What is left: first what is said of groups, without a producer id, then offsets and their producer ids."""
         yield from ((record, None) for record in self._groups.values())
-        yield from ((record, -1) for record in self._offsets.values())
+        yield from ((record, NO_PRODUCER.producer_id) for record in self._offsets.values())
         for producer_id, pending in self._pending.items():
             yield from ((record, producer_id) for record in pending.values())
 
@@ -103,7 +103,7 @@ class Loading:
         self._next = 0
         self._batches = shard.log.scan(0)
         self._newest = _Newest()
-        self._left: Iterator[tuple[Record, int | None]] | None = None
+        self._left: Iterator[tuple[Record, ProducerId | None]] | None = None
         """What is still to be decoded, from the time on when all was read once."""
 
     def step(self, batches: int) -> bool:
@@ -142,7 +142,7 @@ class Loading:
             self._next = found[0].last_offset + 1
         return found
 
-    def _decode(self, record: Record, producer_id: int | None) -> None:
+    def _decode(self, record: Record, producer_id: ProducerId | None) -> None:
         try:
             if producer_id is None:
                 self.shard.take_group(record)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, ProducerId, TopicPartition
 
 
 class CommittedOffset(NamedTuple):
     """A committed offset and what was committed with it."""
 
-    offset: int
+    offset: Offset
     leader_epoch: int
     metadata: str
     commit_timestamp: int
@@ -21,7 +21,7 @@ class CommittedOffset(NamedTuple):
 
 class _Kept(NamedTuple):
     committed: CommittedOffset
-    record_offset: int
+    record_offset: Offset
     """Where in the journal it stands: of two the later record wins (KAFKA-14505)."""
 
 
@@ -30,17 +30,17 @@ class Offsets:
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, _Kept]] = {}
-        self._pending: dict[int, dict[tuple[str, TopicPartition], _Kept]] = {}
-        self._open: dict[str, dict[TopicPartition, dict[int, None]]] = {}
+        self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], _Kept]] = {}
+        self._open: dict[str, dict[TopicPartition, dict[ProducerId, None]]] = {}
         """group -> partition -> producer ids whose transaction has an offset for it."""
 
     # What the journal says
 
-    def put(self, group: str, at: TopicPartition, committed: CommittedOffset, record_offset: int) -> None:
+    def put(self, group: str, at: TopicPartition, committed: CommittedOffset, record_offset: Offset) -> None:
         self._committed.setdefault(group, {})[at] = _Kept(committed, record_offset)
 
     def put_pending(
-        self, producer_id: int, group: str, at: TopicPartition, committed: CommittedOffset, record_offset: int
+        self, producer_id: ProducerId, group: str, at: TopicPartition, committed: CommittedOffset, record_offset: Offset
     ) -> None:
         self._pending.setdefault(producer_id, {})[group, at] = _Kept(committed, record_offset)
         self._open.setdefault(group, {}).setdefault(at, {})[producer_id] = None
@@ -56,7 +56,7 @@ class Offsets:
             self._pending[producer_id].pop((group, at))
             self._close(producer_id, group, at)
 
-    def complete(self, producer_id: int, committed: bool) -> None:
+    def complete(self, producer_id: ProducerId, committed: bool) -> None:
         """A marker: the pending offsets of this producer become committed ones, or go."""
         for (group, at), kept in self._pending.get(producer_id, {}).items():
             known = self._committed.get(group, {}).get(at)
@@ -65,7 +65,7 @@ class Offsets:
             self._close(producer_id, group, at)
         self._pending.pop(producer_id, None)
 
-    def _close(self, producer_id: int, group: str, at: TopicPartition) -> None:
+    def _close(self, producer_id: ProducerId, group: str, at: TopicPartition) -> None:
         partitions = self._open[group]
         del partitions[at][producer_id]
         if not partitions[at]:

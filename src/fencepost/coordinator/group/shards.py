@@ -23,7 +23,16 @@ from fencepost.protocol.stored import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from fencepost.protocol.types import Buffer, Epoch, Milliseconds, TopicPartition
+from fencepost.protocol.types import (
+    NO_PRODUCER,
+    Buffer,
+    Epoch,
+    Milliseconds,
+    Offset,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 
 
 class JournalPartition(Protocol):
@@ -68,9 +77,9 @@ class GroupCoordinatorShard:
         return self._append(journal.batch(entries), None)
 
     def append_transactional(
-        self, entries: Sequence[Entry], producer_id: int, producer_epoch: int, guard: VerificationGuard | None
+        self, entries: Sequence[Entry], producer: ProducerIdAndEpoch, guard: VerificationGuard | None
     ) -> Appended | ErrorCode:
-        return self._append(journal.batch(entries, producer_id, producer_epoch), guard)
+        return self._append(journal.batch(entries, producer), guard)
 
     def _append(self, batch: bytes, guard: VerificationGuard | None) -> Appended | ErrorCode:
         outcome = self.log.append(batch, Origin.COORDINATOR, guard=guard)
@@ -88,7 +97,7 @@ class GroupCoordinatorShard:
             if committed is not None:
                 self.offsets.complete(header.producer_id, committed)
             return
-        producer_id = header.producer_id if header.is_transactional else -1
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER.producer_id
         for record in records_of(header, batch):
             self.take_group(record)
             self.take_offset(record, producer_id)
@@ -109,7 +118,7 @@ class GroupCoordinatorShard:
                 since = decode_stored(OffsetCommitValue, record.value).commit_timestamp
                 self.groups[group_id] = ClassicGroup(group_id, state_timestamp=Milliseconds(since))
 
-    def take_offset(self, record: Record, producer_id: int) -> None:
+    def take_offset(self, record: Record, producer_id: ProducerId) -> None:
         """Take in the offset that a record commits, if it commits one.  Raises ProtocolError."""
         if _kind(record) not in journal.OFFSET_KEY_VERSIONS:
             return
@@ -120,7 +129,7 @@ class GroupCoordinatorShard:
             return
         value = decode_stored(OffsetCommitValue, record.value)
         committed = CommittedOffset(
-            value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+            Offset(value.offset), value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
         )
         if producer_id < 0:
             self.offsets.put(key.group, at, committed, record.offset)

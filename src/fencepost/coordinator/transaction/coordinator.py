@@ -44,7 +44,7 @@ from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import Clock, Work, at_once
 
 logger = get_logger(__name__)
@@ -75,13 +75,13 @@ class TransactionCoordinator:
         self,
         transactional_id: str | None,
         timeout_ms: int,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
+        producer_id: ProducerId = NO_PRODUCER.producer_id,
+        producer_epoch: Epoch = NO_PRODUCER.producer_epoch,
         enable_2pc: bool = False,
         keep_prepared: bool = False,
     ) -> Initialized:
         """Claim a transactional id; without one, get a producer id for an idempotent producer."""
-        pair = ProducerIdAndEpoch(ProducerId(producer_id), Epoch(producer_epoch))
+        pair = ProducerIdAndEpoch(producer_id, producer_epoch)
         error = check(pair, transactional_id, timeout_ms, enable_2pc, keep_prepared, self.settings)
         if error:
             return Initialized(error)
@@ -123,8 +123,8 @@ class TransactionCoordinator:
     def add_partitions(
         self,
         transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
+        producer_id: ProducerId,
+        producer_epoch: Epoch,
         partitions: Sequence[TopicPartition],
         client_transaction_version: int,
     ) -> Added:
@@ -135,7 +135,7 @@ class TransactionCoordinator:
         entry = self._entries.get(transactional_id)
         if entry is None:
             return Added(self._absent(transactional_id))
-        request = AddPartitions(ProducerId(producer_id), Epoch(producer_epoch), partitions, client_transaction_version)
+        request = AddPartitions(producer_id, producer_epoch, partitions, client_transaction_version)
         level = self.settings.transaction_version()
         decision = add_partitions(entry.transaction, request, self._clock.now(), level)
         if isinstance(decision, Refusal):
@@ -150,22 +150,24 @@ class TransactionCoordinator:
     def verify_partitions(
         self,
         transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
+        producer_id: ProducerId,
+        producer_epoch: Epoch,
         partitions: Sequence[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
         """Which of the partitions are part of the open transaction.  Never 0 for one that is not."""
         entry = self._entries.get(transactional_id)
         if entry is None:
             return dict.fromkeys(partitions, self._absent(transactional_id))
-        return verify(entry.transaction, ProducerId(producer_id), Epoch(producer_epoch), partitions)
+        return verify(entry.transaction, producer_id, producer_epoch, partitions)
 
-    def end(self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, version: int) -> Ended:
+    def end(
+        self, transactional_id: str, producer_id: ProducerId, producer_epoch: Epoch, commit: bool, version: int
+    ) -> Ended:
         """Commit or abort.  `version` is the API version of the request."""
         entry = self._entries.get(transactional_id)
         if entry is None:
             return Ended(self._absent(transactional_id))
-        request = End(ProducerId(producer_id), Epoch(producer_epoch), commit, version)
+        request = End(producer_id, producer_epoch, commit, version)
         now, level = self._clock.now(), self.settings.transaction_version()
         decision = end(entry.transaction, request, now, level)
         if decision is NEEDS_PRODUCER_ID:
@@ -184,7 +186,7 @@ class TransactionCoordinator:
             return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, entry.lsn)
         return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, entry.lsn, decision.timed_out)
 
-    def timed_out(self, transactional_id: str, producer_id: int, producer_epoch: int) -> bool:
+    def timed_out(self, transactional_id: str, producer_id: ProducerId, producer_epoch: Epoch) -> bool:
         """This pair's transaction was timed out by the server, and no other instance took over since (KIP-588)."""
         entry = self._entries.get(transactional_id)
         return entry is not None and entry.transaction.was_timed_out(producer_id, producer_epoch)
@@ -268,14 +270,13 @@ class TransactionCoordinator:
             return {}
         found = reconcile.unknown(open_transactions, (entry.transaction for entry in self._entries.values()))
         epoch = max(shard.coordinator_epoch for shard in shards)
-        now = self._clock.now()
         for pair, partitions in found.items():
             logger.warning(
                 "aborting a transaction that no transactional id knows of producer_id=%d epoch=%d partitions=%s",
                 *pair,
                 ",".join(map(str, partitions)),
             )
-            self._delivery.start(Completion(Marker(*pair, epoch, False, 0), partitions), now)
+            self._delivery.start(Completion(Marker(*pair, epoch, False, 0), partitions), self._clock.now())
         return found
 
     # What time brings

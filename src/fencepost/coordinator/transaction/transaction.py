@@ -85,7 +85,7 @@ class TransactionMetadata(NamedTuple):
     def is_prepared(self) -> bool:
         return self.state in PREPARED
 
-    def was_timed_out(self, producer_id: int, producer_epoch: int) -> bool:
+    def was_timed_out(self, producer_id: ProducerId, producer_epoch: Epoch) -> bool:
         """This pair's transaction was ended by its time-out, and no other instance took over since."""
         return producer_id >= 0 and self.timed_out == (producer_id, producer_epoch)
 
@@ -97,6 +97,6 @@ class TransactionMetadata(NamedTuple):
         return Milliseconds(self.start_timestamp + self.timeout_ms)
 
 
-def is_exhausted(epoch: int) -> bool:
+def is_exhausted(epoch: Epoch) -> bool:
     """No further epoch could be given to a client after this one."""
     return epoch >= LAST_CLIENT_EPOCH

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from fencepost.log.settings import LONG, LogSettings
+from fencepost.protocol.types import Milliseconds
 
 _FARTHEST = 0x7FFFFFFF
 """How far from the base of its segment an offset may be."""
@@ -69,7 +70,11 @@ def first_dirty(checkpoint: int | None, log_start_offset: int, log_end_offset: i
 
 
 def cleanable_range(
-    segments: Sequence[SegmentFacts], first_dirty_offset: int, last_stable_offset: int, settings: LogSettings, now: int
+    segments: Sequence[SegmentFacts],
+    first_dirty_offset: int,
+    last_stable_offset: int,
+    settings: LogSettings,
+    now: Milliseconds,
 ) -> Range:
     """The range of a pass; `segments` are all of the log, the active one last."""
     upper_bound = segments[-1].base_offset

@@ -25,6 +25,7 @@ from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader, crc_matches, read_header
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.types import Milliseconds, ProducerId
 
 #: Work of one step.  A batch counts one, a record one, and so do 2 KB: about 5 µs each.
 STEP: Final = 500
@@ -76,7 +77,7 @@ class Statistics:
 class Pass:
     """See the module.  `newest` must begin at the first dirty offset of the range."""
 
-    def __init__(self, log: Log, over: Range, newest: OffsetMap, now: int) -> None:
+    def __init__(self, log: Log, over: Range, newest: OffsetMap, now: Milliseconds) -> None:
         self._log = log
         self._range = over
         self._newest = newest
@@ -305,7 +306,7 @@ def _put_in_place(log: Log, sources: Sequence[Segment], fresh: Segment) -> None:
     log.drop_segments()
 
 
-def _last_batch(producers: Producers, producer_id: int) -> LastBatch | None:
+def _last_batch(producers: Producers, producer_id: ProducerId) -> LastBatch | None:
     entry = producers.entries.get(producer_id)
     if entry is None:
         return None

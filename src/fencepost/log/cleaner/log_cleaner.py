@@ -20,6 +20,7 @@ from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LONG
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Clock
 
 logger = get_logger(__name__)
@@ -92,7 +93,7 @@ class _Chosen(NamedTuple):
 class _Work:
     """A pass that is under way."""
 
-    def __init__(self, chosen: _Chosen, newest: OffsetMap, now: int, began: float) -> None:
+    def __init__(self, chosen: _Chosen, newest: OffsetMap, now: Milliseconds, began: float) -> None:
         self.partition = chosen.partition
         self.key = (chosen.partition.topic, chosen.partition.index)
         self.newest = newest
@@ -212,7 +213,7 @@ class LogCleaner:
         checkpoint = self._first_dirty.get((partition.topic, partition.index))
         return first_dirty(checkpoint, partition.log_start_offset, partition.log_end_offset)
 
-    def _choose(self, compacted: Sequence[Partition], now: int) -> list[_Chosen]:
+    def _choose(self, compacted: Sequence[Partition], now: Milliseconds) -> list[_Chosen]:
         """The partitions that are worth it, the dirtiest last.  What is not settled is told to the storage."""
         found: list[_Chosen] = []
         unsettled = 0
@@ -234,7 +235,7 @@ class LogCleaner:
         self._settle(unsettled, now)
         return sorted(found, key=lambda each: each.over.dirty_ratio)
 
-    def _ranges(self, partition: Partition, now: int) -> tuple[Range, Range]:
+    def _ranges(self, partition: Partition, now: Milliseconds) -> tuple[Range, Range]:
         """What should be cleaned, and what of it may be cleaned now."""
         timed = partition.settings.max_compaction_lag_ms < LONG
         facts = [
@@ -254,7 +255,7 @@ class LogCleaner:
             cleanable_range(facts, dirty, stable, settings, now),
         )
 
-    def _settle(self, unsettled: int, now: int) -> None:
+    def _settle(self, unsettled: int, now: Milliseconds) -> None:
         """Have a checkpoint when enough waits for one, or anything has waited for long."""
         if not unsettled:
             self._unsettled_since = None
@@ -358,7 +359,7 @@ class LogCleaner:
         self._work = None
         self._begin()
 
-    def _note(self, now: int) -> None:
+    def _note(self, now: Milliseconds) -> None:
         """Write down what is clean, now and then: to lose it costs only work."""
         offsets = {key: each for key, each in self._first_dirty.items() if self._storage.partition(*key) is not None}
         if offsets == self._noted or now < self._note_after:

@@ -32,6 +32,7 @@ from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import DELETE_HORIZON, BatchHeader
 from fencepost.protocol.control import COMMIT
+from fencepost.protocol.types import Epoch, Milliseconds
 
 
 class LastBatch(NamedTuple):
@@ -39,7 +40,7 @@ class LastBatch(NamedTuple):
 
     data_offset: int | None
     """Last offset of its last data batch under its epoch; None: its epoch is known from a marker only."""
-    epoch: int
+    epoch: Epoch
 
 
 class Verdict(NamedTuple):
@@ -105,7 +106,9 @@ def delete_horizon(header: BatchHeader) -> int | None:
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
-def judge(header: BatchHeader, discardable: bool, last: LastBatch | None, upper_bound: int, now: int) -> Verdict:
+def judge(
+    header: BatchHeader, discardable: bool, last: LastBatch | None, upper_bound: int, now: Milliseconds
+) -> Verdict:
     """What becomes of a batch.
 
     `discardable`: aborted data, or a control batch that nobody needs.  `last`: of its producer, None if that is not
@@ -127,7 +130,9 @@ def _is_last_of_its_producer(header: BatchHeader, last: LastBatch | None) -> boo
     return header.is_control and header.producer_epoch == last.epoch
 
 
-def stays(offset: int, key: bytes | None, is_tombstone: bool, newest: OffsetMap, horizon: int | None, now: int) -> bool:
+def stays(
+    offset: int, key: bytes | None, is_tombstone: bool, newest: OffsetMap, horizon: int | None, now: Milliseconds
+) -> bool:
     """Whether a record of a data batch stays."""
     if offset > newest.latest:
         return True
