@@ -107,7 +107,7 @@ def test_a_bit_that_flipped_in_a_marker_decides_no_offset() -> None:
         if bit < 17 * 8 or bit == 23 * 8 + 7:
             continue  # offset, length, leader epoch and magic are without CRC, and looked at by the log; no end below 0
         world = World()
-        world.journal.append(journal.batch([an_offset()], 1, 0), Origin.COORDINATOR)
+        world.journal.append(journal.batch([an_offset()], ProducerIdAndEpoch.of(1, 0)), Origin.COORDINATOR)
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << (bit % 8)
         loading = Loading(GroupCoordinatorShard(7, world.journal, world))
@@ -118,4 +118,4 @@ def test_a_bit_that_flipped_in_a_marker_decides_no_offset() -> None:
 
 def an_offset() -> journal.Entry:
     """An offset of somebody."""
-    return journal.offset_commit_entry("g", A, CommittedOffset(1, -1, "m", Milliseconds(1)), Milliseconds(1))
+    return journal.offset_commit_entry("g", A, CommittedOffset(Offset(1), -1, "m", Milliseconds(1)), Milliseconds(1))
