@@ -39,7 +39,7 @@ from fencepost.protocol.batch import (
     with_max_timestamp,
 )
 from fencepost.protocol.compression import decompress
-from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
 from fencepost.protocol.types import Buffer, Epoch, Isolation, Milliseconds, ProducerId
@@ -148,11 +148,13 @@ class Partition:
         *,
         guard: VerificationGuard | None = None,
         marker_transaction_version: int = 0,
+        control: ControlRecord | None = None,
         checked: Checked | None = None,
     ) -> Appended | Refused:
         """Check one batch against the rules of facts §5.3 and §6.3-§6.5 and append it.
 
-        Never awaits: check and append are one step.
+        `control`: what a marker says, if its writer knows; else it is read.  Never awaits: check and append are one
+        step.
         """
         try:
             header = read_header(batch)
@@ -168,7 +170,7 @@ class Partition:
             elif checked.max_timestamp != header.max_timestamp:
                 batch, header = with_max_timestamp(batch, header, checked.max_timestamp)
         elif header.is_control:
-            return self._append_marker(batch, header, marker_transaction_version)
+            return self._append_marker(batch, header, marker_transaction_version, control)
         wanted = self.settings.compression
         if wanted is not None and wanted != header.attributes & 7:
             records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:])
@@ -200,8 +202,10 @@ class Partition:
         silent = wrong.error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
         return wrong if silent else replace(wrong, log_start_offset=self.log_start_offset)
 
-    def _append_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> Appended | Refused:
-        record = read_control_record(batch, 0, header)
+    def _append_marker(
+        self, batch: Buffer, header: BatchHeader, transaction_version: int, control: ControlRecord | None
+    ) -> Appended | Refused:
+        record = control or read_control_record(batch, 0, header)
         if record is None or record.coordinator_epoch is None:
             return Refused(ErrorCode.INVALID_RECORD, "a control batch without a transaction marker")
         if header.producer_id == NO_PRODUCER_ID or header.producer_epoch == NO_EPOCH:

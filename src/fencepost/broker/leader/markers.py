@@ -10,7 +10,7 @@ from fencepost.coordinator.transaction.markers import Marker, Results
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import Origin
 from fencepost.log.storage import Storage
-from fencepost.protocol.control import control_batch
+from fencepost.protocol.control import ABORT, COMMIT, ControlRecord, control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Clock
@@ -32,14 +32,17 @@ class LocalMarkers:
             marker.commit,
             self._clock.now(),
         )
-        return {partition: self._write_one(partition, marker, batch) for partition in partitions}
+        control = ControlRecord(COMMIT if marker.commit else ABORT, marker.coordinator_epoch)
+        return {partition: self._write_one(partition, marker, batch, control) for partition in partitions}
 
-    def _write_one(self, at: TopicPartition, marker: Marker, batch: bytes) -> ErrorCode:
+    def _write_one(self, at: TopicPartition, marker: Marker, batch: bytes, control: ControlRecord) -> ErrorCode:
         partition = self.storage.partition(at.topic, at.partition)
         if partition is None:
             deleted = not self.storage.exists(at.topic, at.partition)
             return ErrorCode.UNKNOWN_TOPIC_ID if deleted else ErrorCode.KAFKA_STORAGE_ERROR
         if at.topic == CONSUMER_OFFSETS:
             return self._groups.complete_transaction(at.partition, batch, marker.transaction_version)
-        outcome = partition.append(batch, Origin.COORDINATOR, marker_transaction_version=marker.transaction_version)
+        outcome = partition.append(
+            batch, Origin.COORDINATOR, marker_transaction_version=marker.transaction_version, control=control
+        )
         return outcome.error if isinstance(outcome, Refused) else ErrorCode.NONE
