@@ -159,28 +159,26 @@ class Reader:
         while taken + HEADER_SIZE <= len(data):
             try:
                 header = segment.header(data, taken, position + taken, least)
-                if header.last_offset < offset:
+                last_offset, size = header.last_offset, header.size
+                if last_offset < offset:
                     raise segment.damaged(position, f"offset {offset} does not stand there")
             except FileDamaged as damaged:
                 wrong = damaged
                 break
             if header.base_offset >= bound and not taken:
                 # Offsets are missing in front of it: compacted away, or it is not where it belongs.
-                following = header.last_offset + 1
-                if taken + header.size + HEADER_SIZE <= len(data):
-                    segment.header(data, header.size, position + header.size, following)
+                following = last_offset + 1
+                if taken + size + HEADER_SIZE <= len(data):
+                    segment.header(data, size, position + size, following)
                 if following > self._end_of(segment):
                     raise segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
                 return 0, offset
-            if header.base_offset >= bound or taken + header.size > room:
+            if header.base_offset >= bound or taken + size > room:
                 return taken, following
             last = taken, header
-            if header.base_offset > following:
-                trusted = taken, following
-            else:
-                trusted = taken + header.size, header.last_offset + 1
-            taken += header.size
-            least = following = header.last_offset + 1
+            trusted = (taken, following) if header.base_offset > following else (taken + size, last_offset + 1)
+            taken += size
+            least = following = last_offset + 1
         if wrong is None and following > self._end_of(segment):
             wrong = segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
             trusted = (0, offset) if trusted[1] == following else trusted

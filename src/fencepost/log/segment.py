@@ -248,10 +248,10 @@ class Segment:
             header = read_header(buffer, at)
         except ProtocolError as error:
             raise self.damaged(position, str(error)) from error
-        too_far = header.last_offset - self.base_offset > 0x7FFFFFFF
-        if header.base_offset < least_offset or header.last_offset_delta < 0 or too_far:
-            first, last = header.base_offset, header.last_offset
-            raise self.damaged(position, f"a batch of offsets {first} to {last} cannot stand behind {least_offset - 1}")
+        first, delta = header.base_offset, header.last_offset_delta
+        if first < least_offset or delta < 0 or first + delta - self.base_offset > 0x7FFFFFFF:
+            offsets = f"{first} to {first + delta}"
+            raise self.damaged(position, f"a batch of offsets {offsets} cannot stand behind {least_offset - 1}")
         return header
 
     def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
