@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from fencepost.log.outcome import Refused
 from fencepost.log.recompression import recompress
 from fencepost.log.settings import LONG, LogSettings
-from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
+from fencepost.protocol.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, BatchHeader, crc_matches
 from fencepost.protocol.compression import LARGEST_BATCH, Compression, TooLarge, decompress
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_scan import Scanned, moments, scan, scan_at_once
@@ -117,27 +117,28 @@ def check_batch(
 
 def check_header(batch: Buffer, header: BatchHeader, settings: LogSettings) -> Refused | None:
     """Why a client's batch is not taken, as far as its header, its size and its checksum tell."""
-    if header.size != len(batch):
+    size, attributes, count = header.size, header.attributes, header.record_count
+    if size != len(batch):
         return Refused(ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request")
     if header.base_offset != 0:
         return Refused(ErrorCode.INVALID_RECORD, f"the base offset of a batch is 0, not {header.base_offset}")
-    if header.size > settings.max_message_bytes:
+    if size > settings.max_message_bytes:
         limit = settings.max_message_bytes
-        return Refused(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {header.size} bytes, max.message.bytes is {limit}")
+        return Refused(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {limit}")
     if not crc_matches(batch, 0, header):
         return Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch does not match")
-    if header.attributes & 7 not in _CODECS:
-        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"nobody knows compression {header.attributes & 7}")
-    if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
+    if attributes & 7 not in _CODECS:
+        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"nobody knows compression {attributes & 7}")
+    if count != header.last_offset_delta + 1 or count < 1:
         return Refused(ErrorCode.INVALID_RECORD, "record count and offsets of the batch do not agree")
-    if header.record_count > most_records(header):
-        size, count = header.size - HEADER_SIZE, header.record_count
-        return Refused(ErrorCode.INVALID_RECORD, f"{size} bytes cannot hold the {count} records of the header")
-    if header.is_control:
+    if count > most_records(header):
+        records = f"{size - HEADER_SIZE} bytes cannot hold the {count} records of the header"
+        return Refused(ErrorCode.INVALID_RECORD, records)
+    if attributes & CONTROL:
         return Refused(ErrorCode.INVALID_RECORD, "a client may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         return Refused(ErrorCode.INVALID_RECORD, "a batch with a producer id needs a base sequence")
-    if header.is_transactional and header.producer_id < 0:
+    if attributes & TRANSACTIONAL and header.producer_id < 0:
         return Refused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
     return None
 

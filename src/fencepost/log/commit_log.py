@@ -366,7 +366,7 @@ class CommitLog:
         while ready < len(waiting) and waiting[ready][0] <= self.durable:
             ready += 1
         self._durable_callbacks = waiting[ready:]
-        call_each(callback for _, callback in waiting[:ready])
+        call_each([callback for _, callback in waiting[:ready]])
 
     def stop(self) -> None:
         """Something else has failed: nothing is acknowledged any more, not even what a sync under way reaches."""

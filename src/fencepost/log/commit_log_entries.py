@@ -68,8 +68,11 @@ class NamedFile(NamedTuple):
         return FILE_ENTRY.pack(Kind.FILE, *self[:4]) + self.path.encode()
 
 
+_BYTES = int(Kind.BYTES)
+
+
 def bytes_entry(number: int, position: int, data: Buffer) -> bytes:
-    return b"".join((BYTES_ENTRY.pack(Kind.BYTES, number, position), data))
+    return BYTES_ENTRY.pack(_BYTES, number, position) + data
 
 
 def extent_entry(number: int, position: int, length: int, crc: int) -> bytes:
