@@ -44,7 +44,12 @@ class _Writer:
 
     def __init__(self, flexible: bool, version: int) -> None:
         self.lines: list[str] = []
-        self.scope: dict[str, Any] = {"uvarint": uvarint, "not_nullable": _not_nullable, "too_long": too_long}
+        self.scope: dict[str, Any] = {
+            "small": _SMALL,
+            "uvarint": uvarint,
+            "not_nullable": _not_nullable,
+            "too_long": too_long,
+        }
         self.flexible = flexible
         self.version = version
         self._names = 0
@@ -62,11 +67,16 @@ class _Writer:
         self.lines += [" " * depth + line for line in lines]
 
     def length(self, depth: int, kind: str, expression: str) -> None:
+        """Of what is there; `-1`: of what is null."""
         if self.flexible:
-            self.add(depth, f"w(uvarint({expression} + 1))")
+            self.uvarint(depth, f"{expression} + 1")
         else:
             pack = Struct(">h" if kind == "string" else ">i").pack
             self.add(depth, f"w({self.refer('s', pack)}({expression}))")
+
+    def uvarint(self, depth: int, expression: str) -> None:
+        """Nearly every number is small: then no function is called for it."""
+        self.add(depth, f"n = {expression}", f"w(small[n] if n < {len(_SMALL)} else uvarint(n))")
 
     def null(self, depth: int, field: Field, source: str) -> int:
         """Write null where the value is None; returns the depth of the code for a value that is there."""
@@ -151,7 +161,8 @@ class _Writer:
             piece = self.refer("tag", _tagged(field, self.version))
             different = f"{source} != {self.refer('d', default_of(field))}"
             self.add(depth, f"if {different}: {present}.append({piece}({source}))")
-        self.add(depth, f"w(uvarint(len({present})))", f"for x in {present}: w(x)")
+        self.uvarint(depth, f"len({present})")
+        self.add(depth, f"for x in {present}: w(x)")
 
 
 def _tagged(field: Field, version: int) -> Callable[[Any], bytes]:
