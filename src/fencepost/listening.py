@@ -87,7 +87,7 @@ class SocketListener:
         port: int = self._sockets[0].getsockname()[1]
         return port
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._stop_accepting()
         for listening in self._sockets:
             listening.close()

@@ -36,7 +36,7 @@ class Listener(Protocol):
         """The port that it is bound to (never 0)."""
         ...
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Accept no more connections.  Those already accepted are their owner's to close."""
         ...
 

@@ -52,6 +52,19 @@ def test_a_second_end_does_nothing(tmp_path: Path, first: str, second: str) -> N
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("end", ["stop", "crash"])
+def test_who_connects_after_the_end_finds_nobody_and_the_port_is_free(tmp_path: Path, end: str) -> None:
+    async def run() -> None:
+        one = await broker(tmp_path).start()
+        await one.stop() if end == "stop" else one.crash()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(one.host, one.port)
+        async with Broker(data=tmp_path, listen=one.bootstrap_servers) as again:
+            assert again.port == one.port
+
+    asyncio.run(run())
+
+
 def test_two_ends_at_once_end_it_once(tmp_path: Path) -> None:
     async def run() -> None:
         one = await broker(tmp_path).start()

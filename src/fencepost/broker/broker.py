@@ -163,7 +163,7 @@ class Broker:
         try:
             node.cleaner.close()
             if self._listener is not None:
-                await self._listener.close()
+                self._listener.close()
             for connection in list(node.connections):
                 connection.close()
             node.close_timers()
@@ -178,15 +178,17 @@ class Broker:
         node.metadata.close()
 
     def crash(self) -> None:
-        """What kill -9 does, for tests: nothing more is written, connections break off."""
+        """What kill -9 does, for tests: nothing more is written, connections break off, and nobody is listening."""
         node = self._end()
         if node is not None:
+            if self._listener is not None:
+                self._listener.close()
             _let_go(node)
 
     async def _give_up(self) -> None:
         """The start has failed."""
         if self._listener is not None:
-            await self._listener.close()
+            self._listener.close()
         node = self._end()
         if node is not None:
             node.cleaner.close()

@@ -35,7 +35,7 @@ class _Listening:
     def port(self) -> int:
         return self._port
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._network.forget(self._port, self)
 
     def accept_again(self) -> None:

@@ -71,7 +71,7 @@ def test_everybody_is_accepted_in_the_end() -> None:
             times.append(loop.time())
 
         await asyncio.gather(*(connect() for _ in range(30)))
-        await listener.close()
+        listener.close()
 
     run(scenario)
     times.sort()
