@@ -1,4 +1,4 @@
-"""What tests of groups and positions say over the wire."""
+"""What tests of groups and offsets say over the wire."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def commit(
     return [each.error_code for each in answer.topics[0].partitions]
 
 
-def position(
+def committed_offset(
     client: Client, topic: str, partition: int = 0, *, group: str = "g", stable: bool = False
 ) -> tuple[int, int]:
     """The offset and error of OffsetFetch."""

@@ -47,7 +47,7 @@ class Pool:
         self.strings = ["", topic, topic, "t", "g", "g", member.member_id, "nowhere", "ü" * 40, "x" * 300]
         self.strings += ["range", "*", "(", *internal, *settings]
         self.numbers = [0, 0, 0, 1, 1, 2, 3, -1, -1, -2, -3, -4, 5, 7, 50]
-        self.numbers += [pair.producer_id, pair.epoch, member.generation]
+        self.numbers += [pair.producer_id, pair.producer_epoch, member.generation]
         self.uuids = [uuid.UUID(int=0), uuid.UUID(int=9), known.topic_id, known.topic_id]
         data = batch("x", "y", pair=pair, sequence=0, transactional=True)
         plain = batch("z")
@@ -89,10 +89,10 @@ def known(broker: Broker) -> dict[str, Any]:
     groups, transactions = broker.node.groups, broker.node.transactions
     return {
         "topics": {name: (topic.topic_id, len(topic.partitions)) for name, topic in broker.node.topics.by_name.items()},
-        "positions": {
-            group.group_id: positions
+        "offsets": {
+            group.group_id: offsets
             for group in groups.groups()
-            if (positions := groups.fetch_offsets(group.group_id, None, True)) or group.protocol_type
+            if (offsets := groups.fetch_offsets(group.group_id, None, True)) or group.protocol_type
         },
         "transactions": {each.transactional_id: each for each in transactions.list().transactions},
         "ends": {(each.topic, each.index): each.log_end_offset for each in broker.node.storage.partitions()},

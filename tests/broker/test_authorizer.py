@@ -8,7 +8,6 @@ import pytest
 from tests.broker.group_talk import commit, find_group, join, sync_request, txn_commit
 from tests.broker.wire import (
     Client,
-    Pair,
     add,
     batch,
     end,
@@ -46,6 +45,7 @@ from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 NO_TOPIC, NO_GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
 NO_CLUSTER, NO_ID = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -69,7 +69,7 @@ class Scene:
     def __init__(self, client: Client, denies: Denies) -> None:
         self.client, self.denies = client, denies
         self.topic = new_topic(client)
-        self.pair: Pair = init(client, "t")
+        self.pair: ProducerIdAndEpoch = init(client, "t")
         find_group(client)
 
     def deny(self, resource: Resource, *operations: Operation) -> None:
@@ -107,12 +107,12 @@ def show(scene: Scene) -> int:
 
 def add_offsets(scene: Scene) -> int:
     request = AddOffsetsToTxnRequest(
-        transactional_id="t", producer_id=scene.pair.producer_id, producer_epoch=scene.pair.epoch, group_id="g"
+        transactional_id="t", producer_id=scene.pair.producer_id, producer_epoch=scene.pair.producer_epoch, group_id="g"
     )
     return int(scene.client.ask(request).error_code)
 
 
-def positions(scene: Scene) -> int:
+def committed_offsets(scene: Scene) -> int:
     asked = OffsetFetchRequestGroup(group_id="g", topics=None)
     return int(scene.client.ask(OffsetFetchRequest(groups=[asked]), 9).groups[0].error_code)
 
@@ -165,7 +165,7 @@ CASES: list[tuple[str, Resource, Operation, Callable[[Scene], int], ErrorCode]] 
     ("TxnOffsetCommit", TOPIC, Operation.READ, lambda s: txn_commit(s.client, "t", s.pair, s.topic, 1)[0], NO_TOPIC),
     ("OffsetCommit", GROUP, Operation.READ, lambda s: commit(s.client, s.topic, 1)[0], NO_GROUP),
     ("OffsetCommit", TOPIC, Operation.READ, lambda s: commit(s.client, s.topic, 1)[0], NO_TOPIC),
-    ("OffsetFetch", GROUP, Operation.DESCRIBE, positions, NO_GROUP),
+    ("OffsetFetch", GROUP, Operation.DESCRIBE, committed_offsets, NO_GROUP),
     ("JoinGroup", GROUP, Operation.READ, lambda s: join(s.client).error_code, NO_GROUP),
     ("SyncGroup", GROUP, Operation.READ, sync, NO_GROUP),
     ("FindCoordinator", GROUP, Operation.DESCRIBE, find(0), NO_GROUP),

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
-from tests.broker.group_talk import find_group, position, txn_commit
+from tests.broker.group_talk import committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     Client,
-    Pair,
     add,
     batch,
     end,
@@ -36,6 +35,7 @@ from fencepost.protocol.messages import (
     WriteTxnMarkersRequest,
 )
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +62,8 @@ class Scene:
         find_group(friend)
         self.topic, self.other = new_topic(friend), new_topic(friend)
         self.pair = init(friend, "t")
-        self.stale = Pair(self.pair.producer_id, -1)
-        self.foreign = Pair(self.pair.producer_id + 5000, 0)
+        self.stale = ProducerIdAndEpoch.of(self.pair.producer_id, -1)
+        self.foreign = ProducerIdAndEpoch.of(self.pair.producer_id + 5000, 0)
         self.written("first")
         self.before = self.state()
 
@@ -76,13 +76,13 @@ class Scene:
         listed = self.friend.ask(everything).transaction_states
         described = self.friend.ask(DescribeTransactionsRequest(transactional_ids=["t"])).transaction_states
         logs = [fetch(self.friend, topic).high_watermark for topic in (self.topic, self.other)]
-        return listed, described, logs, position(self.friend, self.topic)
+        return listed, described, logs, committed_offset(self.friend, self.topic)
 
     def assert_nothing_changed(self) -> None:
         assert self.state() == self.before
         self.written("second", 1)
         following = ended(self.friend, "t", self.pair)
-        assert following == (self.pair.producer_id, self.pair.epoch + 1)
+        assert following == (self.pair.producer_id, self.pair.producer_epoch + 1)
         assert values(fetch(self.friend, self.topic)) == ["first", "second"]
 
 
@@ -96,14 +96,14 @@ def scene() -> Iterator[Scene]:
         friend.close()
 
 
-def add_offsets(scene: Scene, name: str, pair: Pair) -> int:
+def add_offsets(scene: Scene, name: str, pair: ProducerIdAndEpoch) -> int:
     request = AddOffsetsToTxnRequest(
-        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.epoch, group_id="g"
+        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, group_id="g"
     )
     return int(scene.stranger.ask(request).error_code)
 
 
-def written(scene: Scene, name: str, pair: Pair, version: int | None = None) -> int:
+def written(scene: Scene, name: str, pair: ProducerIdAndEpoch, version: int | None = None) -> int:
     data = batch("x", pair=pair, sequence=0, transactional=True)
     return int(produce(scene.stranger, scene.other, data, name, version=version).error_code)
 
@@ -161,7 +161,7 @@ CASES = [
     Case("produce v11, foreign", lambda s: written(s, "t", s.foreign, 11), NO_MAPPING, "refused Produce"),
     Case("produce, unknown id", lambda s: written(s, "nobody", s.pair), NO_MAPPING, "transactional_id=nobody"),
     Case(
-        "positions, foreign",
+        "offsets, foreign",
         lambda s: txn_commit(s.stranger, "t", s.foreign, s.topic, 3)[0],
         NO_MAPPING,
         "refused TxnOffsetCommit",
@@ -172,7 +172,7 @@ CASES = [
     Case("offsets, epoch -1", lambda s: add_offsets(s, "t", s.stale), FENCED, "epoch=-1"),
     Case("end, epoch -1", lambda s: end(s.stranger, "t", s.stale).error_code, FENCED, "epoch=-1"),
     Case("end v4, epoch -1", lambda s: end(s.stranger, "t", s.stale, version=4).error_code, FENCED, "epoch=-1"),
-    Case("positions, epoch -1", lambda s: txn_commit(s.stranger, "t", s.stale, s.topic, 3)[0], STALE, "epoch=-1"),
+    Case("offsets, epoch -1", lambda s: txn_commit(s.stranger, "t", s.stale, s.topic, 3)[0], STALE, "epoch=-1"),
     Case("marker, epoch -1", lambda s: mark(s, s.topic, s.stale), UNKNOWN, "epoch=-1"),
     Case("marker, id -1", lambda s: mark(s, s.topic, (-1, 0)), UNKNOWN, "producer_id=-1"),
 ]
@@ -191,7 +191,7 @@ def test_it_is_refused_and_said_and_changes_nothing(scene: Scene, case: Case, ca
 def test_a_batch_of_epoch_minus_1_is_refused_before_anybody_is_asked(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for pair in (scene.stale, Pair(-1, 0)):
+    for pair in (scene.stale, ProducerIdAndEpoch.of(-1, 0)):
         told = written(scene, "t", pair)
         assert told in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_PRODUCER_EPOCH), told
     assert len(caplog.records) == 2
@@ -202,11 +202,11 @@ def test_markers_of_somebody_who_may_not_are_not_written(scene: Scene, caplog: p
     scene.denies.denied[Resource.CLUSTER] = None
     offsets = scene.friend.broker.node.groups.partition_for("g")
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert mark(scene, scene.topic, (scene.pair.producer_id, scene.pair.epoch + 1)) == refused
+    assert mark(scene, scene.topic, (scene.pair.producer_id, scene.pair.producer_epoch + 1)) == refused
     assert mark(scene, "__consumer_offsets", (scene.foreign.producer_id, 1), offsets) == refused
     lines = [each.getMessage() for each in caplog.records]
     assert len(lines) == 2
-    assert f"producer_id={scene.pair.producer_id} epoch={scene.pair.epoch + 1}" in lines[0]
+    assert f"producer_id={scene.pair.producer_id} epoch={scene.pair.producer_epoch + 1}" in lines[0]
     assert all("refused WriteTxnMarkers with CLUSTER_AUTHORIZATION_FAILED" in line for line in lines)
     scene.assert_nothing_changed()
 
@@ -257,7 +257,7 @@ def test_somebody_who_does_not_stop_does_not_fill_the_log(scene: Scene, caplog: 
 def test_many_that_are_fenced_do_not_hide_one_that_makes_no_sense(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    newer = Pair(scene.pair.producer_id, scene.pair.epoch + 1)
+    newer = ProducerIdAndEpoch.of(scene.pair.producer_id, scene.pair.producer_epoch + 1)
     for pair in [newer] * 2 * MOST_PER_MINUTE + [scene.stale]:
         assert end(scene.stranger, "t", pair).error_code == ErrorCode.PRODUCER_FENCED
     levels = [record.levelno for record in caplog.records]

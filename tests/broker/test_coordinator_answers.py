@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.group_talk import Who, commit, find_group, position, txn_commit
+from tests.broker.group_talk import Who, commit, committed_offset, find_group, txn_commit
 from tests.broker.wire import Client, clients, ended, find_coordinator, init, new_topic
 
 from fencepost.protocol.errors import ErrorCode
@@ -24,16 +24,16 @@ def group_state(client: Client, group: str) -> str:
     return str(found.group_state)
 
 
-def test_the_group_without_a_name_keeps_positions(client: Client) -> None:
+def test_the_group_without_a_name_keeps_offsets(client: Client) -> None:
     """Old clients that use no group commit under "" (as they may in Apache Kafka)."""
     topic = new_topic(client)
     find_group(client, "")
-    assert position(client, topic, group="") == (-1, 0)
+    assert committed_offset(client, topic, group="") == (-1, 0)
     assert commit(client, topic, 7, group="", version=2) == [ErrorCode.NONE]
-    assert position(client, topic, group="") == (7, 0)
+    assert committed_offset(client, topic, group="") == (7, 0)
     assert group_state(client, "") == "Empty"
     assert client.ask(DeleteGroupsRequest(groups_names=[""])).results[0].error_code == ErrorCode.NONE
-    assert position(client, topic, group="") == (-1, 0)
+    assert committed_offset(client, topic, group="") == (-1, 0)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -50,7 +50,7 @@ def test_a_group_stays_whatever_becomes_of_the_transaction_that_began_it(client:
     assert txn_commit(client, "t", pair, topic, 7, who=member, version=5) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_a_group_is_begun_by_a_position_that_is_too_long(client: Client) -> None:
+def test_a_group_is_begun_by_an_offset_that_is_too_long(client: Client) -> None:
     topic = new_topic(client)
     find_group(client)
     pair = init(client, "t")
@@ -99,7 +99,7 @@ def test_a_partition_that_is_named_twice_is_verified_once(client: Client, verify
     one = AddPartitionsToTxnTransaction(
         transactional_id="t",
         producer_id=pair.producer_id,
-        producer_epoch=pair.epoch,
+        producer_epoch=pair.producer_epoch,
         verify_only=verify,
         topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0, 0])],
     )

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.broker.group_talk import find_group, position, txn_commit
+from tests.broker.group_talk import committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -29,11 +28,12 @@ from fencepost.log.disk import File, LocalDisk, SyncDone
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, InitProducerIdRequest, WriteTxnMarkersRequest
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 
 
-def part_of(pair: Pair) -> bytes:
+def part_of(pair: ProducerIdAndEpoch) -> bytes:
     return batch("v", pair=pair, sequence=0, transactional=True)
 
 
@@ -74,12 +74,12 @@ def test_kafka_16047_a_fence_waits_for_the_disk_however_short_its_time_out_is(
     slow_down(monkeypatch, 0.03)
     told = [init_answer(client, "t", timeout_ms=1, version=version) for _ in range(2)]
     assert [each.error_code for each in told] == [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE]
-    assert told[1].producer_epoch > pair.epoch
+    assert told[1].producer_epoch > pair.producer_epoch
     assert end(client, "t", pair).error_code == ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize(("version", "told"), [(0, 0), (1, 0), (2, ErrorCode.INVALID_PRODUCER_EPOCH)])
-@pytest.mark.parametrize("what", ["records", "positions"])
+@pytest.mark.parametrize("what", ["records", "offsets"])
 def test_kafka_19446_a_leader_is_told_the_version_of_the_marker(
     client: Client, what: str, version: int, told: int
 ) -> None:
@@ -95,7 +95,7 @@ def test_kafka_19446_a_leader_is_told_the_version_of_the_marker(
         place = WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[index])
     marker = WritableTxnMarker(
         producer_id=pair.producer_id,
-        producer_epoch=pair.epoch,
+        producer_epoch=pair.producer_epoch,
         transaction_result=True,
         topics=[place],
         coordinator_epoch=0,
@@ -106,7 +106,7 @@ def test_kafka_19446_a_leader_is_told_the_version_of_the_marker(
     if what == "records":
         assert fetch(client, topic).last_stable_offset == (0 if told else 2)
     else:
-        assert (position(client, topic, stable=True)[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT) == bool(told)
+        assert (committed_offset(client, topic, stable=True)[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT) == bool(told)
 
 
 # What the one is told whom another has replaced: PRODUCER_FENCED is final, and only coordinators know of it (KIP-588)
@@ -129,7 +129,7 @@ def test_kafka_9911_a_coordinator_says_so_in_versions_that_know_of_it(client: Cl
     topic, zombie = new_topic(client), init(client, "t")
     init(client, "t")
     offsets = AddOffsetsToTxnRequest(
-        transactional_id="t", producer_id=zombie.producer_id, producer_epoch=zombie.epoch, group_id="g"
+        transactional_id="t", producer_id=zombie.producer_id, producer_epoch=zombie.producer_epoch, group_id="g"
     )
     told = {
         "InitProducerId": [init_answer(client, "t", zombie, version=version).error_code for version in (3, 4, 5)],

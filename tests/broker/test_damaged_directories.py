@@ -12,7 +12,6 @@ from tests.broker.group_talk import commit, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     add,
     batch,
     end,
@@ -38,6 +37,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.records import decode_batch, encode_batch, encode_record, seal
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 PARTITIONS = 5
 COME_AGAIN = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -77,10 +77,17 @@ def append(data: Path, directory: str, raw: bytes) -> int:
     return offset
 
 
-def control(key: bytes, value: bytes, pair: Pair) -> bytes:
+def control(key: bytes, value: bytes, pair: ProducerIdAndEpoch) -> bytes:
     body = encode_record(0, 0, key, value, ())
     return seal(
-        body, 1, 1, 1, producer_id=pair.producer_id, producer_epoch=pair.epoch, transactional=True, control=True
+        body,
+        1,
+        1,
+        1,
+        producer_id=pair.producer_id,
+        producer_epoch=pair.producer_epoch,
+        transactional=True,
+        control=True,
     )
 
 
@@ -119,7 +126,7 @@ def test_a_control_batch_that_is_no_marker_ends_nothing(
         assert txn_commit(client, "t", pair, other, 5) == [ErrorCode.NONE]
     group_home = f"__consumer_offsets-{partition_for_id('g', PARTITIONS)}"
     id_home = f"__transaction_state-{partition_for_id('t', PARTITIONS)}"
-    foreign = control(*FOREIGN[what], Pair(pair.producer_id, pair.epoch + 1))
+    foreign = control(*FOREIGN[what], ProducerIdAndEpoch.of(pair.producer_id, pair.producer_epoch + 1))
     places = {where: append(tmp_path, where, foreign) for where in (f"{topic}-0", group_home, id_home)}
     with node(tmp_path) as client:
         assert fetch(client, topic).last_stable_offset == 0
@@ -222,7 +229,7 @@ def test_a_torn_batch_in_a_journal_is_cut_and_said(tmp_path: Path, caplog: pytes
         append(tmp_path, directory, half_of_the_value(*last_record(tmp_path, directory))[:-3])
     with node(tmp_path) as client:
         find_coordinator(client, "t")
-        assert init_answer(client, "t", pair).producer_epoch == pair.epoch + 1
+        assert init_answer(client, "t", pair).producer_epoch == pair.producer_epoch + 1
         assert commit(client, topic, 6) == [ErrorCode.NONE]
     assert len(lines(caplog)) == 2 and all("cut a log" in line for line in lines(caplog))
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.broker.group_talk import commit, find_group, position, txn_commit
+from tests.broker.group_talk import commit, committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     add,
     batch,
     end,
@@ -46,6 +45,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.partitioning import partition_for_id
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 COUNT = 50
 MANY = {**SETTINGS, "transaction.state.log.num.partitions": COUNT, "offsets.topic.num.partitions": COUNT}
@@ -108,7 +108,7 @@ class Known(NamedTuple):
     """A transactional id as the node knew it before."""
 
     name: str
-    pair: Pair
+    pair: ProducerIdAndEpoch
     state: str
 
     @property
@@ -142,7 +142,7 @@ def verified(client: Client, known: Known, topic: str, version: int) -> int:
     one = AddPartitionsToTxnTransaction(
         transactional_id=known.name,
         producer_id=known.pair.producer_id,
-        producer_epoch=known.pair.epoch,
+        producer_epoch=known.pair.producer_epoch,
         verify_only=True,
         topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0])],
     )
@@ -154,7 +154,7 @@ def refusals(client: Client, known: Known, other: str, number: int) -> Iterator[
     """Every request of a transactional producer: what it is, its error, and the error that it must have."""
     name, pair = known.name, known.pair
     add_offsets = AddOffsetsToTxnRequest(
-        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.epoch, group_id="g"
+        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, group_id="g"
     )
     yield "InitProducerId", init_answer(client, name, version=number % 6).error_code, COME_AGAIN
     yield "InitProducerId with a pair", init_answer(client, name, pair, version=3 + number % 3).error_code, COME_AGAIN
@@ -229,7 +229,7 @@ def go_on(client: Client, ids: list[Known], topic: str, other: str) -> None:
 
 
 def test_groups_that_are_not_read_yet_come_again_and_markers_reach_them(tmp_path: Path, gate: Gate) -> None:
-    """A transaction with positions ends, and a topic is deleted, before its group is known."""
+    """A transaction with offsets ends, and a topic is deleted, before its group is known."""
     gate.open_all()
     with running_broker(data=tmp_path, settings=MANY) as broker:
         client = Client(broker)
@@ -254,15 +254,15 @@ def test_groups_that_are_not_read_yet_come_again_and_markers_reach_them(tmp_path
         assert deleted.responses[0].error_code == ErrorCode.NONE
         gate.open_all()
         started.result(10)
-        assert position(client, topic, stable=True) == (7, ErrorCode.NONE), "the marker came while it was read"
-        assert position(client, doomed) == (-1, ErrorCode.NONE)
+        assert committed_offset(client, topic, stable=True) == (7, ErrorCode.NONE), "the marker came while it was read"
+        assert committed_offset(client, doomed) == (-1, ErrorCode.NONE)
         assert txn_commit(client, "t", following, topic, 8) == [ErrorCode.NONE]
         ended(client, "t", following)
-        assert position(client, topic, stable=True) == (8, ErrorCode.NONE)
+        assert committed_offset(client, topic, stable=True) == (8, ErrorCode.NONE)
         client.close()
 
 
-def test_a_stale_commit_of_positions_waits_until_it_is_known_why(tmp_path: Path, gate: Gate) -> None:
+def test_a_stale_commit_of_offsets_waits_until_it_is_known_why(tmp_path: Path, gate: Gate) -> None:
     """Whether it was fenced or timed out, only the coordinator knows."""
     gate.open_all()
     with running_broker(data=tmp_path, settings=MANY) as broker:

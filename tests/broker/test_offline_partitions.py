@@ -12,7 +12,6 @@ from tests.broker.group_talk import commit, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     add,
     batch,
     end,
@@ -52,6 +51,7 @@ from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from fencepost.protocol.partitioning import partition_for_id
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
 NODE = 0
@@ -98,7 +98,7 @@ def test_every_request_for_it_is_answered_and_the_others_are_served(damaged: set
             assert fetch(client, topic, partition=1).error_code == ErrorCode.NONE
             assert produce(client, other, batch("y")).error_code == ErrorCode.NONE
             find_group(client)
-            assert commit(client, topic, 1) == [ErrorCode.NONE], "positions are of the topic, not of what it holds"
+            assert commit(client, topic, 1) == [ErrorCode.NONE], "offsets are of the topic, not of what it holds"
             shown = measure(client.broker.node, client.broker.node.clock.now())
             assert shown["kafka.server:type=ReplicaManager,name=OfflineReplicaCount:Value"] == 1
             assert shown["kafka.controller:type=KafkaController,name=OfflinePartitionsCount:Value"] == 1
@@ -174,7 +174,7 @@ def test_what_lives_in_an_offline_journal_has_no_coordinator(damaged: set[str], 
                 assert answer.error_code == ErrorCode.NOT_COORDINATOR
             else:
                 assert found.error_code == answer.error_code == ErrorCode.NONE
-                taken = Pair(answer.producer_id, answer.producer_epoch)
+                taken = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
             group_offline = partition_for_id(name, 5) == 2
             (found,) = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[name])).coordinators
             said = commit(client, topic, 1, group=name)
@@ -182,7 +182,7 @@ def test_what_lives_in_an_offline_journal_has_no_coordinator(damaged: set[str], 
             assert said == [ErrorCode.NOT_COORDINATOR if group_offline else ErrorCode.NONE]
             if group_offline:
                 working = next(each for each in names if partition_for_id(each, 5) == 0)
-                pair = Pair(*init(client, working))
+                pair = ProducerIdAndEpoch.of(*init(client, working))
                 said = txn_commit(client, working, pair, topic, 1, group=name)
                 assert said == [ErrorCode.NOT_COORDINATOR]
         assert seen == {True, False} and taken
@@ -191,7 +191,7 @@ def test_what_lives_in_an_offline_journal_has_no_coordinator(damaged: set[str], 
     with node(tmp_path) as client:
         for name in names:
             find_coordinator(client, name)
-            assert init_answer(client, name).producer_epoch > pairs[name].epoch
+            assert init_answer(client, name).producer_epoch > pairs[name].producer_epoch
 
 
 def test_its_topic_can_be_deleted_with_what_is_its_own(

@@ -10,11 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker.group_talk import find_group, position, txn_commit
+from tests.broker.group_talk import committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -35,17 +34,17 @@ from fencepost.coordinator.transaction.markers import Marker
 from fencepost.protocol.batch import headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 
 client = clients()
 INT32_MAX = 2**31 - 1
 
 
-def part_of(pair: Pair, value: str = "v", sequence: int = 0) -> bytes:
+def part_of(pair: ProducerIdAndEpoch, value: str = "v", sequence: int = 0) -> bytes:
     return batch(value, pair=pair, sequence=sequence, transactional=True)
 
 
-def written(client: Client, topic: str, pair: Pair, value: str = "v", sequence: int = 0) -> int:
+def written(client: Client, topic: str, pair: ProducerIdAndEpoch, value: str = "v", sequence: int = 0) -> int:
     return int(produce(client, topic, part_of(pair, value, sequence), "t").error_code)
 
 
@@ -115,7 +114,7 @@ def test_redpanda_17827_24468_10588_a_participant_says_again_that_it_is_done(cli
     topic, pair = new_topic(client, 2), init(client, "t")
     assert written(client, topic, pair) == ErrorCode.NONE
     following = ended(client, "t", pair)
-    marker = Marker(ProducerId(pair.producer_id), Epoch(following.epoch), 0, True, 2)
+    marker = Marker(ProducerId(pair.producer_id), Epoch(following.producer_epoch), 0, True, 2)
     places = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     for _ in range(3):
         told = on_the_loop(client.broker, lambda: client.broker.node.local_markers.write(marker, places))
@@ -168,7 +167,7 @@ def test_starlight_79_kop_1283_what_is_being_completed_is_not_used_for_the_next(
         (state,) = client.ask(DescribeTransactionsRequest(transactional_ids=["t"])).transaction_states
         assert [each.topic for each in state.topics] == [topic]
     on_the_loop(client.broker, client.broker.node.transactions.retry_markers)
-    assert position(client, topic, stable=True) == (-1, ErrorCode.NONE)
+    assert committed_offset(client, topic, stable=True) == (-1, ErrorCode.NONE)
     assert values(fetch(client, topic)) == ["v"]
 
 

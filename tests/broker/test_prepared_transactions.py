@@ -8,7 +8,6 @@ import pytest
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     batch,
     end,
     fetch,
@@ -27,6 +26,7 @@ from fencepost.protocol.messages import (
     InitProducerIdResponse,
     ListTransactionsRequest,
 )
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 TWO_PHASE = {**SETTINGS, "transaction.two.phase.commit.enable": True}
 
@@ -49,7 +49,7 @@ def test_a_prepared_transaction_waits_for_its_successor(tmp_path: Path, killed: 
         topic = new_topic(client)
         find_coordinator(client, "id")
         first = claim(client, keep=False)
-        pair = Pair(first.producer_id, first.producer_epoch)
+        pair = ProducerIdAndEpoch.of(first.producer_id, first.producer_epoch)
         written = produce(client, topic, batch("prepared", pair=pair, sequence=0, transactional=True), "id", version=12)
         assert written.error_code == ErrorCode.NONE
         client.close()
@@ -66,7 +66,7 @@ def test_a_prepared_transaction_waits_for_its_successor(tmp_path: Path, killed: 
         assert (successor.ongoing_txn_producer_id, successor.ongoing_txn_producer_epoch) == pair
         assert values(fetch(client, topic)) == []
         assert end(client, "id", pair, commit=commits).error_code == ErrorCode.PRODUCER_FENCED
-        now = Pair(successor.producer_id, successor.producer_epoch)
+        now = ProducerIdAndEpoch.of(successor.producer_id, successor.producer_epoch)
         assert end(client, "id", now, commit=commits).error_code == ErrorCode.NONE
         assert values(fetch(client, topic)) == (["prepared"] if commits else [])
         client.close()

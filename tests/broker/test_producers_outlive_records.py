@@ -10,7 +10,6 @@ import pytest
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     add,
     batch,
     ended,
@@ -29,12 +28,12 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, DescribeProducersRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_producers import TopicRequest
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, ProducerIdAndEpoch
 from fencepost.runtime import at_once
 
 HOUR = 3_600_000
 EXPIRATION = 24 * HOUR
-PLAIN = Pair(700, 3)
+PLAIN = ProducerIdAndEpoch.of(700, 3)
 HOW = ["stopped", "killed"]
 
 
@@ -73,7 +72,7 @@ def delete_records(client: Client, topic: str, before: int) -> None:
     assert answer.error_code == ErrorCode.NONE
 
 
-def write(client: Client, topic: str, pair: Pair, sequence: int) -> int:
+def write(client: Client, topic: str, pair: ProducerIdAndEpoch, sequence: int) -> int:
     written = produce(client, topic, batch("v", pair=pair, sequence=sequence, transactional=True), "t")
     assert written.error_code == ErrorCode.NONE, written
     return int(written.base_offset)
@@ -105,14 +104,14 @@ def test_producers_are_known_when_their_records_are_gone(tmp_path: Path, removal
         write(client, topic, pair, 0)
         following = ended(client, "t", pair)
         remove_everything(client, topic, removal)
-        expected = {PLAIN.producer_id: (3, -1), pair.producer_id: (following.epoch, -1)}
+        expected = {PLAIN.producer_id: (3, -1), pair.producer_id: (following.producer_epoch, -1)}
         assert known(client, topic) == expected
         data = after(how, client)
     with node(data) as client:
         assert known(client, topic) == expected
         again = [produce(client, topic, each) for each in plain[1:]]
         assert [each.base_offset for each in again] == offsets[1:], "all five are remembered, and none is written"
-        stale = produce(client, topic, batch("y", pair=Pair(700, 2), sequence=0))
+        stale = produce(client, topic, batch("y", pair=ProducerIdAndEpoch.of(700, 2), sequence=0))
         assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
         gap = produce(client, topic, batch("y", pair=PLAIN, sequence=8))
         assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -132,12 +131,12 @@ def test_they_expire_when_they_are_silent_but_not_while_their_transaction_is_ope
         hours_later(client, 23)
         assert sorted(known(client, topic)) == sorted([PLAIN.producer_id, pair.producer_id])
         hours_later(client, 25)
-        assert known(client, topic) == {pair.producer_id: (pair.epoch, opened)}
+        assert known(client, topic) == {pair.producer_id: (pair.producer_epoch, opened)}
         data = after(how, client)
     with node(data) as client:
         for hours in (25, 10_000):
             hours_later(client, hours)
-            assert known(client, topic) == {pair.producer_id: (pair.epoch, opened)}
+            assert known(client, topic) == {pair.producer_id: (pair.producer_epoch, opened)}
         write(client, topic, pair, 1)
         ended(client, "t", pair)
         hours_later(client, 25)
@@ -158,7 +157,7 @@ def test_an_open_transaction_without_data_is_in_the_snapshot(tmp_path: Path, com
         remove_everything(client, topic, "delete records")
     for _ in range(2):
         with node(data) as client:
-            assert known(client, topic) == {pair.producer_id: (pair.epoch, 0)}
+            assert known(client, topic) == {pair.producer_id: (pair.producer_epoch, 0)}
             shown = fetch(client, topic, 3)
             assert (shown.last_stable_offset, shown.high_watermark, shown.records) == (3, 4, b"")
             on_disk = sorted(file.name for file in (data / f"{topic}-0").iterdir() if file.suffix == ".log")
@@ -167,7 +166,7 @@ def test_an_open_transaction_without_data_is_in_the_snapshot(tmp_path: Path, com
     with node(data) as client:
         write(client, topic, pair, 1)
         following = ended(client, "t", pair, commit=commit)
-        assert known(client, topic) == {pair.producer_id: (following.epoch, -1)}
+        assert known(client, topic) == {pair.producer_id: (following.producer_epoch, -1)}
         shown = fetch(client, topic, 4)
         assert shown.last_stable_offset == shown.high_watermark == 6
         assert fetch(client, other).high_watermark == 1, "its marker"

@@ -1,4 +1,4 @@
-"""What a node knows after it was stopped, or killed: transactions, producers, groups, positions, features."""
+"""What a node knows after it was stopped, or killed: transactions, producers, groups, offsets, features."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.broker.group_talk import alone, commit, find_group, heartbeat, leave, position, txn_commit
+from tests.broker.group_talk import alone, commit, committed_offset, find_group, heartbeat, leave, txn_commit
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     add,
     batch,
     end,
@@ -30,6 +29,7 @@ from fencepost.broker import running_broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest, DescribeTransactionsRequest, UpdateFeaturesRequest
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def node(data: Path, **settings: object) -> Iterator[Client]:
         client.close()
 
 
-def write(client: Client, topic: str, pair: Pair, value: str, sequence: int = 0) -> None:
+def write(client: Client, topic: str, pair: ProducerIdAndEpoch, value: str, sequence: int = 0) -> None:
     data = batch(value, pair=pair, sequence=sequence, transactional=True)
     assert produce(client, topic, data, "t").error_code == ErrorCode.NONE
 
@@ -61,12 +61,12 @@ def test_an_open_transaction_goes_on(tmp_path: Path, killed: bool, commits: bool
             data = killed_copy(client.broker, tmp_path / "two")
     with node(data) as client:
         assert (values(fetch(client, topic)), fetch(client, topic).last_stable_offset) == ([], 0)
-        assert position(client, topic, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert committed_offset(client, topic, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         write(client, topic, pair, "after", 1)
         following = ended(client, "t", pair, commit=commits)
-        assert following == Pair(pair.producer_id, pair.epoch + 1)
+        assert following == ProducerIdAndEpoch.of(pair.producer_id, pair.producer_epoch + 1)
         assert values(fetch(client, topic)) == (["before", "after"] if commits else [])
-        assert position(client, topic, stable=True) == ((4 if commits else -1), ErrorCode.NONE)
+        assert committed_offset(client, topic, stable=True) == ((4 if commits else -1), ErrorCode.NONE)
 
 
 @pytest.mark.promise("360.repeated-after-failover")
@@ -87,7 +87,7 @@ def test_retries_across_a_restart_are_answered_alike(tmp_path: Path, killed: boo
         assert (again.error_code, again.producer_id, again.producer_epoch) == (ErrorCode.NONE, *following)
         assert end(client, "t", pair, commit=False).error_code == ErrorCode.INVALID_TXN_STATE
         answer = init_answer(client, "t", first)
-        assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, following.epoch)
+        assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, following.producer_epoch)
         assert [produce(client, topic, each).base_offset for each in plain] == offsets, "all five are remembered"
         stale = produce(client, topic, batch("y", pair=pair, sequence=1, transactional=True), "t")
         assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -130,13 +130,13 @@ def test_groups_go_on(tmp_path: Path, killed: bool) -> None:
         assert heartbeat(client, member) == ErrorCode.NONE
         assert commit(client, topic, 4, who=member) == [ErrorCode.NONE]
         assert commit(client, topic, 5, who=member._replace(generation=9)) == [ErrorCode.ILLEGAL_GENERATION]
-        assert position(client, topic) == (4, ErrorCode.NONE)
+        assert committed_offset(client, topic) == (4, ErrorCode.NONE)
         assert heartbeat(client, static, group="s") == ErrorCode.NONE
         assert leave(client, static, group="s").members[0].error_code == ErrorCode.NONE
         assert alone(client, group="s", instance="i").generation > static.generation
 
 
-def test_a_group_stays_though_its_only_positions_were_aborted(tmp_path: Path) -> None:
+def test_a_group_stays_though_its_only_offsets_were_aborted(tmp_path: Path) -> None:
     with node(tmp_path) as client:
         topic, pair = new_topic(client), init(client, "t")
         find_group(client)
@@ -175,7 +175,7 @@ def test_an_old_transaction_ends_by_the_old_protocol_after_an_upgrade(tmp_path: 
         assert client.ask(UpdateFeaturesRequest(feature_updates=[high])).error_code == ErrorCode.NONE
         assert end(client, "t", pair, version=4).error_code == ErrorCode.NONE
         following = init(client, "t", pair)
-        assert following.epoch == pair.epoch + 1
+        assert following.producer_epoch == pair.producer_epoch + 1
         write(client, topic, following, "new")
         ended(client, "t", following)
         assert values(fetch(client, topic)) == ["old", "new"]

@@ -11,7 +11,7 @@ import pytest
 from scripts.transaction_reference import FOLDER, NOTHING, PAGES
 from scripts.transaction_situations import LAST, MIDDLE, NEAR_THE_LAST_EPOCH, Situation, Step
 from tests.broker.group_talk import txn_commit
-from tests.broker.wire import Client, Pair, batch, end, find_coordinator, init_answer, on_the_loop, serving
+from tests.broker.wire import Client, batch, end, find_coordinator, init_answer, on_the_loop, serving
 
 from fencepost.broker import Broker
 from fencepost.broker.leader.markers import LocalMarkers
@@ -33,11 +33,11 @@ from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxn
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import at_once
 
-Reply = tuple[ErrorCode, Pair | None]
-NOBODY = Pair(-1, -1)
+Reply = tuple[ErrorCode, ProducerIdAndEpoch | None]
+NOBODY = ProducerIdAndEpoch.of(-1, -1)
 #: Topics whose leader takes markers, and whose leader is away.
 HERE, AWAY = "here", "away"
 KNOWN, NEW = 0, 1
@@ -129,11 +129,11 @@ class Id:
         self.held = self._before = NOBODY
         self.first = self._told = NOBODY
         if cell.situation.near_the_end:
-            self.held = self.first = Pair(SEEDED + next(_names), NEAR_THE_LAST_EPOCH)
+            self.held = self.first = ProducerIdAndEpoch.of(SEEDED + next(_names), NEAR_THE_LAST_EPOCH)
 
     def seed(self) -> TransactionMetadata:
         """What the journal holds of an id that begins near its last epoch."""
-        epoch, pid = Epoch(self.first.epoch), ProducerId(self.first.producer_id)
+        epoch, pid = Epoch(self.first.producer_epoch), ProducerId(self.first.producer_id)
         return TransactionMetadata(
             self.name, pid, epoch, pid, timeout_ms=Milliseconds(TIMEOUT_MS), instance_epoch=epoch
         )
@@ -148,13 +148,13 @@ class Id:
             self._take(step)
         if {Step.COMMIT, Step.ABORT} & set(self.cell.situation.walk):
             found = state(self._client, self.name)
-            self.held = Pair(found.producer_id, found.producer_epoch)
+            self.held = ProducerIdAndEpoch.of(found.producer_id, found.producer_epoch)
 
     def timed_out(self) -> None:
         """The time-out has come: take the rest of the way."""
         found = state(self._client, self.name)
         assert found.transaction_state == ("PrepareAbort" if self._topic == AWAY else "CompleteAbort")
-        self._before, self.held = self.held, Pair(found.producer_id, found.producer_epoch)
+        self._before, self.held = self.held, ProducerIdAndEpoch.of(found.producer_id, found.producer_epoch)
         self._steps.pop(0)
         self.walk()
 
@@ -171,7 +171,7 @@ class Id:
         assert error is ErrorCode.NONE, (step, self.cell, error)
         self._told = self.held = pair or self.held
 
-    def _init(self, pair: Pair, keep: bool) -> Reply:
+    def _init(self, pair: ProducerIdAndEpoch, keep: bool) -> Reply:
         if not keep:
             given = init_answer(self._client, self.name, pair, timeout_ms=TIMEOUT_MS, version=5)
         else:
@@ -179,29 +179,32 @@ class Id:
                 transactional_id=self.name,
                 transaction_timeout_ms=TIMEOUT_MS,
                 producer_id=pair.producer_id,
-                producer_epoch=pair.epoch,
+                producer_epoch=pair.producer_epoch,
                 keep_prepared_txn=True,
             )
             given = self._client.ask(request, 6)
-        return ErrorCode(given.error_code), Pair(given.producer_id, given.producer_epoch)
+        return ErrorCode(given.error_code), ProducerIdAndEpoch.of(given.producer_id, given.producer_epoch)
 
-    def _end(self, pair: Pair, commit: bool, version: int) -> Reply:
+    def _end(self, pair: ProducerIdAndEpoch, commit: bool, version: int) -> Reply:
         done = end(self._client, self.name, pair, commit=commit, version=version)
-        given = Pair(done.producer_id, done.producer_epoch) if version == 5 else None
+        given = ProducerIdAndEpoch.of(done.producer_id, done.producer_epoch) if version == 5 else None
         return ErrorCode(done.error_code), given
 
-    def _add(self, pair: Pair, partition: int, version: int, verify_only: bool = False) -> ErrorCode:
+    def _add(self, pair: ProducerIdAndEpoch, partition: int, version: int, verify_only: bool = False) -> ErrorCode:
         topics = [AddPartitionsToTxnTopic(name=self._topic, partitions=[partition])]
         if version < 4:
             request = AddPartitionsToTxnRequest(
-                transactional_id=self.name, producer_id=pair.producer_id, producer_epoch=pair.epoch, topics=topics
+                transactional_id=self.name,
+                producer_id=pair.producer_id,
+                producer_epoch=pair.producer_epoch,
+                topics=topics,
             )
             added = self._client.ask(request, version).results_by_topic[0]
         else:
             one = AddPartitionsToTxnTransaction(
                 transactional_id=self.name,
                 producer_id=pair.producer_id,
-                producer_epoch=pair.epoch,
+                producer_epoch=pair.producer_epoch,
                 verify_only=verify_only,
                 topics=topics,
             )
@@ -217,21 +220,21 @@ class Id:
         request = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=[written])
         return ErrorCode(self._client.ask(request, version).responses[0].partition_responses[0].error_code)
 
-    def _caller(self) -> Pair:
+    def _caller(self) -> ProducerIdAndEpoch:
         producer_id, epoch = self.held
         instance = 1 if self.cell.situation.walk[-1:] != (Step.KEEP,) else epoch
         numbered = re.match(r"\(P, (\d+)\)", self.cell.caller)
         if numbered is not None:
-            return Pair(self.first.producer_id, int(numbered[1]))
+            return ProducerIdAndEpoch.of(self.first.producer_id, int(numbered[1]))
         known = {
             "no pair": NOBODY,
             "current": self.held,
-            "one back": Pair(producer_id, epoch - 1),
-            "first of this instance": Pair(producer_id, instance),
-            "older instance": Pair(producer_id, instance - 1),
-            "ahead": Pair(producer_id, epoch + 1),
+            "one back": ProducerIdAndEpoch.of(producer_id, epoch - 1),
+            "first of this instance": ProducerIdAndEpoch.of(producer_id, instance),
+            "older instance": ProducerIdAndEpoch.of(producer_id, instance - 1),
+            "ahead": ProducerIdAndEpoch.of(producer_id, epoch + 1),
             "what it becomes": self._told,
-            "another producer id": Pair(max(producer_id, 0) + 100_000, max(epoch, 0)),
+            "another producer id": ProducerIdAndEpoch.of(max(producer_id, 0) + 100_000, max(epoch, 0)),
         }
         return known[self.cell.caller]
 
@@ -244,7 +247,10 @@ class Id:
             return self._end(pair, "(commit)" in title, 5 if " v5" in title else 4)
         if title.startswith("AddOffsetsToTxn"):
             request = AddOffsetsToTxnRequest(
-                transactional_id=self.name, producer_id=pair.producer_id, producer_epoch=pair.epoch, group_id="group"
+                transactional_id=self.name,
+                producer_id=pair.producer_id,
+                producer_epoch=pair.producer_epoch,
+                group_id="group",
             )
             return ErrorCode(self._client.ask(request, 4).error_code), None
         found = re.search(r" v\d+-v(\d+)| v(\d+)", title)
@@ -302,9 +308,9 @@ def test_the_broker_answers_what_the_table_says(node: Broker, page: str, title: 
             assert error is expected, one.cell
             step = re.search(r"\(P, E([+-]\d+)?\)", answer)
             if step is not None and given is not None:
-                assert given == (one.held.producer_id, one.held.epoch + int(step[1] or 0)), one.cell
+                assert given == (one.held.producer_id, one.held.producer_epoch + int(step[1] or 0)), one.cell
             elif "(new, 0)" in answer and given is not None:
-                assert given.producer_id not in (-1, one.held.producer_id) and given.epoch == 0, one.cell
+                assert given.producer_id not in (-1, one.held.producer_id) and given.producer_epoch == 0, one.cell
             assert state(client, one.name).transaction_state == (following or before), one.cell
     finalize(client, 2)
     client.close()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -46,7 +46,7 @@ from fencepost.protocol.messages.list_offsets import (
 )
 from fencepost.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
 from fencepost.protocol.records import decode_batch, encode_batch
-from fencepost.protocol.types import ZERO_UUID
+from fencepost.protocol.types import ZERO_UUID, ProducerIdAndEpoch
 
 NOW = 1_700_000_000_000
 SETTINGS: Mapping[str, object] = {
@@ -58,13 +58,6 @@ SETTINGS: Mapping[str, object] = {
 }
 T = TypeVar("T")
 _numbers = itertools.count()
-
-
-class Pair(NamedTuple):
-    """A producer id and epoch."""
-
-    producer_id: int
-    epoch: int
 
 
 def connections_of(broker: Broker) -> list[Connection]:
@@ -338,17 +331,21 @@ def find_coordinator(client: Client, key: str, key_type: int = 1) -> None:
     assert found.error_code == ErrorCode.NONE, found
 
 
-def init(client: Client, transactional_id: str, pair: tuple[int, int] = (-1, -1), *, timeout_ms: int = 60_000) -> Pair:
+def init(
+    client: Client, transactional_id: str, pair: tuple[int, int] = (-1, -1), *, timeout_ms: int = 60_000
+) -> ProducerIdAndEpoch:
     """Find the coordinator and get a pair; what a stale transaction asks for, try again, is done."""
     find_coordinator(client, transactional_id)
     answer = init_answer(client, transactional_id, pair, timeout_ms=timeout_ms)
     if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
         answer = init_answer(client, transactional_id, pair, timeout_ms=timeout_ms)
     assert answer.error_code == ErrorCode.NONE, answer
-    return Pair(answer.producer_id, answer.producer_epoch)
+    return ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
 
 
-def add(client: Client, transactional_id: str, pair: Pair, topic: str, partition: int = 0, *, version: int = 3) -> int:
+def add(
+    client: Client, transactional_id: str, pair: ProducerIdAndEpoch, topic: str, partition: int = 0, *, version: int = 3
+) -> int:
     """AddPartitionsToTxn of one partition; its error."""
     topics = [AddPartitionsToTxnTopic(name=topic, partitions=[partition])]
     if version < 4:
@@ -365,7 +362,9 @@ def add(client: Client, transactional_id: str, pair: Pair, topic: str, partition
     return int(result.results_by_partition[0].partition_error_code)
 
 
-def end(client: Client, transactional_id: str, pair: Pair, *, commit: bool = True, version: int = 5) -> EndTxnResponse:
+def end(
+    client: Client, transactional_id: str, pair: ProducerIdAndEpoch, *, commit: bool = True, version: int = 5
+) -> EndTxnResponse:
     request = EndTxnRequest(
         transactional_id=transactional_id, producer_id=pair[0], producer_epoch=pair[1], committed=commit
     )
@@ -373,8 +372,10 @@ def end(client: Client, transactional_id: str, pair: Pair, *, commit: bool = Tru
     return answer
 
 
-def ended(client: Client, transactional_id: str, pair: Pair, *, commit: bool = True) -> Pair:
+def ended(
+    client: Client, transactional_id: str, pair: ProducerIdAndEpoch, *, commit: bool = True
+) -> ProducerIdAndEpoch:
     """End a transaction by v5; the next pair."""
     answer = end(client, transactional_id, pair, commit=commit)
     assert answer.error_code == ErrorCode.NONE, answer
-    return Pair(answer.producer_id, answer.producer_epoch)
+    return ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)

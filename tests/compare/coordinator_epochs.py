@@ -7,11 +7,12 @@ import socket
 from collections.abc import Mapping
 
 from tests.compare import coordinator_requests as requests
-from tests.compare.coordinator_twins import FOREIGN, NOBODY, Pair, Twins
+from tests.compare.coordinator_twins import FOREIGN, NOBODY, Twins
 from tests.compare.coordinator_walks import Walk
 
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.messages import InitProducerIdResponse
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 LAST = 32766
 _AT_ONCE = 500
@@ -46,14 +47,25 @@ class Epochs(Walk):
         for _ in range(length):
             self.step()
 
-    def pair(self, name: str) -> Pair:
+    def pair(self, name: str) -> ProducerIdAndEpoch:
         """Mostly the current pair, the one before, or one at the edge."""
         current = self.current[name]
         if self.chance.random() < 0.6:
             return current
         seen = self.chance.choice(self.seen[name][-4:])
-        near = [seen, Pair(seen.producer, max(seen.epoch - 1, -1)), Pair(seen.producer, min(seen.epoch + 1, 32767))]
-        return self.chance.choice([*near, Pair(seen.producer, LAST), Pair(seen.producer, 32767), Pair(FOREIGN, 0)])
+        near = [
+            seen,
+            ProducerIdAndEpoch.of(seen.producer_id, max(seen.producer_epoch - 1, -1)),
+            ProducerIdAndEpoch.of(seen.producer_id, min(seen.producer_epoch + 1, 32767)),
+        ]
+        return self.chance.choice(
+            [
+                *near,
+                ProducerIdAndEpoch.of(seen.producer_id, LAST),
+                ProducerIdAndEpoch.of(seen.producer_id, 32767),
+                ProducerIdAndEpoch.of(FOREIGN, 0),
+            ]
+        )
 
     def _init(self, name: str, version: int) -> None:
         pair = self.pair(name) if version >= 3 and self.chance.random() < 0.7 else NOBODY

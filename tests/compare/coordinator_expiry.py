@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 
 from tests.compare import coordinator_requests as requests
 from tests.compare.coordinator_timeouts import VERSIONS, asked_for
-from tests.compare.coordinator_twins import FOREIGN, Pair, Twins
+from tests.compare.coordinator_twins import FOREIGN, Twins
 from tests.compare.coordinator_walks import USUAL, Walk
+
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 #: What both nodes are started with for this.
 SETTINGS = {
@@ -46,19 +48,19 @@ class Expiry:
             title = f"{request} v{version} with {relation} after {state}"
             yield title, lambda n=name, r=request, v=version, k=relation: self._ask(n, pairs[n], r, v, k)  # type: ignore[misc]
 
-    def _use(self, name: str, state: str) -> Pair:
+    def _use(self, name: str, state: str) -> ProducerIdAndEpoch:
         answer = self.twins.ask(requests.init(name), 4)
-        pair = Pair(answer["producer_id"], answer["producer_epoch"])
+        pair = ProducerIdAndEpoch.of(answer["producer_id"], answer["producer_epoch"])
         if state != "Empty":
             self.twins.ask(requests.add(name, pair, A), 3)
         if state.startswith("Complete"):
             self.twins.ask(requests.end(name, pair, state == "CompleteCommit"), 4)
         return pair
 
-    def _ask(self, name: str, used: Pair, request: str, version: int, relation: str) -> None:
+    def _ask(self, name: str, used: ProducerIdAndEpoch, request: str, version: int, relation: str) -> None:
         self.twins.describe(name)
-        producer = FOREIGN if relation == RELATIONS[2] else used.producer
-        pair = Pair(producer, used.epoch + (relation == RELATIONS[1]))
+        producer = FOREIGN if relation == RELATIONS[2] else used.producer_id
+        pair = ProducerIdAndEpoch.of(producer, used.producer_epoch + (relation == RELATIONS[1]))
         for _ in range(2):
             self.twins.ask(asked_for(name, pair, request), version)
             self.twins.describe(name)

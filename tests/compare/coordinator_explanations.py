@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.compare.coordinator_twins import NOBODY, Asked, Explanation, Pair, Twins
+from tests.compare.coordinator_twins import NOBODY, Asked, Explanation, Twins
+
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 _IDLE = ("Empty", "CompleteCommit", "CompleteAbort")
 _FENCED = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
@@ -17,12 +19,12 @@ def _error(answer: Any) -> Any:
     return answer.get("error_code") if isinstance(answer, dict) else answer
 
 
-def _given(asked: Asked) -> Pair:
-    return Pair(asked.request.producer_id, asked.request.producer_epoch)
+def _given(asked: Asked) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch.of(asked.request.producer_id, asked.request.producer_epoch)
 
 
-def _told(answer: Any) -> Pair:
-    return Pair(answer["producer_id"], answer["producer_epoch"])
+def _told(answer: Any) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch.of(answer["producer_id"], answer["producer_epoch"])
 
 
 def _open_with_another_pair(twins: Twins, asked: Asked) -> bool:
@@ -51,7 +53,7 @@ def says_fenced_at_the_last_epoch(twins: Twins, asked: Asked) -> bool:
     """InitProducerId with a pair of an older instance, or one ahead, when the current epoch is the last one."""
     if asked.name != "InitProducerId" or _given(asked) == NOBODY:
         return False
-    last = twins.held(asked.request.transactional_id).epoch >= 32766
+    last = twins.held(asked.request.transactional_id).producer_epoch >= 32766
     return last and _error(asked.kafka) == "UNKNOWN_SERVER_ERROR" and _error(asked.ours) in _FENCED
 
 
@@ -60,7 +62,11 @@ def rotates_a_used_up_producer_id(twins: Twins, asked: Asked) -> bool:
     if asked.name != "InitProducerId" or _error(asked.kafka) != "UNKNOWN_SERVER_ERROR" or _error(asked.ours):
         return False
     held, told = twins.held(asked.request.transactional_id), _told(asked.ours)
-    return held.epoch == 32767 and told.epoch == 0 and _given(asked) == Pair(held.producer, held.epoch - 1)
+    return (
+        held.producer_epoch == 32767
+        and told.producer_epoch == 0
+        and _given(asked) == ProducerIdAndEpoch.of(held.producer_id, held.producer_epoch - 1)
+    )
 
 
 def answers_each_of_a_batch(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
@@ -122,7 +128,7 @@ def hands_no_pair_to_a_fenced_instance(twins: Twins, asked: Asked) -> bool:
         for past in twins.history
     )
     theirs = _error(asked.kafka) in (0, "INVALID_TXN_STATE", "CONCURRENT_TRANSACTIONS")
-    return ended_before and theirs and given == Pair(held.producer, held.epoch - 1)
+    return ended_before and theirs and given == ProducerIdAndEpoch.of(held.producer_id, held.producer_epoch - 1)
 
 
 _ALL = (0, 1, 2)

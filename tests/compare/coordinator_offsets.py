@@ -1,4 +1,4 @@
-"""Random walks of positions in transactions, with the one member of a classic group, and of what deletes them."""
+"""Random walks of offsets in transactions, with the one member of a classic group, and of what deletes them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Offsets(Walk):
             name,
             self.pair(name),
             group,
-            self.positions(),
+            self.to_commit(),
             self.chance.choice(["", None, "note", "x" * 4097]),
             self.who(group) if version >= 3 else OUTSIDER,
         )
@@ -104,7 +104,7 @@ class Offsets(Walk):
         if version < 7:
             who = (*who[:2], None)
         metadata = self.chance.choice(["", None, "note", "x" * 4097])
-        self.twins.ask(requests.commit(group, self.positions(), metadata, who), version)
+        self.twins.ask(requests.commit(group, self.to_commit(), metadata, who), version)
 
     def _offset_delete(self, name: str, version: int) -> None:  # noqa: ARG002
         topics = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.compare.coordinator_twins import NOBODY, Pair
+from tests.compare.coordinator_twins import NOBODY
 
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -28,18 +28,23 @@ from fencepost.protocol.messages.offset_fetch import (
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 Partitions = Mapping[str, Sequence[int]]
 
 
 def init(
-    name: str | None, pair: Pair = NOBODY, timeout_ms: int = 60_000, two_phase: bool = False, keep: bool = False
+    name: str | None,
+    pair: ProducerIdAndEpoch = NOBODY,
+    timeout_ms: int = 60_000,
+    two_phase: bool = False,
+    keep: bool = False,
 ) -> InitProducerIdRequest:
     return InitProducerIdRequest(
         transactional_id=name,
         transaction_timeout_ms=timeout_ms,
-        producer_id=pair.producer,
-        producer_epoch=pair.epoch,
+        producer_id=pair.producer_id,
+        producer_epoch=pair.producer_epoch,
         enable2_pc=two_phase,
         keep_prepared_txn=keep,
     )
@@ -49,18 +54,21 @@ def _topics(partitions: Partitions) -> list[AddPartitionsToTxnTopic]:
     return [AddPartitionsToTxnTopic(name=topic, partitions=list(indexes)) for topic, indexes in partitions.items()]
 
 
-def add(name: str, pair: Pair, partitions: Partitions) -> AddPartitionsToTxnRequest:
+def add(name: str, pair: ProducerIdAndEpoch, partitions: Partitions) -> AddPartitionsToTxnRequest:
     """v0-3, as producers ask."""
     return AddPartitionsToTxnRequest(
-        transactional_id=name, producer_id=pair.producer, producer_epoch=pair.epoch, topics=_topics(partitions)
+        transactional_id=name,
+        producer_id=pair.producer_id,
+        producer_epoch=pair.producer_epoch,
+        topics=_topics(partitions),
     )
 
 
-def one(name: str, pair: Pair, partitions: Partitions, verify: bool) -> AddPartitionsToTxnTransaction:
+def one(name: str, pair: ProducerIdAndEpoch, partitions: Partitions, verify: bool) -> AddPartitionsToTxnTransaction:
     return AddPartitionsToTxnTransaction(
         transactional_id=name,
-        producer_id=pair.producer,
-        producer_epoch=pair.epoch,
+        producer_id=pair.producer_id,
+        producer_epoch=pair.producer_epoch,
         verify_only=verify,
         topics=_topics(partitions),
     )
@@ -71,25 +79,27 @@ def batched(*transactions: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnR
     return AddPartitionsToTxnRequest(transactions=list(transactions))
 
 
-def add_offsets(name: str, pair: Pair, group: str) -> AddOffsetsToTxnRequest:
+def add_offsets(name: str, pair: ProducerIdAndEpoch, group: str) -> AddOffsetsToTxnRequest:
     return AddOffsetsToTxnRequest(
-        transactional_id=name, producer_id=pair.producer, producer_epoch=pair.epoch, group_id=group
+        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, group_id=group
     )
 
 
-def end(name: str, pair: Pair, commit: bool) -> EndTxnRequest:
-    return EndTxnRequest(transactional_id=name, producer_id=pair.producer, producer_epoch=pair.epoch, committed=commit)
+def end(name: str, pair: ProducerIdAndEpoch, commit: bool) -> EndTxnRequest:
+    return EndTxnRequest(
+        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, committed=commit
+    )
 
 
 def txn_commit(
     name: str,
-    pair: Pair,
+    pair: ProducerIdAndEpoch,
     group: str,
-    positions: Mapping[str, Mapping[int, int]],
+    to_commit: Mapping[str, Mapping[int, int]],
     metadata: str | None = "",
     member: tuple[str, int, str | None] = ("", -1, None),
 ) -> TxnOffsetCommitRequest:
-    """`positions`: topic -> partition -> offset; `member`: its id, generation and instance."""
+    """`to_commit`: topic -> partition -> offset; `member`: its id, generation and instance."""
     topics = [
         TxnOffsetCommitRequestTopic(
             name=topic,
@@ -100,13 +110,13 @@ def txn_commit(
                 for index, offset in offsets.items()
             ],
         )
-        for topic, offsets in positions.items()
+        for topic, offsets in to_commit.items()
     ]
     return TxnOffsetCommitRequest(
         transactional_id=name,
         group_id=group,
-        producer_id=pair.producer,
-        producer_epoch=pair.epoch,
+        producer_id=pair.producer_id,
+        producer_epoch=pair.producer_epoch,
         generation_id=member[1],
         member_id=member[0],
         group_instance_id=member[2],
@@ -116,7 +126,7 @@ def txn_commit(
 
 def commit(
     group: str,
-    positions: Mapping[str, Mapping[int, int]],
+    to_commit: Mapping[str, Mapping[int, int]],
     metadata: str | None = "",
     member: tuple[str, int, str | None] = ("", -1, None),
 ) -> OffsetCommitRequest:
@@ -130,7 +140,7 @@ def commit(
                 for index, offset in offsets.items()
             ],
         )
-        for topic, offsets in positions.items()
+        for topic, offsets in to_commit.items()
     ]
     return OffsetCommitRequest(
         group_id=group,
@@ -155,7 +165,7 @@ def fetch(groups: Sequence[str], wanted: Partitions | None, stable: bool, versio
     return OffsetFetchRequest(groups=asked, require_stable=stable)
 
 
-def produce(name: str | None, pair: Pair, topic: str, partition: int, sequence: int) -> ProduceRequest:
+def produce(name: str | None, pair: ProducerIdAndEpoch, topic: str, partition: int, sequence: int) -> ProduceRequest:
     """One record; the batch has the real producer id put in by `Twins`, so `records` is made there."""
     records: Any = Written(pair, sequence)
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])
@@ -165,14 +175,14 @@ def produce(name: str | None, pair: Pair, topic: str, partition: int, sequence: 
 class Written:
     """A batch of one transactional record whose producer id is not known yet."""
 
-    def __init__(self, pair: Pair, sequence: int, time: int = 1_700_000_000_000) -> None:
+    def __init__(self, pair: ProducerIdAndEpoch, sequence: int, time: int = 1_700_000_000_000) -> None:
         self.pair, self.sequence, self._time = pair, sequence, time
 
     def batch(self, producer_id: int) -> bytes:
         return encode_batch(
             [(self._time, None, b"x", ())],
             producer_id=producer_id,
-            producer_epoch=self.pair.epoch,
+            producer_epoch=self.pair.producer_epoch,
             base_sequence=self.sequence,
             transactional=True,
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from tests.compare import coordinator_requests as requests
 from tests.compare.coordinator_nodes import set_level
-from tests.compare.coordinator_twins import CLOSED, FOREIGN, NOBODY, Pair, Twins
+from tests.compare.coordinator_twins import CLOSED, FOREIGN, NOBODY, Twins
 
 from fencepost.protocol.messages import (
     ApiVersionsRequest,
@@ -15,6 +15,7 @@ from fencepost.protocol.messages import (
     UpdateFeaturesRequest,
 )
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 A, B = {"twins-a": [0]}, {"twins-b": [0]}
 TRANSACTIONAL = (10, 22, 24, 25, 26, 27, 28, 57, 61, 65, 66)
@@ -42,10 +43,10 @@ class Tables:
         for api in TRANSACTIONAL:
             yield f"api {api}, versions that are not served", lambda a=api: self.unserved(a)  # type: ignore[misc]
 
-    def begin(self, name: str) -> Pair:
+    def begin(self, name: str) -> ProducerIdAndEpoch:
         """A fresh transactional id."""
         answer = self.twins.ask(requests.init(f"{self.prefix}-{name}"), 4)
-        return Pair(answer["producer_id"], answer["producer_epoch"])
+        return ProducerIdAndEpoch.of(answer["producer_id"], answer["producer_epoch"])
 
     # AddPartitionsToTxn
 
@@ -60,7 +61,12 @@ class Tables:
                 name = f"shape-{version}-{verify}-{number}"
                 pair = self.begin(name)
                 full = f"{self.prefix}-{name}"
-                for given in (pair, Pair(FOREIGN, 0), Pair(pair.producer, 1), NOBODY):
+                for given in (
+                    pair,
+                    ProducerIdAndEpoch.of(FOREIGN, 0),
+                    ProducerIdAndEpoch.of(pair.producer_id, 1),
+                    NOBODY,
+                ):
                     self.twins.ask(requests.batched(requests.one(full, given, partitions, verify)), version)
                 self.twins.describe(full)
 
@@ -68,7 +74,7 @@ class Tables:
         for number, partitions in enumerate(self._partitions()):
             name = f"{self.prefix}-shape-{version}-{number}"
             pair = self.begin(f"shape-{version}-{number}")
-            for given in (pair, Pair(FOREIGN, 0), Pair(pair.producer, 1), NOBODY):
+            for given in (pair, ProducerIdAndEpoch.of(FOREIGN, 0), ProducerIdAndEpoch.of(pair.producer_id, 1), NOBODY):
                 self.twins.ask(requests.add(name, given, partitions), version)
                 self.twins.describe(name)
             for other in ("", f"{self.prefix}-nobody's"):
@@ -104,7 +110,13 @@ class Tables:
                 parts = (A, A | B, {"twins-unknown": [0]} | A)
                 each = [
                     requests.one(*one)
-                    for one in zip(names, [pairs[0], Pair(pairs[1].producer, 4), pairs[2]], parts, verify, strict=True)
+                    for one in zip(
+                        names,
+                        [pairs[0], ProducerIdAndEpoch.of(pairs[1].producer_id, 4), pairs[2]],
+                        parts,
+                        verify,
+                        strict=True,
+                    )
                 ]
                 lost = requests.one(f"{self.prefix}-lost", pairs[0], A, True)
                 self.twins.ask(requests.batched(*each, lost, requests.one("", pairs[0], A, True)), version)
@@ -116,12 +128,19 @@ class Tables:
     def claims(self, version: int) -> None:
         """What is wrong with the request itself."""
         ask = self.twins.ask
-        halves = [Pair(7, -1), Pair(-1, 7), Pair(-1, 0), Pair(7, 7), Pair(-2, -2), Pair(7, -2)]
+        halves = [
+            ProducerIdAndEpoch.of(7, -1),
+            ProducerIdAndEpoch.of(-1, 7),
+            ProducerIdAndEpoch.of(-1, 0),
+            ProducerIdAndEpoch.of(7, 7),
+            ProducerIdAndEpoch.of(-2, -2),
+            ProducerIdAndEpoch.of(7, -2),
+        ]
         for pair in [NOBODY, *(halves if version >= 3 else [])]:
             for timeout in (60_000, 0, -1, 900_000, 900_001, 2**31 - 1):
                 ask(requests.init(None, pair, timeout), version)
                 ask(requests.init("", pair, timeout), version)
-                name = f"{self.prefix}-claim-{version}-{pair.producer}-{pair.epoch}-{timeout}"
+                name = f"{self.prefix}-claim-{version}-{pair.producer_id}-{pair.producer_epoch}-{timeout}"
                 for given in (pair, pair, NOBODY):
                     ask(requests.init(name, given, timeout), version)
                     self.twins.describe(name)
@@ -154,7 +173,7 @@ class Tables:
         self.twins.ask(requests.end(names[2], pairs[2], True), 4)
         self.twins.ask(requests.end(names[3], pairs[3], False), 4)
         self.twins.describe(*names)
-        producers = [pair.producer for pair in pairs]
+        producers = [pair.producer_id for pair in pairs]
         states = (["Ongoing"], ["Empty", "CompleteCommit"], ["ongoing"], ["Nothing", "CompleteAbort"], ["", "Dead"])
         for filtered in ([], *states, ["PrepareEpochFence", "PrepareCommit"], ["Nothing", "Nothing"]):
             for some in (producers, producers[:2], [producers[1], FOREIGN], [-1]):

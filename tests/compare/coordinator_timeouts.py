@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.compare import coordinator_requests as requests
-from tests.compare.coordinator_twins import FOREIGN, NOBODY, Pair, Twins
+from tests.compare.coordinator_twins import FOREIGN, NOBODY, Twins
+
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 A = {"twins-a": [0]}
 #: request -> its versions
@@ -32,7 +34,7 @@ OF_VERSION_2 = {("add implicitly", 4), ("add implicitly", 5), ("commit offsets",
 RELATIONS = ("the pair that was timed out", "the pair after it", "two after it", "before it", "another producer")
 
 
-def asked_for(name: str, pair: Pair, request: str) -> Any:
+def asked_for(name: str, pair: ProducerIdAndEpoch, request: str) -> Any:
     """The request of this title."""
     made: dict[str, Callable[[], Any]] = {
         "init": lambda: requests.init(name),
@@ -72,19 +74,19 @@ class Timeouts:
             title = f"{request} v{version} with {relation}"
             yield title, lambda n=name, r=request, v=version, k=relation: self._ask(n, begun[n], r, v, k)  # type: ignore[misc]
 
-    def _begin(self, name: str) -> Pair:
+    def _begin(self, name: str) -> ProducerIdAndEpoch:
         for _ in range(2):  # not the first epoch, so that there is one before it
             answer = self.twins.ask(requests.init(name, timeout_ms=100), 4)
-        pair = Pair(answer["producer_id"], answer["producer_epoch"])
+        pair = ProducerIdAndEpoch.of(answer["producer_id"], answer["producer_epoch"])
         self.twins.ask(requests.add(name, pair, A), 3)
         self.twins.timed_out[name] = pair
         return pair
 
-    def _ask(self, name: str, began: Pair, request: str, version: int, relation: str) -> None:
+    def _ask(self, name: str, began: ProducerIdAndEpoch, request: str, version: int, relation: str) -> None:
         self._settle(name)
         steps = dict(zip(RELATIONS, (0, 1, 2, -1, 0), strict=True))
-        producer = FOREIGN if relation == RELATIONS[-1] else began.producer
-        pair = Pair(producer, began.epoch + steps[relation])
+        producer = FOREIGN if relation == RELATIONS[-1] else began.producer_id
+        pair = ProducerIdAndEpoch.of(producer, began.producer_epoch + steps[relation])
         if request == "init":
             pair = NOBODY
         for _ in range(2):

@@ -20,7 +20,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import DescribeTransactionsRequest
 from fencepost.protocol.messages.produce import PartitionProduceResponse
-from fencepost.protocol.types import ZERO_UUID
+from fencepost.protocol.types import NO_PRODUCER, ZERO_UUID, ProducerIdAndEpoch
 
 CLOSED = "the connection was closed"
 MUTE = "no answer"
@@ -54,21 +54,15 @@ _UNORDERED = {
 """Lists that come from a hash table: in which field, and by what they are sorted."""
 
 
-class Pair(NamedTuple):
-    """A producer id by its number of appearance (-1: none), and an epoch."""
-
-    producer: int
-    epoch: int
-
-
-NOBODY = Pair(-1, -1)
+#: Here, and in what follows, a producer id is its number of appearance (-1: none), the same on both nodes.
+NOBODY = NO_PRODUCER
 
 
 @runtime_checkable
 class Batch(Protocol):
     """A batch whose producer id is put in for each node."""
 
-    pair: Pair
+    pair: ProducerIdAndEpoch
 
     def batch(self, producer_id: int) -> bytes: ...
 
@@ -135,7 +129,7 @@ class Twins:
         self.faults: list[str] = []
         self.history: list[Asked] = []
         self.states: dict[str, Any] = {}
-        self.timed_out: dict[str, Pair] = {}
+        self.timed_out: dict[str, ProducerIdAndEpoch] = {}
         self.diverged = False
         """Whether the nodes parted in the last scenario."""
         self.is_over = False
@@ -245,10 +239,14 @@ class Twins:
         self.states |= {one["transactional_id"]: one for one in told}
         return told
 
-    def held(self, name: str) -> Pair:
+    def held(self, name: str) -> ProducerIdAndEpoch:
         """The pair that the transactional id had when it was last described."""
         found = self.states.get(name)
-        return NOBODY if found is None or found["error_code"] else Pair(found["producer_id"], found["producer_epoch"])
+        return (
+            NOBODY
+            if found is None or found["error_code"]
+            else ProducerIdAndEpoch.of(found["producer_id"], found["producer_epoch"])
+        )
 
     def state(self, name: str) -> str:
         """The state that the transactional id had when it was last described."""
@@ -269,7 +267,7 @@ class Twins:
         if isinstance(value, list):
             return [self.real(one, side) for one in value]
         if isinstance(value, Batch):
-            return value.batch(self._number(value.pair.producer, side))
+            return value.batch(self._number(value.pair.producer_id, side))
         if not isinstance(value, Message):
             return value
         fields: dict[str, Any] = {}

@@ -10,7 +10,9 @@ import random
 from collections.abc import Callable, Mapping
 
 from tests.compare import coordinator_requests as requests
-from tests.compare.coordinator_twins import CLOSED, FOREIGN, NOBODY, Pair, Twins
+from tests.compare.coordinator_twins import CLOSED, FOREIGN, NOBODY, Twins
+
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 TOPICS = {"twins-a": 2, "twins-b": 1}
 UNKNOWN = {"twins-unknown": [0]}
@@ -41,9 +43,9 @@ class Walk:
         self.groups = [f"{prefix}-g", f"{prefix}-h"]
         self.timeout_ms = 60_000
         self.internal: dict[str, list[int]] = INTERNAL
-        self.current: dict[str, Pair] = dict.fromkeys(self.names, NOBODY)
-        self.seen: dict[str, list[Pair]] = {name: [NOBODY] for name in self.names}
-        self._sequences: dict[tuple[str, int, Pair], int] = {}
+        self.current: dict[str, ProducerIdAndEpoch] = dict.fromkeys(self.names, NOBODY)
+        self.seen: dict[str, list[ProducerIdAndEpoch]] = {name: [NOBODY] for name in self.names}
+        self._sequences: dict[tuple[str, int, ProducerIdAndEpoch], int] = {}
         self._moves: dict[str, Callable[[str, int], None]] = {
             "init": self._init,
             "add": self._add,
@@ -76,7 +78,7 @@ class Walk:
         for found in self.twins.describe(*self.names, f"{self.prefix}-never", ""):
             name = found["transactional_id"]
             if found["error_code"] == 0 and name in self.current:
-                pair = Pair(found["producer_id"], found["producer_epoch"])
+                pair = ProducerIdAndEpoch.of(found["producer_id"], found["producer_epoch"])
                 self.current[name] = pair
                 if pair not in self.seen[name]:
                     self.seen[name].append(pair)
@@ -91,16 +93,16 @@ class Walk:
             newest = max(usual, first)  # a request of version 2 blocks the id in Apache Kafka
         return self.chance.randint(first, newest)
 
-    def pair(self, name: str) -> Pair:
+    def pair(self, name: str) -> ProducerIdAndEpoch:
         if self.chance.random() < 0.7:
             return self.current[name]
         base = self.chance.choice(self.seen[name])
         return self.chance.choice(
             [
                 base,
-                Pair(base.producer, max(base.epoch - 1, -1)),
-                Pair(base.producer, min(base.epoch + 1, 32767)),
-                Pair(FOREIGN, base.epoch),
+                ProducerIdAndEpoch.of(base.producer_id, max(base.producer_epoch - 1, -1)),
+                ProducerIdAndEpoch.of(base.producer_id, min(base.producer_epoch + 1, 32767)),
+                ProducerIdAndEpoch.of(FOREIGN, base.producer_epoch),
             ]
         )
 
@@ -146,7 +148,7 @@ class Walk:
     def _produce(self, name: str, version: int) -> None:
         pair, topic = self.pair(name), self.chance.choice(list(TOPICS))
         partition = self.chance.randrange(TOPICS[topic])
-        if pair.producer < 0:
+        if pair.producer_id < 0:
             return
         at = topic, partition, pair
         sequence = self._sequences.get(at, 0)
@@ -162,13 +164,13 @@ class Walk:
             self.name(name),
             self.pair(name),
             self.chance.choice([*self.groups, *self.groups, ""]),
-            self.positions(),
+            self.to_commit(),
             self.chance.choice(["", "", None, "note", "x" * 4096, "x" * 4097]),
             member,
         )
         self.twins.ask(request, version)
 
-    def positions(self) -> dict[str, dict[int, int]]:
+    def to_commit(self) -> dict[str, dict[int, int]]:
         return {
             topic: {index: self.chance.randrange(100) for index in indexes}
             for topic, indexes in self.partitions(0.1).items()
@@ -178,7 +180,7 @@ class Walk:
         self.twins.ask(requests.end(self.name(name), self.pair(name), self.chance.random() < 0.5), version)
 
     def _commit(self, name: str, version: int) -> None:  # noqa: ARG002
-        self.twins.ask(requests.commit(self.chance.choice(self.groups), self.positions()), version)
+        self.twins.ask(requests.commit(self.chance.choice(self.groups), self.to_commit()), version)
 
     def _fetch(self, name: str, version: int) -> None:  # noqa: ARG002
         wanted = None if version >= 2 and self.chance.random() < 0.4 else self.partitions()

@@ -31,6 +31,7 @@ from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 
 TOPIC = "differential"
 PARTITIONS = 2
@@ -43,14 +44,8 @@ _NOT_READY = (
 )
 
 
-class Pair(NamedTuple):
-    """A producer id by its number of appearance (-1: none, 99: foreign), and an epoch."""
-
-    producer: int
-    epoch: int
-
-
-NOBODY = Pair(-1, -1)
+#: Here, and in what follows, a producer id is its number of appearance (-1: none, 99: foreign), the same on both nodes.
+NOBODY = NO_PRODUCER
 
 
 class Step(NamedTuple):
@@ -58,7 +53,7 @@ class Step(NamedTuple):
 
     request: str
     version: int
-    pair: Pair
+    pair: ProducerIdAndEpoch
     argument: int = 0
     """Commit (1) or abort (0); partition; sequence; whether only to verify."""
 
@@ -70,9 +65,9 @@ class Answer(NamedTuple):
     """What a node answered, and what it then says of the transactional id."""
 
     error: int | str
-    pair: Pair
+    pair: ProducerIdAndEpoch
     state: str
-    current: Pair
+    current: ProducerIdAndEpoch
 
     def __str__(self) -> str:
         error = self.error if isinstance(self.error, str) else ErrorCode(self.error).name
@@ -91,7 +86,7 @@ class Node:
         self._socket: socket.socket | None = None
         self._ids: list[int] = []
         self._name = ""
-        self._sequences: dict[tuple[int, Pair], int] = {}
+        self._sequences: dict[tuple[int, ProducerIdAndEpoch], int] = {}
 
     def ask(self, request: Any, version: int) -> Any:
         """The answer, or None if the connection was closed instead."""
@@ -156,9 +151,11 @@ class Node:
             self._ids.append(producer_id)
         return self._ids.index(producer_id)
 
-    def real(self, pair: Pair) -> tuple[int, int]:
-        known = 0 <= pair.producer < len(self._ids)
-        return (self._ids[pair.producer] if known else -1 if pair.producer < 0 else 123_456_789), pair.epoch
+    def real(self, pair: ProducerIdAndEpoch) -> tuple[int, int]:
+        known = 0 <= pair.producer_id < len(self._ids)
+        return (
+            self._ids[pair.producer_id] if known else -1 if pair.producer_id < 0 else 123_456_789
+        ), pair.producer_epoch
 
     # Steps
 
@@ -172,7 +169,7 @@ class Node:
         state, current = self.settled()
         return Answer(error, pair, state, current)
 
-    def settled(self) -> tuple[str, Pair]:
+    def settled(self) -> tuple[str, ProducerIdAndEpoch]:
         """The state when no marker is missing any more."""
         end = time.monotonic() + _SETTLED_AFTER
         while True:
@@ -182,10 +179,12 @@ class Node:
             if found.error_code in _NOT_READY:
                 continue
             if not found.transaction_state.startswith("Prepare") or time.monotonic() > end:
-                return found.transaction_state, Pair(self.symbol(found.producer_id), found.producer_epoch)
+                return found.transaction_state, ProducerIdAndEpoch.of(
+                    self.symbol(found.producer_id), found.producer_epoch
+                )
             time.sleep(0.005)
 
-    def _init(self, step: Step) -> tuple[int | str, Pair]:
+    def _init(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
         pid, epoch = self.real(step.pair)
         request = InitProducerIdRequest(
             transactional_id=self._name, transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
@@ -193,9 +192,9 @@ class Node:
         answer = self.ask(request, step.version)
         if answer is None:
             return CLOSED, NOBODY
-        return answer.error_code, Pair(self.symbol(answer.producer_id), answer.producer_epoch)
+        return answer.error_code, ProducerIdAndEpoch.of(self.symbol(answer.producer_id), answer.producer_epoch)
 
-    def _add(self, step: Step) -> tuple[int | str, Pair]:
+    def _add(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
         pid, epoch = self.real(step.pair)
         topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[step.argument % PARTITIONS])]
         if step.version < 4:
@@ -221,7 +220,7 @@ class Node:
         result = answer.results_by_transaction[0].topic_results[0].results_by_partition[0]
         return result.partition_error_code, NOBODY
 
-    def _add_offsets(self, step: Step) -> tuple[int | str, Pair]:
+    def _add_offsets(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
         pid, epoch = self.real(step.pair)
         request = AddOffsetsToTxnRequest(
             transactional_id=self._name, producer_id=pid, producer_epoch=epoch, group_id="group"
@@ -229,7 +228,7 @@ class Node:
         answer = self.ask(request, step.version)
         return (CLOSED if answer is None else answer.error_code), NOBODY
 
-    def _produce(self, step: Step) -> tuple[int | str, Pair]:
+    def _produce(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
         pid, epoch = self.real(step.pair)
         partition = step.argument % PARTITIONS
         sequence = self._sequences.get((partition, step.pair), 0)
@@ -250,9 +249,9 @@ class Node:
             self._sequences[partition, step.pair] = sequence + 1
         return error, NOBODY
 
-    def _commit_offsets(self, step: Step) -> tuple[int | str, Pair]:
+    def _commit_offsets(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
         pid, epoch = self.real(step.pair)
-        position = TxnOffsetCommitRequestPartition(
+        partition = TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
         )
         request = TxnOffsetCommitRequest(
@@ -260,12 +259,12 @@ class Node:
             group_id="group",
             producer_id=pid,
             producer_epoch=epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[position])],
+            topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
         )
         answer = self.ask(request, step.version)
         return (CLOSED if answer is None else answer.topics[0].partitions[0].error_code), NOBODY
 
-    def _end(self, step: Step) -> tuple[int | str, Pair]:
+    def _end(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
         pid, epoch = self.real(step.pair)
         request = EndTxnRequest(
             transactional_id=self._name, producer_id=pid, producer_epoch=epoch, committed=step.argument == 1
@@ -273,7 +272,7 @@ class Node:
         answer = self.ask(request, step.version)
         if answer is None:
             return CLOSED, NOBODY
-        return answer.error_code, Pair(self.symbol(answer.producer_id), answer.producer_epoch)
+        return answer.error_code, ProducerIdAndEpoch.of(self.symbol(answer.producer_id), answer.producer_epoch)
 
 
 VERSIONS = {
@@ -305,7 +304,12 @@ def walk(chance: random.Random, length: int, tv2: bool) -> Generator[Step, Answe
         elif chance.random() < 0.35:
             base = chance.choice(seen)
             pair = chance.choice(
-                [base, Pair(base.producer, base.epoch - 1), Pair(base.producer, base.epoch + 1), Pair(99, base.epoch)]
+                [
+                    base,
+                    ProducerIdAndEpoch.of(base.producer_id, base.producer_epoch - 1),
+                    ProducerIdAndEpoch.of(base.producer_id, base.producer_epoch + 1),
+                    ProducerIdAndEpoch.of(99, base.producer_epoch),
+                ]
             )
         argument = (
             chance.randrange(2) if request == "end" else chance.randrange(PARTITIONS * (2 if version >= 4 else 1))

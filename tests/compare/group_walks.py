@@ -1,4 +1,4 @@
-"""Random walks of a classic group with several members, positions in transactions, and everything that reads a group.
+"""Random walks of a classic group with several members, offsets in transactions, and everything that reads a group.
 
 JoinGroup and SyncGroup wait for the others: after each step the walk looks which of them were answered.
 """
@@ -244,14 +244,14 @@ class Crowd(Walk):
     # Positions
 
     def _txn_commit(self, name: str, version: int) -> None:
-        request = requests.txn_commit(name, self.pair(name), self.group, self.positions(), "", self.who())
+        request = requests.txn_commit(name, self.pair(name), self.group, self.to_commit(), "", self.who())
         self.twins.ask(request, version)
 
     def _commit(self, name: str, version: int) -> None:  # noqa: ARG002
         who = self.who()
         if version < 7:
             who = (*who[:2], None)
-        self.twins.ask(requests.commit(self.group, self.positions(), "", who), version)
+        self.twins.ask(requests.commit(self.group, self.to_commit(), "", who), version)
 
     def _offset_delete(self, name: str, version: int) -> None:  # noqa: ARG002
         topics = [

@@ -9,12 +9,13 @@ from typing import Any
 from tests.compare import coordinator_requests as requests
 from tests.compare.coordinator_requests import Written
 from tests.compare.coordinator_timeouts import asked_for
-from tests.compare.coordinator_twins import FOREIGN, NOBODY, Asked, Pair, Twins
+from tests.compare.coordinator_twins import FOREIGN, NOBODY, Asked, Twins
 from tests.compare.restart_situations import BRIEFLY, FOR_A_WHILE, LONG, RELATIONS, Case, steps
 
 from fencepost.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest, ProduceRequest
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 NOW = int(time.time() * 1000) - 3_600_000
 """The time of records: too young for any retention."""
@@ -34,7 +35,7 @@ class Actor:
         self.asked: list[Asked] = []
         """Of it, before the restart."""
         self._steps = list(steps(case.situation, case.protocol))
-        self._sequences: dict[tuple[str, Pair], int] = {}
+        self._sequences: dict[tuple[str, ProducerIdAndEpoch], int] = {}
         self._places = {"a": "twins-a", "b": "twins-b", "late": "twins-late", "gone": gone}
 
     def go(self) -> None:
@@ -63,7 +64,7 @@ class Actor:
         """What both hold of the id."""
         found = self.twins.describe(self.name)[0]
         if found["error_code"] == 0:
-            self.pair = Pair(found["producer_id"], found["producer_epoch"])
+            self.pair = ProducerIdAndEpoch.of(found["producer_id"], found["producer_epoch"])
         return found
 
     def _take(self, step: str) -> None:
@@ -76,7 +77,7 @@ class Actor:
             self.used = self.pair
             self.twins.ask(self.written(self._places[what], 0), self._versions["produce"])
             self._sequences[self._places[what], self.pair] = self._next(self._places[what]) + 1
-        elif verb == "position":
+        elif verb == "offset":
             self.used = self.pair
             self.twins.ask(asked_for(self.name, self.pair, "commit offsets"), self._versions["commit"])
         else:
@@ -92,7 +93,7 @@ class Actor:
                 break
             self.look()
         if answer["error_code"] == 0:
-            self.pair = Pair(answer["producer_id"], answer["producer_epoch"])
+            self.pair = ProducerIdAndEpoch.of(answer["producer_id"], answer["producer_epoch"])
 
     def _add(self, what: str) -> None:
         self.used = self.pair
@@ -106,7 +107,7 @@ class Actor:
     def _next(self, topic: str) -> int:
         return self._sequences.get((topic, self.pair), 0)
 
-    def written(self, topic: str, ahead: int, pair: Pair | None = None) -> ProduceRequest:
+    def written(self, topic: str, ahead: int, pair: ProducerIdAndEpoch | None = None) -> ProduceRequest:
         """Its next batch, or one further ahead."""
         records: Any = Written(pair or self.pair, self._next(topic) + ahead, NOW)
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
@@ -123,13 +124,13 @@ class Actor:
             self.twins.ask(requests.init(self.name), 4)
             self.look()
 
-    def _meant(self) -> Pair:
+    def _meant(self) -> ProducerIdAndEpoch:
         base = self.used if self.used != NOBODY and self.case.situation.startswith("timed out") else self.pair
         if self.case.relation == "another producer":
-            return Pair(FOREIGN, max(base.epoch, 0))
-        return Pair(base.producer, max(base.epoch + RELATIONS[self.case.relation], -1))
+            return ProducerIdAndEpoch.of(FOREIGN, max(base.producer_epoch, 0))
+        return ProducerIdAndEpoch.of(base.producer_id, max(base.producer_epoch + RELATIONS[self.case.relation], -1))
 
-    def _request(self, pair: Pair) -> Any:
+    def _request(self, pair: ProducerIdAndEpoch) -> Any:
         ahead = {"produce on": 0, "produce beyond": 1}
         if self.case.request in ahead:
             return self.written("twins-a", ahead[self.case.request], pair)
@@ -148,7 +149,7 @@ class Rehearsal:
 
     @property
     def groups(self) -> list[str]:
-        return [f"{actor.name}-g" for actor in self.actors if "position" in actor.case.situation]
+        return [f"{actor.name}-g" for actor in self.actors if "offset" in actor.case.situation]
 
     @property
     def settled(self) -> list[str]:

@@ -24,19 +24,19 @@ SITUATIONS = {
     "open with data in two partitions": ("init", "add a", "add b", "write a", "write a", "write b"),
     "open with some data": ("init", "add a", "add b", "write b"),
     "open with a group": ("init", "init", "add offsets"),
-    "open with positions": ("init", "init", "add offsets", "position"),
-    "open with data and positions": ("init", "add a", "write a", "add offsets", "position"),
+    "open with offsets": ("init", "init", "add offsets", "offset"),
+    "open with data and offsets": ("init", "add a", "write a", "add offsets", "offset"),
     "open after a commit": ("init", "add a", "write a", "commit", "add a", "write a"),
     "open after an abort": ("init", "add a", "write a", "abort", "add b", "write b"),
     "open in a deleted topic": ("init", "add a", "write a", "add gone", "write gone"),
     "open in a deleted topic only": ("init", "add gone", "write gone"),
     "committed": ("init", "init", "add a", "write a", "commit"),
     "committed twice": ("init", "add a", "write a", "commit", "add a", "write a", "commit"),
-    "committed positions": ("init", "add offsets", "position", "commit"),
+    "committed offsets": ("init", "add offsets", "offset", "commit"),
     "committed in a deleted topic": ("init", "add gone", "write gone", "commit"),
     "aborted": ("init", "init", "add a", "write a", "abort"),
     "aborted without data": ("init", "add a", "abort"),
-    "aborted positions": ("init", "add offsets", "position", "abort"),
+    "aborted offsets": ("init", "add offsets", "offset", "abort"),
     "aborted by the next instance": ("init", "add a", "write a", "init"),
     "aborted by its own call": ("init", "add a", "write a", "init with its pair"),
     "begun again after a commit": ("init", "add a", "write a", "commit", "init"),
@@ -73,7 +73,7 @@ def steps(situation: str, protocol: str) -> tuple[str, ...]:
     if protocol == "old":
         return every
     writes = {f"add {step.removeprefix('write ')}" for step in every if step.startswith("write")}
-    if "position" in every:
+    if "offset" in every:
         writes.add("add offsets")
     return tuple(step for step in every if step not in writes)
 

@@ -1,4 +1,4 @@
-"""Everything that can be read from both nodes, at once: ids, producers, records, offsets, positions and groups."""
+"""Everything that can be read from both nodes, at once: ids, producers, records, offsets, offsets and groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def everything(twins: Twins, names: Sequence[str], groups: Sequence[str]) -> Ite
     yield "DescribeProducers", lambda: _producers(twins)
     yield "Fetch", lambda: _records(twins)
     yield "ListOffsets", lambda: _offsets(twins)
-    yield "OffsetFetch", lambda: _positions(twins, groups)
+    yield "OffsetFetch", lambda: _committed_offsets(twins, groups)
     yield "groups", lambda: _groups(twins, groups)
 
 
@@ -126,7 +126,7 @@ def _of_offsets(answer: Any) -> Any:
     return answer
 
 
-def _positions(twins: Twins, groups: Sequence[str]) -> None:
+def _committed_offsets(twins: Twins, groups: Sequence[str]) -> None:
     for group in groups:
         for stable in (True, False):
             for wanted in ({"twins-a": [0, 1]}, None):

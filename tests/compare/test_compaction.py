@@ -14,12 +14,12 @@ from tests.compare import coordinator_requests as requests
 from tests.compare.compaction_logs import Log, find_coordinator, until_taken
 from tests.compare.compaction_nodes import NEVER, SETTINGS, Cleaned, cleaned_nodes
 from tests.compare.compaction_views import milliseconds, told, view
-from tests.compare.coordinator_twins import Pair
 from tests.compare.leader import Leader
 from tests.seeds import seeds
 
 from fencepost.protocol.messages import ListGroupsRequest
 from fencepost.protocol.partitioning import partition_for_id
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 pytestmark = pytest.mark.compare
 LOGS = 40
@@ -195,7 +195,7 @@ def test_a_group_that_only_an_aborted_offset_began_goes_with_it(both: Cleaned) -
     both.alter([journal], NEVER | {"segment.ms": "100"})
     for node, producer_id in zip(both.leaders, producer.ids, strict=True):
         until_taken(lambda node=node: node.ask(find_coordinator(0, group), 4).coordinators[0])  # type: ignore[misc]
-        pair = Pair(producer_id, 0)
+        pair = ProducerIdAndEpoch.of(producer_id, 0)
         until_taken(lambda node=node, pair=pair: node.ask(requests.add_offsets(name, pair, group), 3))  # type: ignore[misc]
         node.ask(requests.txn_commit(name, pair, group, {log.topic: {0: 5}}), 3)
     producer.is_added = True

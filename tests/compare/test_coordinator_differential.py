@@ -49,7 +49,7 @@ def test_random_walks_of_two_ids_and_two_groups(twins: Twins) -> None:
     assert not twins.faults, twins.report()
 
 
-def test_random_walks_of_positions_and_members(twins: Twins) -> None:
+def test_random_walks_of_offsets_and_members(twins: Twins) -> None:
     for seed in seeds(WALKS // 2):
         walk = Offsets(twins, random.Random(seed), f"offsets-{twins.level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]

@@ -38,12 +38,12 @@ def repeats_its_answer(step: Step, theirs: Answer, ours: Answer, _: list[Step]) 
 def refuses_a_transaction_of_nobody(step: Step, theirs: Answer, ours: Answer, _: list[Step]) -> bool:
     """Produce with the transactional bit and no producer id: Apache Kafka appends it, and everybody sees it."""
     accepted = theirs.error == ErrorCode.NONE and ours.error == ErrorCode.INVALID_RECORD
-    return step.request == "produce" and step.pair.producer == -1 and accepted
+    return step.request == "produce" and step.pair.producer_id == -1 and accepted
 
 
 def forgets_refused_sequences(step: Step, theirs: Answer, ours: Answer, before: list[Step]) -> bool:
     """Produce after a batch of a future epoch was refused: Apache Kafka remembers its sequence."""
-    foreign = any(past.request == "produce" and past.pair.epoch > step.pair.epoch for past in before)
+    foreign = any(past.request == "produce" and past.pair.producer_epoch > step.pair.producer_epoch for past in before)
     lost = theirs.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and ours.error == ErrorCode.NONE
     return step.request == "produce" and foreign and lost
 
@@ -61,7 +61,9 @@ def hands_no_pair_to_a_fenced_instance(step: Step, theirs: Answer, ours: Answer,
     """EndTxn v5 with the pair before the current one, after an end by an older version, which bumps nothing."""
     ended_before = any(past.request == "end" and past.version < 5 for past in before)
     taken = theirs.error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS)
-    one_back = step.request == "end" and step.version >= 5 and step.pair.epoch == ours.current.epoch - 1
+    one_back = (
+        step.request == "end" and step.version >= 5 and step.pair.producer_epoch == ours.current.producer_epoch - 1
+    )
     return ended_before and one_back and taken and ours.error == ErrorCode.PRODUCER_FENCED
 
 

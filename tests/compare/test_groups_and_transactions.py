@@ -1,4 +1,4 @@
-"""Groups with several members and positions in transactions: both nodes say the same of them at every step."""
+"""Groups with several members and offsets in transactions: both nodes say the same of them at every step."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.compare import coordinator_requests as requests
 from tests.compare.coordinator_requests import Written
-from tests.compare.coordinator_twins import CLOSED, NOBODY, Pair, Twins
+from tests.compare.coordinator_twins import CLOSED, NOBODY, Twins
 from tests.compare.group_parking import WAITS, Parked
 
 from fencepost.protocol.messages import (
@@ -28,6 +28,7 @@ from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 WEIGHTS = {"watch": 8, "write": 4, "write_plainly": 3, "end": 5, "init": 1, "delete_records": 0.4, "delete_topic": 0.1}
 NOW = int(time.time() * 1000) - 3_600_000
@@ -66,8 +67,8 @@ class Watch:
         self.twins, self.chance = twins, chance
         self.topic = f"{prefix}-t"
         self.names = [f"{prefix}-0", f"{prefix}-1"]
-        self._pairs: dict[str, Pair] = {}
-        self._sequences: dict[tuple[str, int, Pair], int] = {}
+        self._pairs: dict[str, ProducerIdAndEpoch] = {}
+        self._sequences: dict[tuple[str, int, ProducerIdAndEpoch], int] = {}
         self._parked: list[Parked] = []
         self.woken = 0
 
@@ -104,7 +105,9 @@ class Watch:
     def _look(self) -> None:
         """First what both say of the ids, when no marker is missing; then which fetches were answered."""
         for found in self.twins.describe(*self.names):
-            self._pairs[found["transactional_id"]] = Pair(found["producer_id"], found["producer_epoch"])
+            self._pairs[found["transactional_id"]] = ProducerIdAndEpoch.of(
+                found["producer_id"], found["producer_epoch"]
+            )
         for parked in list(self._parked):
             if parked.settled() != WAITS:
                 self.woken += 1

@@ -35,7 +35,7 @@ UNREPEATED: Mapping[CallFault, float] = {
 
 def plan(level: int, incidents: str) -> Plan:
     faults = EVERYTHING if level == 2 else UNREPEATED
-    return Plan(links=faults, level=level, incidents=30, **INCIDENTS[incidents])
+    return Plan(call_faults=faults, level=level, incidents=30, **INCIDENTS[incidents])
 
 
 @pytest.mark.parametrize("incidents", INCIDENTS)
@@ -56,11 +56,11 @@ def test_the_same_seed_gives_the_same_history_byte_for_byte(incidents: str) -> N
     assert histories[0] == histories[1]
 
 
-def broken_promises(links: dict[CallFault, float], call: Call, seeds: int = 6, **how: Any) -> list[str]:
+def broken_promises(faults: dict[CallFault, float], call: Call, seeds: int = 6, **how: Any) -> list[str]:
     """Of the first seed that shows some; a run that cannot be finished is one, too."""
     for seed in range(seeds):
         try:
-            report = disturb(seed, Plan(links, (call,), **how))
+            report = disturb(seed, Plan(faults, (call,), **how))
         except Exception as error:
             return [f"{type(error).__name__}: {error}"]
         if report.faults:
@@ -129,7 +129,7 @@ def test_taking_no_answer_for_a_good_one_is_found(monkeypatch: pytest.MonkeyPatc
     assert "hangs" in "".join(broken_promises({CallFault.LOST: 0.05}, Call.ADD))
 
 
-def test_letting_a_position_join_the_next_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letting_an_offset_join_the_next_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was verified for the one before, in the same epoch, and has no sequence number that would tell."""
     # Stock clients go on at their epoch; ours takes a new one after an answer that it missed.
     monkeypatch.setattr(TransactionalId, "unsettled", property(lambda _: False, lambda _, __: None), raising=False)
@@ -188,5 +188,5 @@ def test_without_the_mutants_the_same_runs_are_clean() -> None:
         ({CallFault.LOST: 0.05}, Call.ADD, {}),
         ({CallFault.REPEATED: 0.2}, Call.ADD, {}),
     )
-    for links, call, how in runs:
-        assert broken_promises(links, call, seeds=1, **how) == []
+    for faults, call, how in runs:
+        assert broken_promises(faults, call, seeds=1, **how) == []

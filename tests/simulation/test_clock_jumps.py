@@ -101,7 +101,7 @@ def on_virtual_time(main: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
 
 @pytest.mark.parametrize("jumps", JUMPS)
 def test_what_is_kept_is_kept(jumps: tuple[int, ...]) -> None:
-    """A producer's dedup window, a transactional id, positions, records; and their time is up when it really is."""
+    """A producer's dedup window, an id, committed offsets, records; and their time is up when it really is."""
 
     async def main(scene: Scene) -> None:
         broker, before = scene.broker, scene.world.clock.now()

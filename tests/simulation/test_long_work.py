@@ -1,8 +1,8 @@
 """Topics are made, grown and deleted a step at a time: nobody ever sees half of one, whatever else happens and ends.
 
 Random requests are handled at once, every step of the work in another round of the event loop; at each round somebody
-looks, and in some round the node is killed or loses power.  Records and positions carry the id of the topic that they
-were written to, so that what an older topic of the same name left behind is known.
+looks, and in some round the node is killed or loses power.  Records and committed offsets carry the id of the
+topic that they were written to, so that what an older topic of the same name left behind is known.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ class Scene:
     async def commit(self, name: str) -> None:
         known = self.broker.node.topics.by_name.get(name)
         metadata = "" if known is None else known.topic_id.hex
-        position = OffsetCommitRequestPartition(
+        committed = OffsetCommitRequestPartition(
             partition_index=self.chance.randrange(8), committed_offset=1, committed_metadata=metadata
         )
-        topic = OffsetCommitRequestTopic(name=name, partitions=[position])
+        topic = OffsetCommitRequestTopic(name=name, partitions=[committed])
         request = OffsetCommitRequest(group_id=self.chance.choice(GROUPS), member_id="", topics=[topic])
         await self.ask(request, 8)
 
@@ -216,11 +216,11 @@ class Scene:
                 missing = set(promises.records.get((topic_id, partition.index), ())) - set(found)
                 assert not missing, f"acknowledged, and lost: {missing}"
         for group in GROUPS:
-            positions = self.broker.node.groups.fetch_offsets(group, None, False)
-            assert isinstance(positions, dict)
-            for at, position in positions.items():
-                assert at.topic in topics.by_name, f"{group} has a position in {at}, which is deleted"
-                assert getattr(position, "metadata", None) == topics.by_name[at.topic].topic_id.hex
+            offsets = self.broker.node.groups.fetch_offsets(group, None, False)
+            assert isinstance(offsets, dict)
+            for at, committed in offsets.items():
+                assert at.topic in topics.by_name, f"{group} has an offset in {at}, which is deleted"
+                assert getattr(committed, "metadata", None) == topics.by_name[at.topic].topic_id.hex
         ours = {f"{each.topic}-{each.index}" for each in self.broker.node.storage.partitions()}
         on_disk = {
             name for name in self.world.disk.list(self.broker.node.storage.path) if name.rpartition("-")[2].isdigit()

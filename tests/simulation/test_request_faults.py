@@ -59,7 +59,7 @@ def test_one_api_alone_goes_wrong_often(api: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "faults", [{"links": UNREPEATED}, {"request_faults": EVERY_REQUEST_FAULT}], ids=["nodes", "clients"]
+    "faults", [{"call_faults": UNREPEATED}, {"request_faults": EVERY_REQUEST_FAULT}], ids=["nodes", "clients"]
 )
 def test_changes_of_level_under_faults_break_none(faults: dict[str, Any]) -> None:
     for seed in range(2):

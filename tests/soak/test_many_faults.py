@@ -20,12 +20,12 @@ UNREPEATED: Mapping[CallFault, float] = {fault: n for fault, n in EVERYTHING.ite
 @pytest.mark.parametrize("level", [2, 1, 0])
 def test_no_seed_breaks_a_promise(level: int, incidents: str) -> None:
     # Below level 2 a marker that is repeated late may end the next transaction: only bumped epochs prevent that.
-    links = EVERYTHING if level == 2 else UNREPEATED
+    calls = EVERYTHING if level == 2 else UNREPEATED
     for seed in seeds(40):
         for faults in (
-            {"links": links},
+            {"call_faults": calls},
             {"request_faults": EVERY_REQUEST_FAULT},
-            {"links": links, "request_faults": EVERY_REQUEST_FAULT},
+            {"call_faults": calls, "request_faults": EVERY_REQUEST_FAULT},
         ):
             how: dict[str, Any] = {**faults, **INCIDENTS[incidents]}
             plan = Plan(level=level, incidents=60, producers=1 + seed % 5, **how)

@@ -66,7 +66,7 @@ class Surroundings(Protocol):
         ...
 
 
-class Links:
+class FaultyCalls:
     """Faults come with the probabilities given for each kind, one at most for each call."""
 
     def __init__(
@@ -138,14 +138,14 @@ class Links:
 class FarMarkers:
     """Leaders that are far away (coordinator.transaction.markers.Markers)."""
 
-    def __init__(self, links: Links, local: LocalMarkers) -> None:
-        self._links = links
+    def __init__(self, calls: FaultyCalls, local: LocalMarkers) -> None:
+        self._calls = calls
         self._leaders = local
 
     def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> Awaitable[Results]:
         where = ",".join(f"{at.topic}-{at.partition}" for at in partitions)
         what = f"producer_id={marker.producer_id} epoch={marker.producer_epoch} commit={marker.commit} {where}"
-        return self._links.carry(
+        return self._calls.carry(
             Call.MARKER, self._leaders.storage, lambda: self._leaders.write(marker, partitions), what
         )
 
@@ -153,8 +153,8 @@ class FarMarkers:
 class FarRegistrar:
     """A coordinator that is far away (broker.node.registrar.Registrar)."""
 
-    def __init__(self, links: Links, local: LocalRegistrar) -> None:
-        self._links = links
+    def __init__(self, calls: FaultyCalls, local: LocalRegistrar) -> None:
+        self._calls = calls
         self._coordinator = local
 
     async def ask(self, question: Question) -> Answer:
@@ -162,7 +162,7 @@ class FarRegistrar:
         where = ",".join(f"{at.topic}-{at.partition}" for at in question.partitions)
         what = f"producer_id={question.producer_id} epoch={question.producer_epoch} {where}"
         try:
-            return await self._links.carry(
+            return await self._calls.carry(
                 call, self._coordinator.storage, lambda: self._coordinator.ask(question), what
             )
         except NoAnswer:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from fencepost.broker.metadata.topic_rules import TRANSACTION_STATE
 from fencepost.client import Admin
-from fencepost.simulation.call_faults import Call, CallFault, Links
+from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
 from fencepost.simulation.checkers import check, misplaced, surprised
 from fencepost.simulation.crashes import finalize
 from fencepost.simulation.loop import VirtualLoop, run
@@ -42,7 +42,7 @@ _PATIENCE: Final = 180
 class Plan(NamedTuple):
     """What happens in a run."""
 
-    links: Mapping[CallFault, float] = {}
+    call_faults: Mapping[CallFault, float] = {}
     calls: tuple[Call, ...] = tuple(Call)
     request_faults: Mapping[RequestFault, float] = {}
     apis: tuple[int, ...] | None = None
@@ -71,8 +71,8 @@ def disturb(seed: int, plan: Plan) -> Report:
 
     async def main(loop: VirtualLoop) -> Report:
         world = World(loop, seed, SETTINGS)
-        if plan.links:
-            world.links = Links(world, plan.links, plan.calls)
+        if plan.call_faults:
+            world.faulty_calls = FaultyCalls(world, plan.call_faults, plan.calls)
         outcomes, stop = Outcomes(), asyncio.Event()
         await world.start()
         await make_topics(world, plan.level)

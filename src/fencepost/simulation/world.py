@@ -10,7 +10,7 @@ from pathlib import Path
 from fencepost.broker import Broker
 from fencepost.log.storage import Storage
 from fencepost.runtime import Runtime
-from fencepost.simulation.call_faults import Links
+from fencepost.simulation.call_faults import FaultyCalls
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.loop import VirtualClock, VirtualLoop
 from fencepost.simulation.metadata import MemoryMetadataStore
@@ -41,7 +41,7 @@ class World:
         self.settings = {**SETTINGS, **(settings or {})}
         self.history: list[str] = []
         self.broker: Broker | None = None
-        self.links: Links | None = None
+        self.faulty_calls: FaultyCalls | None = None
         """Where set, coordinators and leaders of the next start are far from each other."""
         self._lives = 0
 
@@ -73,8 +73,8 @@ class World:
             runtime=self.runtime(f"broker-{self._lives}"),
             disk=self.disk,
             metadata=self.metadata,
-            markers=self.links.markers if self.links else lambda local: local,
-            registrar=self.links.registrar if self.links else lambda local: local,
+            markers=self.faulty_calls.markers if self.faulty_calls else lambda local: local,
+            registrar=self.faulty_calls.registrar if self.faulty_calls else lambda local: local,
         )
         await broker.start()
         self.broker = broker

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.group_talk import find_group
-from tests.broker.wire import Client, Pair, add, clients, ended, find_coordinator, init, new_topic
+from tests.broker.wire import Client, add, clients, ended, find_coordinator, init, new_topic
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 OLD, NEW = range(4), range(4, 6)
 EVERY = range(6)
 
 
-def several(client: Client, pair: Pair, places: list[tuple[str, int]], version: int) -> list[int]:
+def several(client: Client, pair: ProducerIdAndEpoch, places: list[tuple[str, int]], version: int) -> list[int]:
     topics = [AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in places]
     if version < 4:
         request = AddPartitionsToTxnRequest(
-            transactional_id="t", producer_id=pair.producer_id, producer_epoch=pair.epoch, topics=topics
+            transactional_id="t", producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, topics=topics
         )
         results = client.ask(request, version).results_by_topic
     else:
         transaction = AddPartitionsToTxnTransaction(
-            transactional_id="t", producer_id=pair.producer_id, producer_epoch=pair.epoch, topics=topics
+            transactional_id="t", producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, topics=topics
         )
         answer = client.ask(AddPartitionsToTxnRequest(transactions=[transaction]), version)
         results = answer.results_by_transaction[0].topic_results
     return [result.results_by_partition[0].partition_error_code for result in results]
 
 
-def verify(client: Client, pair: Pair, topic: str, version: int, transactional_id: str = "t") -> int:
+def verify(client: Client, pair: ProducerIdAndEpoch, topic: str, version: int, transactional_id: str = "t") -> int:
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=transactional_id,
         producer_id=pair.producer_id,
-        producer_epoch=pair.epoch,
+        producer_epoch=pair.producer_epoch,
         verify_only=True,
         topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0])],
     )
@@ -61,8 +62,8 @@ def test_who_may_add(client: Client, version: int) -> None:
     pair = init(client, "t")
     for name, other, error in [
         ("t", old, fenced),
-        ("t", Pair(pair.producer_id, pair.epoch + 1), fenced),
-        ("t", Pair(pair.producer_id + 9, pair.epoch), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ("t", ProducerIdAndEpoch.of(pair.producer_id, pair.producer_epoch + 1), fenced),
+        ("t", ProducerIdAndEpoch.of(pair.producer_id + 9, pair.producer_epoch), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ("unknown", pair, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ("", pair, ErrorCode.INVALID_REQUEST),
     ]:
@@ -97,7 +98,7 @@ def test_a_look_adds_nothing(client: Client, version: int) -> None:
     assert verify(client, pair, topic, version) == ErrorCode.NONE
     assert verify(client, pair, other, version) == ErrorCode.TRANSACTION_ABORTABLE
     assert verify(client, old, topic, version) == ErrorCode.PRODUCER_FENCED
-    assert verify(client, Pair(99, 0), topic, version) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert verify(client, ProducerIdAndEpoch.of(99, 0), topic, version) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert verify(client, pair, topic, version, "unknown") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert verify(client, pair, topic, version, "") == ErrorCode.INVALID_REQUEST
     following = ended(client, "t", pair)
@@ -120,7 +121,7 @@ def test_each_transaction_of_a_batch_has_its_own_answer(client: Client, version:
         AddPartitionsToTxnTransaction(
             transactional_id=name, producer_id=pair.producer_id, producer_epoch=epoch, topics=topics
         )
-        for name, epoch in [("unknown", 0), ("t", pair.epoch), ("t", pair.epoch + 1)]
+        for name, epoch in [("unknown", 0), ("t", pair.producer_epoch), ("t", pair.producer_epoch + 1)]
     ]
     results = client.ask(AddPartitionsToTxnRequest(transactions=transactions), version).results_by_transaction
     errors = [result.topic_results[0].results_by_partition[0].partition_error_code for result in results]
@@ -130,9 +131,9 @@ def test_each_transaction_of_a_batch_has_its_own_answer(client: Client, version:
 # AddOffsetsToTxn
 
 
-def add_offsets(client: Client, pair: Pair, version: int, name: str = "t", group: str = "g") -> int:
+def add_offsets(client: Client, pair: ProducerIdAndEpoch, version: int, name: str = "t", group: str = "g") -> int:
     request = AddOffsetsToTxnRequest(
-        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.epoch, group_id=group
+        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, group_id=group
     )
     return int(client.ask(request, version).error_code)
 
@@ -147,6 +148,6 @@ def test_the_offsets_of_a_group_are_added(client: Client, version: int) -> None:
     assert add_offsets(client, pair, version) == ErrorCode.NONE
     assert add_offsets(client, pair, version, group="") == ErrorCode.NONE, "as in Apache Kafka (facts §14)"
     assert add_offsets(client, old, version) == fenced
-    assert add_offsets(client, Pair(99, 0), version) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert add_offsets(client, ProducerIdAndEpoch.of(99, 0), version) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert add_offsets(client, pair, version, "unknown") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert add_offsets(client, pair, version, "") == ErrorCode.INVALID_REQUEST

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.broker.wire import (
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -21,13 +20,14 @@ from tests.broker.wire import (
 )
 
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 OLD = range(5)
 EVERY = range(6)
 
 
-def write(client: Client, topic: str, pair: Pair, value: str = "v") -> None:
+def write(client: Client, topic: str, pair: ProducerIdAndEpoch, value: str = "v") -> None:
     data = batch(value, pair=pair, sequence=0, transactional=True)
     assert produce(client, topic, data, "t").error_code == ErrorCode.NONE
 
@@ -39,7 +39,7 @@ def test_a_transaction_ends_as_it_is_told(client: Client, version: int, commit: 
     pair = init(client, "t")
     write(client, topic, pair)
     answer = end(client, "t", pair, commit=commit, version=version)
-    told = (pair.producer_id, pair.epoch + 1) if version >= 5 else (-1, -1)
+    told = (pair.producer_id, pair.producer_epoch + 1) if version >= 5 else (-1, -1)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.NONE, *told)
     assert values(fetch(client, topic)) == (["v"] if commit else [])
 
@@ -75,8 +75,8 @@ def test_by_version_5_an_empty_abort_bumps_and_an_empty_commit_is_refused(client
     assert refused.error_code == ErrorCode.INVALID_TXN_STATE
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
     following = ended(client, "t", pair, commit=False)
-    assert following == Pair(pair.producer_id, pair.epoch + 1)
-    assert ended(client, "t", following, commit=False).epoch == pair.epoch + 2
+    assert following == ProducerIdAndEpoch.of(pair.producer_id, pair.producer_epoch + 1)
+    assert ended(client, "t", following, commit=False).producer_epoch == pair.producer_epoch + 2
 
 
 @pytest.mark.parametrize("version", EVERY)
@@ -97,8 +97,8 @@ def test_who_may_end(client: Client, version: int) -> None:
     fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
     for name, other, error in [
         ("t", old, fenced),
-        ("t", Pair(pair.producer_id, pair.epoch + 5), fenced),
-        ("t", Pair(pair.producer_id + 9, pair.epoch), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ("t", ProducerIdAndEpoch.of(pair.producer_id, pair.producer_epoch + 5), fenced),
+        ("t", ProducerIdAndEpoch.of(pair.producer_id + 9, pair.producer_epoch), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ("unknown", pair, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ("", pair, ErrorCode.INVALID_REQUEST),
     ]:
@@ -147,7 +147,7 @@ def test_after_a_time_out_the_commit_is_refused_and_the_producer_may_go_on(versi
         assert abort.error_code == ErrorCode.NONE
         assert abort.transaction_timed_out == (version >= 3)
         if version >= 5:
-            following = Pair(abort.producer_id, abort.producer_epoch)
+            following = ProducerIdAndEpoch.of(abort.producer_id, abort.producer_epoch)
             write(client, topic, following, "next")
             ended(client, "t", following)
             assert values(fetch(client, topic)) == ["next"]

@@ -7,7 +7,6 @@ import time
 import pytest
 from tests.broker.wire import (
     Client,
-    Pair,
     batch,
     clients,
     ended,
@@ -25,12 +24,15 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, FetchRequest
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchTopic, PartitionData
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 VERSIONS = range(4, 19)
 
 
-def write(client: Client, topic: str, transactional_id: str, pair: Pair, value: str, sequence: int = 0) -> None:
+def write(
+    client: Client, topic: str, transactional_id: str, pair: ProducerIdAndEpoch, value: str, sequence: int = 0
+) -> None:
     data = batch(value, pair=pair, sequence=sequence, transactional=True)
     assert produce(client, topic, data, transactional_id).error_code == ErrorCode.NONE
 

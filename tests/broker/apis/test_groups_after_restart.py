@@ -1,4 +1,4 @@
-"""A node that starts again goes on with its groups and their positions, open transactions included."""
+"""A node that starts again goes on with its groups and their offsets, open transactions included."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.broker.group_talk import Who, alone, commit, find_group, heartbeat, position, txn_commit
+from tests.broker.group_talk import Who, alone, commit, committed_offset, find_group, heartbeat, txn_commit
 from tests.broker.wire import SETTINGS, Client, ended, init, new_topic
 
 from fencepost.broker import running_broker
@@ -50,13 +50,13 @@ def test_an_open_transaction_stays_in_the_way(tmp_path: Path, committed: bool) -
         assert commit(client, topic, 3) == [0]
     with started(tmp_path) as client:
         pending = (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        assert [position(client, topic, n, stable=True) for n in range(3)] == [pending, pending, (1, 0)]
-        assert [position(client, topic, n) for n in range(3)] == [(3, 0), (1, 0), (1, 0)]
+        assert [committed_offset(client, topic, n, stable=True) for n in range(3)] == [pending, pending, (1, 0)]
+        assert [committed_offset(client, topic, n) for n in range(3)] == [(3, 0), (1, 0), (1, 0)]
         ended(client, "t", pair, commit=committed)
         after = [(3, 0), (5 if committed else 1, 0), (1, 0)]
-        assert [position(client, topic, n, stable=True) for n in range(3)] == after
+        assert [committed_offset(client, topic, n, stable=True) for n in range(3)] == after
     with started(tmp_path) as client:
-        assert [position(client, topic, n, stable=True) for n in range(3)] == after
+        assert [committed_offset(client, topic, n, stable=True) for n in range(3)] == after
 
 
 def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
         assert client.ask(DeleteGroupsRequest(groups_names=["g"])).results[0].error_code == ErrorCode.NONE
     with started(tmp_path) as client:
         assert client.ask(DescribeGroupsRequest(groups=["g"])).groups[0].group_state == "Dead"
-        assert position(client, topic) == (-1, 0)
+        assert committed_offset(client, topic) == (-1, 0)

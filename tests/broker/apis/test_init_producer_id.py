@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.broker.wire import (
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -20,6 +19,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 VERSIONS = range(6)
@@ -80,7 +80,11 @@ def test_a_running_instance_bumps_its_epoch_and_may_ask_again(client: Client, ve
     pair = init(client, "t")
     for _ in range(3):
         answer = init_answer(client, "t", pair, version=version)
-        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, pair.producer_id, pair.epoch + 1)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (
+            0,
+            pair.producer_id,
+            pair.producer_epoch + 1,
+        )
 
 
 @pytest.mark.promise("360.other-epochs")
@@ -89,7 +93,7 @@ def test_an_older_instance_is_fenced(client: Client, version: int) -> None:
     old = init(client, "t")
     init(client, "t")
     fenced = ErrorCode.PRODUCER_FENCED if version >= 4 else ErrorCode.INVALID_PRODUCER_EPOCH
-    for pair in (old, Pair(old.producer_id + 100, 0), Pair(old.producer_id, 30)):
+    for pair in (old, ProducerIdAndEpoch.of(old.producer_id + 100, 0), ProducerIdAndEpoch.of(old.producer_id, 30)):
         answer = init_answer(client, "t", pair, version=version)
         assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (fenced, -1, -1)
 
@@ -102,10 +106,10 @@ def test_a_successor_aborts_its_predecessors_open_transaction(client: Client) ->
     assert produce(client, topic, data, "t").error_code == ErrorCode.NONE
     assert init_answer(client, "t").error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     answer = init_answer(client, "t")
-    assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, pair.epoch + 2)
+    assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, pair.producer_epoch + 2)
     shown = fetch(client, topic)
     assert (values(shown), shown.last_stable_offset) == ([], 2)
-    following = Pair(answer.producer_id, answer.producer_epoch)
+    following = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
     data = batch("kept", pair=following, sequence=0, transactional=True)
     assert produce(client, topic, data, "t").error_code == ErrorCode.NONE
     ended(client, "t", following)

@@ -6,7 +6,6 @@ import pytest
 from tests.broker.wire import (
     NOW,
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -27,12 +26,13 @@ from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 VERSIONS = range(3, 14)
 
 
-def part_of(pair: Pair, value: str = "v", sequence: int = 0) -> bytes:
+def part_of(pair: ProducerIdAndEpoch, value: str = "v", sequence: int = 0) -> bytes:
     return batch(value, pair=pair, sequence=sequence, transactional=True)
 
 
@@ -156,7 +156,7 @@ def test_internal_topics_are_the_brokers(client: Client) -> None:
 def test_a_duplicate_gets_its_first_offset_again(client: Client) -> None:
     topic = new_topic(client)
     answer = init_answer(client, None)
-    pair = Pair(answer.producer_id, answer.producer_epoch)
+    pair = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
     for sequence in range(6):
         assert produce(client, topic, batch(f"{sequence}", pair=pair, sequence=sequence)).base_offset == sequence
     for sequence in range(1, 6):
@@ -202,11 +202,11 @@ def test_a_stale_or_foreign_producer_is_refused(client: Client, version: int) ->
     topic = new_topic(client)
     old = init(client, "t")
     new = init(client, "t")
-    assert new.epoch == old.epoch + 1
+    assert new.producer_epoch == old.producer_epoch + 1
     add(client, "t", new, topic)
     fenced = produce(client, topic, part_of(old), "t", version=version)
     assert fenced.error_code == ErrorCode.INVALID_PRODUCER_EPOCH, "90 is never told on Produce"
-    foreign = produce(client, topic, part_of(Pair(new.producer_id + 50, 0)), "t", version=version)
+    foreign = produce(client, topic, part_of(ProducerIdAndEpoch.of(new.producer_id + 50, 0)), "t", version=version)
     assert foreign.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     unknown = produce(client, topic, part_of(new), "another", version=version)
     assert unknown.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -3,48 +3,51 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.group_talk import Who, alone, commit, find_group, join_request, position, txn_commit
-from tests.broker.wire import Client, Pair, clients, ended, find_coordinator, init, new_topic, serving
+from tests.broker.group_talk import Who, alone, commit, committed_offset, find_group, join_request, txn_commit
+from tests.broker.wire import Client, clients, ended, find_coordinator, init, new_topic, serving
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, OffsetDeleteRequest, TxnOffsetCommitRequest
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 EVERY = range(7)
 UNSTABLE = (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def registered(client: Client, name: str = "t", group: str = "g", pair: Pair | None = None) -> Pair:
+def registered(
+    client: Client, name: str = "t", group: str = "g", pair: ProducerIdAndEpoch | None = None
+) -> ProducerIdAndEpoch:
     """A producer whose transaction has the offsets of a group, as older clients register them."""
     find_group(client, group)
     pair = pair or init(client, name)
     request = AddOffsetsToTxnRequest(
-        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.epoch, group_id=group
+        transactional_id=name, producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, group_id=group
     )
     assert client.ask(request, 3).error_code == ErrorCode.NONE
     return pair
 
 
-def beginning(client: Client, version: int) -> Pair:
+def beginning(client: Client, version: int) -> ProducerIdAndEpoch:
     return registered(client) if version < 5 else init(client, "t")
 
 
 @pytest.mark.promise("2014.offsets")
 @pytest.mark.parametrize("version", EVERY)
 @pytest.mark.parametrize("committed", [True, False])
-def test_positions_count_when_the_transaction_commits(client: Client, version: int, committed: bool) -> None:
+def test_offsets_count_when_the_transaction_commits(client: Client, version: int, committed: bool) -> None:
     topic = new_topic(client, 2)
     pair = beginning(client, version)
     assert txn_commit(client, "t", pair, topic, 7, 8, version=version) == [0, 0]
-    assert position(client, topic) == (-1, 0)
-    assert position(client, topic, stable=True) == UNSTABLE
+    assert committed_offset(client, topic) == (-1, 0)
+    assert committed_offset(client, topic, stable=True) == UNSTABLE
     assert txn_commit(client, "t", pair, topic, 9, version=version) == [0], "the later one counts"
     ended(client, "t", pair, commit=committed)
     for stable in (True, False):
-        assert position(client, topic, stable=stable) == ((9, 0) if committed else (-1, 0))
-        assert position(client, topic, 1, stable=stable) == ((8, 0) if committed else (-1, 0))
+        assert committed_offset(client, topic, stable=stable) == ((9, 0) if committed else (-1, 0))
+        assert committed_offset(client, topic, 1, stable=stable) == ((8, 0) if committed else (-1, 0))
 
 
 @pytest.mark.promise("890.implicit-offsets", "890.verified")
@@ -57,7 +60,7 @@ def test_the_offsets_must_be_part_of_the_transaction(client: Client, version: in
     missing = {4: ErrorCode.TRANSACTION_ABORTABLE, 5: ErrorCode.NONE, 6: ErrorCode.NONE}
     expected = missing.get(version, ErrorCode.INVALID_TXN_STATE)
     assert txn_commit(client, "t", pair, topic, 7, version=version) == [expected]
-    assert position(client, topic, stable=True) == (UNSTABLE if version >= 5 else (-1, 0))
+    assert committed_offset(client, topic, stable=True) == (UNSTABLE if version >= 5 else (-1, 0))
 
 
 @pytest.mark.parametrize("version", EVERY)
@@ -65,16 +68,16 @@ def test_stale_and_foreign_producers(client: Client, version: int) -> None:
     topic = new_topic(client)
     old = registered(client)
     pair = init(client, "t")
-    assert pair.epoch == old.epoch + 2, "the transaction of the one before was aborted"
+    assert pair.producer_epoch == old.producer_epoch + 2, "the transaction of the one before was aborted"
     registered(client, pair=pair)
     for name, other, error in [
         ("t", old, ErrorCode.INVALID_PRODUCER_EPOCH),
-        ("t", Pair(pair.producer_id + 50, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ("t", ProducerIdAndEpoch.of(pair.producer_id + 50, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ("unknown", pair, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ("", pair, ErrorCode.INVALID_REQUEST),
     ]:
         assert txn_commit(client, name, other, topic, 7, version=version) == [error], (name, other)
-    assert position(client, topic, stable=True) == (-1, 0)
+    assert committed_offset(client, topic, stable=True) == (-1, 0)
 
 
 @pytest.mark.parametrize("version", EVERY)
@@ -84,7 +87,7 @@ def test_a_commit_of_a_finished_transaction_is_late(client: Client, version: int
     assert txn_commit(client, "t", pair, topic, 7, version=version) == [0]
     ended(client, "t", pair)
     assert txn_commit(client, "t", pair, topic, 8, version=version) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert position(client, topic, stable=True) == (7, 0)
+    assert committed_offset(client, topic, stable=True) == (7, 0)
 
 
 @pytest.mark.parametrize("version", EVERY)
@@ -106,7 +109,7 @@ def test_metadata_that_is_too_long_leaves_no_trace(client: Client, version: int)
     pair = beginning(client, version)
     for length, error in [(4097, ErrorCode.OFFSET_METADATA_TOO_LARGE), (4096, ErrorCode.NONE)]:
         assert txn_commit(client, "t", pair, topic, 7, metadata="m" * length, version=version) == [error]
-        assert position(client, topic, stable=True) == ((-1, 0) if error else UNSTABLE)
+        assert committed_offset(client, topic, stable=True) == ((-1, 0) if error else UNSTABLE)
 
 
 # Facts §7.4: who may commit for a group
@@ -153,7 +156,7 @@ def test_a_rebalance_holds_up_no_transactional_commit(client: Client, version: i
     other.close()
 
 
-# Facts §7.6: pending positions
+# Facts §7.6: pending offsets
 
 
 def test_the_most_recent_record_wins(client: Client) -> None:
@@ -164,27 +167,27 @@ def test_the_most_recent_record_wins(client: Client) -> None:
     assert commit(client, topic, 1, 1) == [0, 0]
     assert txn_commit(client, "t", pair, topic, 5, 5) == [0, 0]
     assert commit(client, topic, 3) == [0]
-    assert position(client, topic, stable=True) == UNSTABLE
-    assert position(client, topic) == (3, 0)
+    assert committed_offset(client, topic, stable=True) == UNSTABLE
+    assert committed_offset(client, topic) == (3, 0)
     ended(client, "t", pair)
-    assert position(client, topic, stable=True) == (3, 0)
-    assert position(client, topic, 1, stable=True) == (5, 0)
+    assert committed_offset(client, topic, stable=True) == (3, 0)
+    assert committed_offset(client, topic, 1, stable=True) == (5, 0)
 
 
-def test_two_transactions_for_one_position(client: Client) -> None:
+def test_two_transactions_for_one_offset(client: Client) -> None:
     topic = new_topic(client)
     find_group(client)
     one, two = init(client, "one"), init(client, "two")
     assert txn_commit(client, "one", one, topic, 5) == [0]
     assert txn_commit(client, "two", two, topic, 9) == [0]
     ended(client, "two", two)
-    assert position(client, topic, stable=True) == UNSTABLE
-    assert position(client, topic) == (9, 0)
+    assert committed_offset(client, topic, stable=True) == UNSTABLE
+    assert committed_offset(client, topic) == (9, 0)
     ended(client, "one", one)
-    assert position(client, topic, stable=True) == (9, 0), "its record is the older one"
+    assert committed_offset(client, topic, stable=True) == (9, 0), "its record is the older one"
 
 
-def test_a_deleted_position_does_not_come_back(client: Client) -> None:
+def test_a_deleted_offset_does_not_come_back(client: Client) -> None:
     topic = new_topic(client)
     find_group(client)
     pair = init(client, "t")
@@ -194,7 +197,7 @@ def test_a_deleted_position_does_not_come_back(client: Client) -> None:
     request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name=topic, partitions=partitions)])
     assert client.ask(request).error_code == ErrorCode.NONE
     ended(client, "t", pair)
-    assert position(client, topic, stable=True) == (-1, 0)
+    assert committed_offset(client, topic, stable=True) == (-1, 0)
 
 
 def test_a_partition_named_twice_is_answered_twice_and_the_last_counts(client: Client) -> None:
@@ -208,12 +211,16 @@ def test_a_partition_named_twice_is_answered_twice_and_the_last_counts(client: C
         for offset in (5, 6)
     ]
     request = TxnOffsetCommitRequest(
-        transactional_id="t", group_id="g", producer_id=pair.producer_id, producer_epoch=pair.epoch, topics=topics
+        transactional_id="t",
+        group_id="g",
+        producer_id=pair.producer_id,
+        producer_epoch=pair.producer_epoch,
+        topics=topics,
     )
     answer = client.ask(request, 5)
     assert [each.partitions[0].error_code for each in answer.topics] == [0, 0]
     ended(client, "t", pair)
-    assert position(client, topic, stable=True) == (6, 0)
+    assert committed_offset(client, topic, stable=True) == (6, 0)
 
 
 @pytest.mark.promise("890.switch")

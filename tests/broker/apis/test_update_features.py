@@ -92,4 +92,6 @@ def test_on_level_0_the_newer_protocol_is_refused_and_the_older_works(client: Cl
     assert produce(client, topic, data, "t", version=11).error_code == ErrorCode.NONE
     assert end(client, "t", pair, version=4).error_code == ErrorCode.NONE
     answer = init_answer(client, "t")
-    assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, pair.epoch + 1), "an end bumps nothing"
+    assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, pair.producer_epoch + 1), (
+        "an end bumps nothing"
+    )

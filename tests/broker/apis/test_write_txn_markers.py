@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.wire import Client, Pair, batch, clients, fetch, init, new_topic, produce, values
+from tests.broker.wire import Client, batch, clients, fetch, init, new_topic, produce, values
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeProducersRequest, WriteTxnMarkersRequest
 from fencepost.protocol.messages.describe_producers import ProducerState, TopicRequest
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 EVERY = [1, 2]
@@ -38,7 +39,7 @@ def write(client: Client, *markers: WritableTxnMarker, version: int = 2) -> list
     return [[one.error_code for topic in each.topics for one in topic.partitions] for each in answer.markers]
 
 
-def opened(client: Client, topic: str) -> Pair:
+def opened(client: Client, topic: str) -> ProducerIdAndEpoch:
     pair = init(client, "t")
     data = batch("v", pair=pair, sequence=0, transactional=True)
     assert produce(client, topic, data, "t").error_code == ErrorCode.NONE

@@ -9,10 +9,9 @@ import asyncio
 from collections.abc import Awaitable
 
 import pytest
-from tests.broker.group_talk import find_group, position, txn_commit
+from tests.broker.group_talk import committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -30,6 +29,7 @@ from fencepost.broker.leader.registrar import Answer, LocalRegistrar, Question
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 IMPLICIT, EXPLICIT = 12, 11
@@ -67,14 +67,16 @@ def registrar(client: Client) -> SlowRegistrar:
     return slow
 
 
-def opened(client: Client, version: int) -> tuple[str, Pair]:
+def opened(client: Client, version: int) -> tuple[str, ProducerIdAndEpoch]:
     topic, pair = new_topic(client), init(client, "t")
     if version == EXPLICIT:
         assert add(client, "t", pair, topic) == ErrorCode.NONE
     return topic, pair
 
 
-def send(client: Client, topic: str, pair: Pair, value: str, sequence: int = 0, version: int = IMPLICIT) -> None:
+def send(
+    client: Client, topic: str, pair: ProducerIdAndEpoch, value: str, sequence: int = 0, version: int = IMPLICIT
+) -> None:
     data = batch(value, pair=pair, sequence=sequence, transactional=True)
     client.send(produce_request(client, topic, [data], "t"), version=version)
 
@@ -148,7 +150,7 @@ def test_a_write_whose_answer_is_lost_is_to_be_sent_again(
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_position_waits_for_its_answer_like_a_record(client: Client, registrar: SlowRegistrar, lost: bool) -> None:
+def test_an_offset_waits_for_its_answer_like_a_record(client: Client, registrar: SlowRegistrar, lost: bool) -> None:
     find_group(client)
     topic, pair = new_topic(client), init(client, "t")
     registrar.loses = lost
@@ -163,4 +165,4 @@ def test_a_position_waits_for_its_answer_like_a_record(client: Client, registrar
     assert told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if lost else ErrorCode.NONE]
     if not lost:
         ended(client, "t", pair)
-        assert position(client, topic, stable=True) == (5, ErrorCode.NONE)
+        assert committed_offset(client, topic, stable=True) == (5, ErrorCode.NONE)

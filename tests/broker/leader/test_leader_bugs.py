@@ -19,7 +19,6 @@ import pytest
 from tests.broker.group_talk import find_group, txn_commit
 from tests.broker.wire import (
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -48,12 +47,13 @@ from fencepost.protocol.messages import (
     EndTxnRequest,
     ListTransactionsRequest,
 )
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 FETCHES = range(4, 19)
 
 
-def part_of(pair: Pair, value: str = "v", sequence: int = 0) -> bytes:
+def part_of(pair: ProducerIdAndEpoch, value: str = "v", sequence: int = 0) -> bytes:
     return batch(value, pair=pair, sequence=sequence, transactional=True)
 
 
@@ -97,7 +97,7 @@ def test_kafka_18227_what_began_by_the_old_protocol_and_ends_by_the_new_gets_a_n
     assert add(client, "t", pair, topic) == ErrorCode.NONE
     assert produce(client, topic, part_of(pair, "old"), "t", version=11).error_code == ErrorCode.NONE
     following = ended(client, "t", pair)
-    assert following == Pair(pair.producer_id, pair.epoch + 1)
+    assert following == ProducerIdAndEpoch.of(pair.producer_id, pair.producer_epoch + 1)
     for sequence in (0, 1):
         late = produce(client, topic, part_of(pair, "late", sequence), "t", version=12)
         assert late.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -139,7 +139,7 @@ def test_kafka_15459_16386_a_coordinator_that_is_away_is_a_reason_to_send_again(
 def test_kafka_15459_16386_codes_of_coordinators_are_not_for_producers(client: Client, version: int) -> None:
     topic = new_topic(client)
     for transactional_id in ("one", "two"):
-        told = produce(client, topic, part_of(Pair(5, 0)), transactional_id, version=version)
+        told = produce(client, topic, part_of(ProducerIdAndEpoch.of(5, 0)), transactional_id, version=version)
         assert told.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
@@ -171,9 +171,9 @@ def test_kafka_18654_the_next_transaction_need_not_come_again(client: Client) ->
     """A write that is sent right behind the end of the transaction before is taken."""
     topic, pair = new_topic(client), init(client, "t")
     for _ in range(50):
-        following = Pair(pair.producer_id, pair.epoch + 1)
+        following = ProducerIdAndEpoch.of(pair.producer_id, pair.producer_epoch + 1)
         stop = EndTxnRequest(
-            transactional_id="t", producer_id=pair.producer_id, producer_epoch=pair.epoch, committed=True
+            transactional_id="t", producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, committed=True
         )
         client.send(produce_request(client, topic, [part_of(pair)], "t"))
         client.send(stop)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.broker.group_talk import find_group, position, txn_commit
+from tests.broker.group_talk import committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -28,7 +27,7 @@ from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.coordinator.transaction.markers import Marker, Results
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 client = clients()
 COME_AGAIN = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -64,7 +63,7 @@ def state(client: Client) -> str:
     return str(answer.transaction_states[0].transaction_state)
 
 
-def written(client: Client, pair: Pair, topic: str, value: str = "x") -> int:
+def written(client: Client, pair: ProducerIdAndEpoch, topic: str, value: str = "x") -> int:
     return produce(client, topic, batch(value, pair=pair, sequence=0, transactional=True), "t").error_code
 
 
@@ -77,7 +76,7 @@ def test_nobody_goes_on_before_the_markers_are_there(client: Client, away: Away,
     following = ended(client, "t", pair, commit=commit)
     assert state(client) == ("PrepareCommit" if commit else "PrepareAbort")
     assert (values(fetch(client, topic)), fetch(client, topic).last_stable_offset) == ([], 0)
-    assert position(client, topic, stable=True)[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert committed_offset(client, topic, stable=True)[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
 
     for caller in (pair, following):
         assert end(client, "t", caller, commit=commit).error_code == COME_AGAIN
@@ -96,7 +95,7 @@ def test_nobody_goes_on_before_the_markers_are_there(client: Client, away: Away,
     away.back(client)
     assert state(client) == ("CompleteCommit" if commit else "CompleteAbort")
     assert values(fetch(client, topic)) == (["x"] if commit else [])
-    assert position(client, topic, stable=True) == (5 if commit else -1, ErrorCode.NONE)
+    assert committed_offset(client, topic, stable=True) == (5 if commit else -1, ErrorCode.NONE)
     again = end(client, "t", pair, commit=commit)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (ErrorCode.NONE, *following)
     assert produce(client, other, data, "t").error_code == ErrorCode.NONE

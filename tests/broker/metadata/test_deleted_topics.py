@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.broker.group_talk import commit, find_group, position, txn_commit
+from tests.broker.group_talk import commit, committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
     Client,
@@ -38,7 +38,7 @@ def make_again(client: Client, name: str) -> None:
     assert client.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code == ErrorCode.NONE
 
 
-def test_records_positions_and_producers_are_gone(client: Client) -> None:
+def test_records_offsets_and_producers_are_gone(client: Client) -> None:
     find_group(client)
     topic, other = new_topic(client), new_topic(client)
     assert produce(client, topic, batch("old", pair=(7, 5), sequence=0)).error_code == ErrorCode.NONE
@@ -49,20 +49,20 @@ def test_records_positions_and_producers_are_gone(client: Client) -> None:
     make_again(client, topic)
     assert values(fetch(client, topic)) == []
     assert list_offset(client, topic, -1).offset == 0
-    assert position(client, topic) == position(client, topic, group="h") == (-1, ErrorCode.NONE)
-    assert position(client, other) == (1, ErrorCode.NONE)
+    assert committed_offset(client, topic) == committed_offset(client, topic, group="h") == (-1, ErrorCode.NONE)
+    assert committed_offset(client, other) == (1, ErrorCode.NONE)
     assert produce(client, topic, batch("new", pair=(7, 0), sequence=0)).error_code == ErrorCode.NONE
 
 
-def test_a_position_that_was_pending_is_not_for_the_new_topic(client: Client) -> None:
+def test_an_offset_that_was_pending_is_not_for_the_new_topic(client: Client) -> None:
     find_group(client)
     topic, pair = new_topic(client), init(client, "t")
     assert txn_commit(client, "t", pair, topic, 9) == [ErrorCode.NONE]
     delete(client, topic)
     make_again(client, topic)
-    assert position(client, topic, stable=True) == (-1, ErrorCode.NONE)
+    assert committed_offset(client, topic, stable=True) == (-1, ErrorCode.NONE)
     ended(client, "t", pair)
-    assert position(client, topic) == (-1, ErrorCode.NONE)
+    assert committed_offset(client, topic) == (-1, ErrorCode.NONE)
 
 
 def test_a_transaction_that_wrote_to_it_can_be_ended(client: Client) -> None:
@@ -91,5 +91,5 @@ def test_it_stays_deleted_after_a_restart(tmp_path: Path) -> None:
         assert topic not in broker.node.topics.by_name
         make_again(client, topic)
         assert values(fetch(client, topic)) == []
-        assert position(client, topic) == (-1, ErrorCode.NONE)
+        assert committed_offset(client, topic) == (-1, ErrorCode.NONE)
         client.close()

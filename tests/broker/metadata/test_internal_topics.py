@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker.group_talk import commit, find_group, position
+from tests.broker.group_talk import commit, committed_offset, find_group
 from tests.broker.wire import (
     SETTINGS,
     Client,
-    Pair,
     batch,
     clients,
     end,
@@ -39,6 +38,7 @@ from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig as IncrementalConfig
 from fencepost.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from fencepost.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
 
@@ -94,7 +94,7 @@ def test_clients_neither_make_nor_change_nor_delete_them(client: Client, name: s
 
 def test_a_restart_with_other_settings_finds_every_group_and_transactional_id(tmp_path: Path) -> None:
     """Where they live is a hash modulo the partitions that are there, whatever the settings say by now."""
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, ProducerIdAndEpoch] = {}
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:
         client = Client(broker)
         topic = new_topic(client)
@@ -112,7 +112,7 @@ def test_a_restart_with_other_settings_finds_every_group_and_transactional_id(tm
             transactional_id = f"id{number}"
             assert end(client, transactional_id, pairs[transactional_id]).error_code == ErrorCode.NONE
             assert init(client, transactional_id).producer_id == pairs[transactional_id].producer_id
-            assert position(client, topic, group=f"g{number}") == (number, ErrorCode.NONE)
+            assert committed_offset(client, topic, group=f"g{number}") == (number, ErrorCode.NONE)
         assert values(fetch(client, topic)) == [f"{number}" for number in range(10)]
         client.close()
 

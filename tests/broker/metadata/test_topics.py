@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.broker.wire import (
     Client,
-    Pair,
     add,
     batch,
     clients,
@@ -46,7 +45,7 @@ from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, D
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.describe_topic_partitions import Cursor, TopicRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
-from fencepost.protocol.types import ZERO_UUID
+from fencepost.protocol.types import ZERO_UUID, ProducerIdAndEpoch
 
 client = clients()
 
@@ -184,7 +183,7 @@ def test_a_transaction_may_end_after_its_topic_was_deleted(client: Client) -> No
     assert delete(client, name) == ErrorCode.NONE
     following = ended(client, "t", pair)
     assert values(fetch(client, other)) == ["v"]
-    assert isinstance(ended(client, "t", following, commit=False), Pair), "the id is not stuck"
+    assert isinstance(ended(client, "t", following, commit=False), ProducerIdAndEpoch), "the id is not stuck"
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -275,7 +274,7 @@ def test_the_next_start_finds_everything_again(tmp_path: Path) -> None:
     (pair, before), first = started(begin)
     (following, after), second = started(go_on)
     assert (before, first) == (after, second)
-    assert following == Pair(pair.producer_id, pair.epoch + 1)
+    assert following == ProducerIdAndEpoch.of(pair.producer_id, pair.epoch + 1)
 
 
 def identity(broker: Broker) -> tuple[str, dict[str, int]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.wire import Client, Pair, add, batch, end, fetch, init, new_topic, produce, serving, wait_until
+from tests.broker.wire import Client, add, batch, end, fetch, init, new_topic, produce, serving, wait_until
 
 from fencepost.broker.network.older_clients import software_name
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, ApiVersionsRequest
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 #: name and version as the client says them -> its errors for Produce, a new partition, offsets, commit, abort
 TOLD = {
@@ -20,11 +21,11 @@ TOLD = {
 }
 
 
-def told(client: Client, topic: str, pair: Pair) -> tuple[int, ...]:
+def told(client: Client, topic: str, pair: ProducerIdAndEpoch) -> tuple[int, ...]:
     """What the five calls after a time-out are answered."""
     late = batch("too late", pair=pair, sequence=1, transactional=True)
     offsets = AddOffsetsToTxnRequest(
-        transactional_id="t", producer_id=pair.producer_id, producer_epoch=pair.epoch, group_id="g"
+        transactional_id="t", producer_id=pair.producer_id, producer_epoch=pair.producer_epoch, group_id="g"
     )
     return (
         produce(client, topic, late, "t", version=10).error_code,
@@ -48,7 +49,9 @@ def test_a_client_is_told_the_error_after_which_it_goes_on(software: tuple[str, 
         produce(client, topic, batch("late", pair=pair, sequence=0, transactional=True), "t")
         wait_until("the time-out ends the transaction", lambda: fetch(client, topic).last_stable_offset == 2)
         assert told(client, topic, pair) == TOLD[software]
-        assert init(client, "t", pair) == (pair.producer_id, pair.epoch + 1), "the pair leads to the next epoch"
+        assert init(client, "t", pair) == (pair.producer_id, pair.producer_epoch + 1), (
+            "the pair leads to the next epoch"
+        )
         client.close()
 
 

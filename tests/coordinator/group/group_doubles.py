@@ -127,39 +127,39 @@ class World:
 
     def commit(
         self,
-        positions: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, int],
         group: str = "g",
         who: tuple[str, str | None, int] = NOBODY,
         metadata: str = "",
     ) -> Committed:
-        return self.coordinator.commit_offsets(CommitFor(group, *who), self._offsets(positions, metadata))
+        return self.coordinator.commit_offsets(CommitFor(group, *who), self._offsets(offsets, metadata))
 
     def commit_in_transaction(
         self,
         pair: tuple[int, int],
-        positions: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, int],
         group: str = "g",
         who: tuple[str, str | None, int] = NOBODY,
         metadata: str = "",
     ) -> Committed:
-        told = self._offsets(positions, metadata)
+        committed = self._offsets(offsets, metadata)
         producer = ProducerIdAndEpoch.of(*pair)
-        return self.coordinator.commit_transactional_offsets(CommitFor(group, *who), told, producer, None)
+        return self.coordinator.commit_transactional_offsets(CommitFor(group, *who), committed, producer, None)
 
-    def _offsets(self, positions: Mapping[TopicPartition, int], metadata: str) -> dict[TopicPartition, CommittedOffset]:
+    def _offsets(self, offsets: Mapping[TopicPartition, int], metadata: str) -> dict[TopicPartition, CommittedOffset]:
         now = self.clock.now()
-        return {at: CommittedOffset(Offset(offset), -1, metadata, now) for at, offset in positions.items()}
+        return {at: CommittedOffset(Offset(offset), -1, metadata, now) for at, offset in offsets.items()}
 
     def end(self, pair: tuple[int, int], commit: bool, transaction_version: int = 2) -> ErrorCode:
         """A marker that carries this pair: from transaction.version 2 on an epoch above that of what it ends."""
         marker = control_batch(*pair, 0, commit, self.clock.now())
         return self.coordinator.complete_transaction(0, marker, transaction_version)
 
-    def position(self, at: TopicPartition, group: str = "g", stable: bool = False) -> int | ErrorCode | None:
+    def committed_offset(self, at: TopicPartition, group: str = "g", stable: bool = False) -> int | ErrorCode | None:
         found = self.coordinator.fetch_offsets(group, [at], stable)
         assert isinstance(found, dict), found
-        position = found[at]
-        return position.offset if isinstance(position, CommittedOffset) else position
+        committed = found[at]
+        return committed.offset if isinstance(committed, CommittedOffset) else committed
 
     # Members
 

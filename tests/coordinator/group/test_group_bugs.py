@@ -1,6 +1,6 @@
 """Bugs that other group coordinators had (facts §13.4), each under its number.
 
-KAFKA-17507 and 18060 are asserted over the wire as well, in tests/broker/test_position_bugs.py.
+KAFKA-17507 and 18060 are asserted over the wire as well, in tests/broker/test_committed_offset_bugs.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def test_kafka_17507_a_marker_that_is_written_is_applied(commit: bool) -> None:
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {A: 2})
     assert world.end((P, 1), commit=commit) == ErrorCode.NONE
-    assert world.position(A) == world.position(A, stable=True) == (2 if commit else 1)
+    assert world.committed_offset(A) == world.committed_offset(A, stable=True) == (2 if commit else 1)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -42,29 +42,29 @@ def test_kafka_14505_the_most_recent_record_wins_and_not_the_most_recent_marker(
     if restarts:
         world.restart()
     won = 7 if first == "transactional" else 5
-    assert (world.position(A, stable=True), world.position(B, stable=True)) == (won, 5)
+    assert (world.committed_offset(A, stable=True), world.committed_offset(B, stable=True)) == (won, 5)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_kafka_16371_metadata_that_is_too_long_leaves_nothing_pending(restarts: bool) -> None:
     world = World(metadata_max_bytes=4)
-    positions = {A: CommittedOffset(Offset(5), -1, "12345", 0), B: CommittedOffset(Offset(6), -1, "1234", 0)}
+    offsets = {A: CommittedOffset(Offset(5), -1, "12345", 0), B: CommittedOffset(Offset(6), -1, "1234", 0)}
     told = world.coordinator.commit_transactional_offsets(
-        CommitFor("g", "", None, -1), positions, ProducerIdAndEpoch.of(P, 0), None
+        CommitFor("g", "", None, -1), offsets, ProducerIdAndEpoch.of(P, 0), None
     )
     assert told.errors == {A: ErrorCode.OFFSET_METADATA_TOO_LARGE, B: ErrorCode.NONE}
     if restarts:
         world.restart()
-    assert world.position(A, stable=True) is None
+    assert world.committed_offset(A, stable=True) is None
     world.end((P, 1), commit=True)
-    assert (world.position(A, stable=True), world.position(B, stable=True)) == (None, 6)
+    assert (world.committed_offset(A, stable=True), world.committed_offset(B, stable=True)) == (None, 6)
 
 
 def test_kafka_16371_a_commit_of_nothing_but_metadata_that_is_too_long_leaves_nothing_pending() -> None:
     world = World(metadata_max_bytes=4)
     told = world.commit_in_transaction((P, 0), {A: 5, B: 6}, metadata="12345").errors
     assert told == dict.fromkeys((A, B), ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    assert (world.position(A, stable=True), world.position(B, stable=True)) == (None, None)
+    assert (world.committed_offset(A, stable=True), world.committed_offset(B, stable=True)) == (None, None)
 
 
 def test_kafka_15784_what_the_journal_refuses_is_not_pending() -> None:
@@ -74,25 +74,25 @@ def test_kafka_15784_what_the_journal_refuses_is_not_pending() -> None:
     assert world.commit_in_transaction((P, 0), {A: 3}).errors == {A: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert world.commit({A: 4}).errors == {A: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     world.journal.refuse = None
-    assert world.position(A, stable=True) == 1
+    assert world.committed_offset(A, stable=True) == 1
     world.end((P, 1), commit=True)
-    assert world.position(A, stable=True) == 1
+    assert world.committed_offset(A, stable=True) == 1
 
 
-def test_kafka_15784_a_marker_that_is_refused_changes_no_position() -> None:
+def test_kafka_15784_a_marker_that_is_refused_changes_no_offset() -> None:
     world = World()
     world.commit_in_transaction((P, 0), {A: 3})
     world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     for commit in (True, False):
         assert world.end((P, 1), commit=commit) == ErrorCode.KAFKA_STORAGE_ERROR
     world.journal.refuse = None
-    assert world.position(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert world.committed_offset(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
     world.end((P, 1), commit=True)
-    assert world.position(A, stable=True) == 3
+    assert world.committed_offset(A, stable=True) == 3
 
 
 @virtual
-async def test_kafka_19163_a_group_whose_positions_are_pending_is_not_forgotten() -> None:
+async def test_kafka_19163_a_group_whose_offsets_are_pending_is_not_forgotten() -> None:
     world = World(offsets_retention_ms=7 * DAY)
     generation, (member,) = await world.stable()
     world.commit({A: 1}, who=(member, None, generation))
@@ -104,23 +104,23 @@ async def test_kafka_19163_a_group_whose_positions_are_pending_is_not_forgotten(
         world.tick(world.clock.now())
         kept = group_of(world)
         assert (kept.state.value, kept.generation_id) == ("Empty", generation + 1), "B waits for its transaction"
-    assert world.position(A) is None
+    assert world.committed_offset(A) is None
     world.end((P, 1), commit=True)
-    assert world.position(B, stable=True) == 2
+    assert world.committed_offset(B, stable=True) == 2
     world.coordinator.close()
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_kafka_19163_a_position_that_a_transaction_may_change_does_not_expire(commit: bool) -> None:
+def test_kafka_19163_an_offset_that_a_transaction_may_change_does_not_expire(commit: bool) -> None:
     """It would be gone if the transaction is aborted."""
     world = World(offsets_retention_ms=7 * DAY)
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {A: 2})
     world.clock.at += 30 * DAY
     world.tick(world.clock.now())
-    assert world.position(A) == 1
+    assert world.committed_offset(A) == 1
     world.end((P, 1), commit=commit)
-    assert world.position(A, stable=True) == (2 if commit else 1)
+    assert world.committed_offset(A, stable=True) == (2 if commit else 1)
 
 
 @virtual

@@ -429,14 +429,14 @@ async def test_a_group_that_began_is_known_after_a_restart() -> None:
 
 
 @virtual
-async def test_positions_of_topics_that_nobody_reads_may_be_deleted() -> None:
+async def test_offsets_of_topics_that_nobody_reads_may_be_deleted() -> None:
     world = World()
     wanted = encode_stored(ConsumerProtocolSubscription(topics=[A.topic]), 3)
     generation, (member,) = await world.stable(protocols={"range": wanted})
     other = A._replace(topic="other")
     world.commit({A: 1, other: 2}, who=(member, None, generation))
     assert world.delete_offsets(A, other) == {A: SUBSCRIBED, other: ErrorCode.NONE}
-    assert (world.position(A), world.position(other)) == (1, None)
+    assert (world.committed_offset(A), world.committed_offset(other)) == (1, None)
     world.restart()
     assert world.delete_offsets(A) == {A: SUBSCRIBED}
     assert world.leave((member, None)) == [ErrorCode.NONE]
@@ -444,7 +444,7 @@ async def test_positions_of_topics_that_nobody_reads_may_be_deleted() -> None:
 
 
 @virtual
-async def test_no_positions_of_members_that_are_no_consumers_are_deleted() -> None:
+async def test_no_offsets_of_members_that_are_no_consumers_are_deleted() -> None:
     world = World()
     _, (member,) = await world.stable(protocol_type="connect")
     assert world.delete_offsets(A) == ErrorCode.NON_EMPTY_GROUP

@@ -28,7 +28,7 @@ P = 10
 
 
 class Event(NamedTuple):
-    """A record of the journal: a position (None: a tombstone), or a marker (`place` is None)."""
+    """A record of the journal: a committed offset (None: a tombstone), or a marker (`place` is None)."""
 
     offset: int
     producer_id: int
@@ -63,7 +63,7 @@ def outcome(event: Event, journal: list[Event]) -> bool | None:
 
 
 def expected(journal: list[Event], group: str, at: TopicPartition) -> tuple[int | None, bool]:
-    """The position, and whether a transaction may still change it."""
+    """The committed offset, and whether a transaction may still change it."""
     records = [event for event in journal if event.place == (group, at)]
     cleared = max((event.offset for event in records if event.value is None), default=-1)
     records = [event for event in records if event.offset > cleared]
@@ -79,11 +79,11 @@ def assert_all_agree(world: World) -> None:
         for group in GROUPS:
             listed = []
             for at in PLACES:
-                position, unstable = expected(journal, group, at)
-                assert world.position(at, group) == position, (group, at)
-                stable = ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else position
-                assert world.position(at, group, stable=True) == stable, (group, at)
-                listed += [at] if position is not None else []
+                committed, unstable = expected(journal, group, at)
+                assert world.committed_offset(at, group) == committed, (group, at)
+                stable = ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else committed
+                assert world.committed_offset(at, group, stable=True) == stable, (group, at)
+                listed += [at] if committed is not None else []
             assert list(_all(world, group)) == listed
         world.coordinator = kept
 
@@ -132,7 +132,7 @@ def test_memory_and_a_reload_are_what_the_journal_says(history: list[tuple[objec
             case ("late marker", int(who), bool(commit)):
                 before = world.journal.end
                 answer = world.end((who, epochs[who] - 1), commit)
-                # An equal epoch is a repeated marker, taken while nothing is open; it changes no position.
+                # An equal epoch is a repeated marker, taken while nothing is open; it changes no committed offset.
                 assert answer in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
                 assert (world.journal.end > before) == (answer == ErrorCode.NONE)
             case ("delete offsets", str(name), set(at)):
@@ -159,22 +159,26 @@ def test_the_most_recent_record_wins_and_not_the_most_recent_marker() -> None:
     world.commit_in_transaction((P, 0), {A: 5})
     world.commit({A: 7})
     world.end((P, 1), commit=True)
-    assert world.position(A) == 7
+    assert world.committed_offset(A) == 7
     world.commit_in_transaction((P, 1), {A: 9})
     world.commit_in_transaction((P, 1), {A: 8})
     world.end((P, 2), commit=True)
-    assert world.position(A) == 8
+    assert world.committed_offset(A) == 8
 
 
-def test_positions_are_pending_until_the_marker() -> None:
+def test_offsets_are_pending_until_the_marker() -> None:
     world = World()
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {A: 5, B: 6})
-    assert (world.position(A), world.position(B)) == (1, None)
-    assert world.position(A, stable=True) == world.position(B, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert world.position(A, "h", stable=True) is None, "another group's"
+    assert (world.committed_offset(A), world.committed_offset(B)) == (1, None)
+    assert (
+        world.committed_offset(A, stable=True)
+        == world.committed_offset(B, stable=True)
+        == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    )
+    assert world.committed_offset(A, "h", stable=True) is None, "another group's"
     world.end((P, 1), commit=False)
-    assert (world.position(A, stable=True), world.position(B, stable=True)) == (1, None)
+    assert (world.committed_offset(A, stable=True), world.committed_offset(B, stable=True)) == (1, None)
 
 
 def test_a_marker_of_an_older_transaction_does_not_touch_a_newer_one() -> None:
@@ -185,10 +189,10 @@ def test_a_marker_of_an_older_transaction_does_not_touch_a_newer_one() -> None:
     for late in ((P, 0), (P, 1)):
         assert world.end(late, commit=True) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert world.end(late, commit=False) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert world.position(A) == 5
-    assert world.position(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert world.committed_offset(A) == 5
+    assert world.committed_offset(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
     world.end((P, 2), commit=True)
-    assert world.position(A) == 6
+    assert world.committed_offset(A) == 6
 
 
 def test_a_commit_of_an_older_epoch_is_refused_and_leaves_nothing_pending() -> None:
@@ -197,14 +201,14 @@ def test_a_commit_of_an_older_epoch_is_refused_and_leaves_nothing_pending() -> N
     world.end((P, 1), commit=True)
     late = world.commit_in_transaction((P, 0), {A: 4})
     assert late.errors == {A: ErrorCode.INVALID_PRODUCER_EPOCH}
-    assert world.position(A, stable=True) == 5
+    assert world.committed_offset(A, stable=True) == 5
 
 
-def test_a_marker_without_positions_changes_nothing() -> None:
+def test_a_marker_without_offsets_changes_nothing() -> None:
     world = World()
     world.commit({A: 1})
     assert world.end((P, 3), commit=True) == ErrorCode.NONE
-    assert world.position(A, stable=True) == 1
+    assert world.committed_offset(A, stable=True) == 1
 
 
 def test_two_producers_of_one_group_do_not_end_each_other() -> None:
@@ -212,9 +216,9 @@ def test_two_producers_of_one_group_do_not_end_each_other() -> None:
     world.commit_in_transaction((P, 0), {A: 5})
     world.commit_in_transaction((P + 1, 0), {A: 6})
     world.end((P + 1, 1), commit=False)
-    assert world.position(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert world.committed_offset(A, stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
     world.end((P, 1), commit=True)
-    assert world.position(A, stable=True) == 5
+    assert world.committed_offset(A, stable=True) == 5
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -229,7 +233,7 @@ def test_metadata_that_is_too_long_leaves_no_record(transactional: bool) -> None
 
     assert commit("12345") == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert commit("ééé") == ErrorCode.OFFSET_METADATA_TOO_LARGE, "bytes count, not characters"
-    assert (world.position(A, stable=True), world.journal.end) == (None, 0)
+    assert (world.committed_offset(A, stable=True), world.journal.end) == (None, 0)
     assert commit("1234") == ErrorCode.NONE
 
 
@@ -247,7 +251,7 @@ def test_what_the_journal_refuses_is_not_remembered(refused: ErrorCode) -> None:
     assert world.commit_in_transaction((P, 0), {A: 3}).errors == {A: told}
     assert world.delete_offsets(A) == told
     assert world.delete_group() == told
-    assert world.position(A, stable=True) == 1
+    assert world.committed_offset(A, stable=True) == 1
 
 
 # Removal and expiry
@@ -255,28 +259,28 @@ def test_what_the_journal_refuses_is_not_remembered(refused: ErrorCode) -> None:
 DAY = 24 * 3600 * 1000
 
 
-def test_a_position_expires_when_nobody_used_it_for_so_long() -> None:
+def test_a_committed_offset_expires_when_nobody_used_it_for_so_long() -> None:
     world = World(offsets_retention_ms=7 * DAY)
     world.commit({A: 1})
     world.clock.at += 3 * DAY
     world.commit({B: 2})
     world.clock.at += 4 * DAY
     world.tick(world.clock.now())
-    assert (world.position(A), world.position(B)) == (None, 2)
+    assert (world.committed_offset(A), world.committed_offset(B)) == (None, 2)
     world.restart()
-    assert (world.position(A), world.position(B)) == (None, 2)
+    assert (world.committed_offset(A), world.committed_offset(B)) == (None, 2)
 
 
-def test_a_position_that_a_transaction_may_change_does_not_expire() -> None:
+def test_a_committed_offset_that_a_transaction_may_change_does_not_expire() -> None:
     """KAFKA-19163: nor is its group forgotten."""
     world = World(offsets_retention_ms=7 * DAY)
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {A: 2})
     world.clock.at += 30 * DAY
     world.tick(world.clock.now())
-    assert world.position(A) == 1
+    assert world.committed_offset(A) == 1
     world.end((P, 1), commit=True)
-    assert world.position(A) == 2
+    assert world.committed_offset(A) == 2
 
 
 def test_deleting_a_group_deletes_what_is_pending_too() -> None:
@@ -284,13 +288,13 @@ def test_deleting_a_group_deletes_what_is_pending_too() -> None:
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {A: 2, B: 3})
     assert world.delete_group() == ErrorCode.NONE
-    assert (world.position(A, stable=True), world.position(B, stable=True)) == (None, None)
+    assert (world.committed_offset(A, stable=True), world.committed_offset(B, stable=True)) == (None, None)
     world.end((P, 1), commit=True)
-    assert (world.position(A), world.position(B)) == (None, None)
+    assert (world.committed_offset(A), world.committed_offset(B)) == (None, None)
     assert world.delete_group() == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_all_positions_are_the_committed_ones_stable_or_not() -> None:
+def test_all_offsets_are_the_committed_ones_stable_or_not() -> None:
     world = World()
     world.commit({A: 1})
     world.commit_in_transaction((P, 0), {B: 2})

@@ -90,14 +90,14 @@ async def test_an_admin_removes_a_static_member_by_its_name() -> None:
 
 
 @virtual
-async def test_a_restart_knows_groups_members_and_positions() -> None:
+async def test_a_restart_knows_groups_members_and_offsets() -> None:
     world = World()
     generation, members = await world.stable(2)
     world.commit({A: 7}, who=(members[0], None, generation))
     world.restart()
     assert world.state() == "Stable"
     assert group_of(world).leader_id == members[0]
-    assert world.position(A) == 7
+    assert world.committed_offset(A) == 7
     for number, member in enumerate(members):
         assert world.heartbeat(member, generation) == ErrorCode.NONE
         assert bytes((await world.sync(member, generation)).assignment) == b"%d" % number

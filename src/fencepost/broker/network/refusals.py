@@ -66,7 +66,7 @@ class Refusal(NamedTuple):
     producer_epoch: Epoch
 
 
-def complain(what: str, refusal: Refusal, context: RequestContext) -> None:
+def log_refusal(what: str, refusal: Refusal, context: RequestContext) -> None:
     """Say that `what` was refused; not without end, as every line of the node (`node_log`)."""
     everyday = refusal.error in EVERYDAY and refusal.producer_epoch >= 0
     logger.log(
@@ -172,4 +172,4 @@ def report(request: Any, response: Any, context: RequestContext) -> None:
         refusals = list(reader(request, response))
         for refusal in dict.fromkeys(refusals) if refusals else ():
             if refusal.error in ADVICE:
-                complain(type(request).__name__.removesuffix("Request"), refusal, context)
+                log_refusal(type(request).__name__.removesuffix("Request"), refusal, context)

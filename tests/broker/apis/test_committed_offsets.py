@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.broker.group_talk import Who, alone, commit, find_group, heartbeat, join_request, leave, position, txn_commit
+from tests.broker.group_talk import (
+    Who,
+    alone,
+    commit,
+    committed_offset,
+    find_group,
+    heartbeat,
+    join_request,
+    leave,
+    txn_commit,
+)
 from tests.broker.wire import Client, clients, ended, init, new_topic, serving, wait_until
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -52,7 +62,7 @@ def fetched(client: Client, topic: str | None, *partitions: int, version: int, s
 
 
 @pytest.mark.parametrize("version", COMMITS)
-def test_a_position_is_stored(client: Client, version: int) -> None:
+def test_an_offset_is_stored(client: Client, version: int) -> None:
     find_group(client)
     topic = new_topic(client, 3)
     assert commit(client, topic, 7, 8, metadata="m", version=version) == [0, 0]
@@ -61,7 +71,7 @@ def test_a_position_is_stored(client: Client, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", FETCHES)
-def test_a_position_is_found(client: Client, version: int) -> None:
+def test_an_offset_is_found(client: Client, version: int) -> None:
     find_group(client)
     topic = new_topic(client, 2)
     assert commit(client, topic, 7, metadata="m") == [0]
@@ -97,7 +107,7 @@ def test_unknown_partitions_and_long_metadata(client: Client, version: int) -> N
     assert commit(client, topic, 7, 8, version=version) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     too_long = commit(client, topic, 9, metadata="m" * 4097, version=version)
     assert too_long == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
-    assert position(client, topic) == (7, 0)
+    assert committed_offset(client, topic) == (7, 0)
 
 
 @pytest.mark.parametrize("version", COMMITS)
@@ -128,7 +138,7 @@ def test_during_a_rebalance(client: Client) -> None:
     fresh = Who(again.member_id, again.generation_id)
     assert commit(client, topic, 8, who=fresh) == [ErrorCode.REBALANCE_IN_PROGRESS]
     assert commit(client, topic, 8, who=member) == [ErrorCode.ILLEGAL_GENERATION]
-    assert position(client, topic) == (7, 0)
+    assert committed_offset(client, topic) == (7, 0)
     other.close()
 
 
@@ -139,19 +149,19 @@ def forget(client: Client, topic: str, *partitions: int, group: str = "g") -> An
     return answer.error_code or [each.error_code for of_topic in answer.topics for each in of_topic.partitions]
 
 
-def test_positions_are_forgotten(client: Client) -> None:
+def test_offsets_are_forgotten(client: Client) -> None:
     find_group(client)
     topic = new_topic(client, 2)
     assert forget(client, topic, 0) == ErrorCode.GROUP_ID_NOT_FOUND
     assert commit(client, topic, 7, 8) == [0, 0]
     assert forget(client, topic, 0, 5) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert (position(client, topic), position(client, topic, 1)) == ((-1, 0), (8, 0))
+    assert (committed_offset(client, topic), committed_offset(client, topic, 1)) == ((-1, 0), (8, 0))
     alone(client)
     assert forget(client, topic, 1) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
     assert forget(client, topic, 0, group="") == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_deleted_group_has_no_positions(client: Client) -> None:
+def test_a_deleted_group_has_no_offsets(client: Client) -> None:
     find_group(client)
     topic = new_topic(client, 2)
     pair = init(client, "t")
@@ -161,7 +171,7 @@ def test_a_deleted_group_has_no_positions(client: Client) -> None:
     assert result.error_code == ErrorCode.NONE
     ended(client, "t", pair)
     for partition in (0, 1):
-        assert position(client, topic, partition, stable=True) == (-1, 0)
+        assert committed_offset(client, topic, partition, stable=True) == (-1, 0)
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -172,7 +182,7 @@ def test_a_group_that_is_not_there(client: Client, version: int) -> None:
     assert absent == [ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION]
     assert commit(client, topic, 5, version=version) == [ErrorCode.NONE], "it is made by whoever says no generation"
     assert commit(client, topic, 6, who=Who("m", 3), version=version) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert position(client, topic) == (5, ErrorCode.NONE)
+    assert committed_offset(client, topic) == (5, ErrorCode.NONE)
 
 
 class ReadsNoTopic:
@@ -193,7 +203,7 @@ def test_a_topic_id_of_nothing_is_unknown_whatever_the_caller_may() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_position_may_be_kept_for_ever(client: Client, version: int) -> None:
+def test_an_offset_may_be_kept_for_ever(client: Client, version: int) -> None:
     find_group(client)
     topic = new_topic(client)
     partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=3)]
@@ -204,4 +214,4 @@ def test_a_position_may_be_kept_for_ever(client: Client, version: int) -> None:
         topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
     )
     assert client.ask(request, version).topics[0].partitions[0].error_code == ErrorCode.NONE
-    assert position(client, topic) == (3, ErrorCode.NONE)
+    assert committed_offset(client, topic) == (3, ErrorCode.NONE)
