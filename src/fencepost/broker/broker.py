@@ -44,10 +44,14 @@ class Broker:
         async with Broker(data="data", listen="127.0.0.1:0") as broker:
             ...  # broker.bootstrap_servers
 
-    `settings` have Apache Kafka's names.  `flush="os"` leaves it to the operating system when data reaches the disk, as
+    `data`: the directory, made if need be.  `listen`: host:port; port 0 takes any free one, which
+    `bootstrap_servers` tells once it has started.  `settings` have Apache Kafka's names
+    (docs/reference/settings.md).  `flush="os"` leaves it to the operating system when data reaches the disk, as
     Apache Kafka does by default; "durable" acknowledges nothing that a power loss could take back.  `open_files`:
     descriptors that storage may hold; by default half of what the process may have.
     `recover_from_segments`: start with a damaged commit log, keeping what the segment files hold.
+    `rebuild_metadata`: make a lost metadata.sqlite again from the partitions.
+    `authorizer`: who may do what; by default everybody everything.  `failed`: called when a sync of the disk fails.
     `markers` and `registrar` put something between the coordinators and the leaders of the node.
 
     It is started once.  Raises BadSetting when it is made; DirectoryUnusable and OSError if it cannot start.

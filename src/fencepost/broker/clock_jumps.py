@@ -1,6 +1,6 @@
 """The wall clock set ahead: nothing is too old all at once.
 
-What a node keeps for so long (dedup windows of producers, transactional ids, positions of groups, records, open
+What a node keeps for so long (dedup windows of producers, transactional ids, committed offsets, records, open
 transactions) has the wall clock's times, as in Apache Kafka, since they outlive the process.  A clock that is set 30
 days ahead would have all of it expire at the next look.  So the wall clock is held against the event loop's time, which
 nobody sets, and what it jumped ahead counts as time that has not passed.  A jump back takes earlier ones back.
@@ -25,7 +25,7 @@ _MOST_KEPT: Final = 100
 
 
 class ClockJumps:
-    """See the module.  `real`: the event loop's time, in seconds."""
+    """Says how far the wall clock was set ahead while the node ran.  `real`: the event loop's time, in seconds."""
 
     def __init__(self, clock: Clock, real: Callable[[], float]) -> None:
         self._clock = clock

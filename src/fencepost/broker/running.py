@@ -24,7 +24,11 @@ def running_broker(
     authorizer: Authorizer | None = None,
     runtime: Runtime | None = None,
 ) -> Iterator[Broker]:
-    """A broker that answers inside the `with` block; without `data` its directory is a temporary one."""
+    """A broker that answers inside the `with` block, from an event loop in a thread of its own.
+
+    Arguments are those of `Broker`; without `data` its directory is a temporary one, removed at the end.  Raises
+    BadSetting, DirectoryUnusable or OSError if it cannot start.
+    """
     with tempfile.TemporaryDirectory(prefix="fencepost-") as temporary:
         broker = Broker(
             data=data or temporary,

@@ -28,7 +28,11 @@ _SAFE_DOWNGRADE: Final = 2
 
 
 class TransactionDescription(NamedTuple):
-    """State of one transactional id, with Apache Kafka's names for states.  Times in milliseconds."""
+    """State of one transactional id (KIP-664), with Apache Kafka's names for states.
+
+    `timeout_ms`: the transaction's time-out in milliseconds.  `start_time_ms`: when the transaction that is
+    open, or else was the last, began, in milliseconds since 1970; -1 before the first.
+    """
 
     transactional_id: str
     state: str
@@ -159,7 +163,7 @@ class Admin:
     # Transactions
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription | None:
-        """State of a transactional id, None if there is none.  Raises BrokerError."""
+        """State of a transactional id, None if the cluster has none of that name.  Raises BrokerError."""
         found = await describe_transactions(self._cluster, [transactional_id])
         return found[transactional_id]
 

@@ -75,7 +75,10 @@ class Deadline:
 
 
 class Cluster:
-    """See the module.  Shared by what a client consists of; `close` it."""
+    """Finds nodes, leaders and coordinators, and holds a connection to each node.
+
+    Shared by what a client consists of; `close` it.
+    """
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class Features(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the module.  Use `open_connection`."""
+    """A client's connection to one broker.  Made by `open_connection`."""
 
     def __init__(self, client_id: str, request_timeout_ms: int) -> None:
         self._client_id = client_id

@@ -30,7 +30,7 @@ class Consumer:
             async for record in consumer:
                 print(record.key, record.value)
 
-    With a group the partitions are shared among its members, and positions are kept: committed by `commit`, by a
+    With a group the partitions are shared among its members, and offsets are committed: by `commit`, by a
     producer in a transaction, or (auto_commit) every `auto_commit_interval_ms`, for records whose successors were
     asked for.  Without a group all partitions are read, from `auto_offset_reset` on.  Times are in milliseconds.
     """
@@ -315,7 +315,10 @@ class Consumer:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, tuple[int, int] | None]:
-        """(offset, timestamp) of the first record that is not older than a time, None if there is none."""
+        """(offset, timestamp) of the first record that is not older than a time, None if there is none.
+
+        Times and timestamps are in milliseconds since 1970.  Raises BrokerError, as for a partition that is not there.
+        """
         found: dict[TopicPartition, tuple[int, int] | None] = {}
         for at, time in times.items():
             answer = (await list_offsets(self._cluster, [TopicPartition(*at)], time, self._isolation))[at]

@@ -79,7 +79,7 @@ class Followed:
 
 
 class Fetcher:
-    """See the module."""
+    """Fetches the assigned partitions from their leaders before the consumer asks, and keeps the position of each."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One group as a consumer sees it: its membership and its positions."""
+"""One group as a consumer sees it: its membership and its committed offsets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_MEMBER: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, 
 
 
 class Group:
-    """See the module."""
+    """A member of a classic group: joins, heartbeats, leaves, and commits and fetches offsets."""
 
     def __init__(
         self,

@@ -242,7 +242,7 @@ class Producer:
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
     ) -> None:
-        """Commit positions of a group as part of the transaction.  An offset is the next one to read.
+        """Commit offsets of a group as part of the transaction.  An offset is the next one to read.
 
         Give `consumer.group_metadata()` rather than the group's name, so that a member that was replaced is refused.
         """

@@ -46,7 +46,7 @@ class StaleIdentityError(TransactionAbortableError):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A position of a group: the next offset to read."""
+    """An offset to commit: that of the next record to read (0 or more), and what is kept with it."""
 
     offset: int
     metadata: str = ""
@@ -54,7 +54,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits positions: the group, and the member of it if there is one."""
+    """Who commits offsets: the group, and the member of it if there is one."""
 
     group_id: str
     generation_id: int = -1
@@ -63,7 +63,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class TransactionalId:
-    """See the module."""
+    """Sends the requests of one transactional id: InitProducerId, the two adds, TxnOffsetCommit and EndTxn."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster = cluster
@@ -107,7 +107,7 @@ class TransactionalId:
         await self._ask("AddPartitionsToTxn", request, _worst_partition, deadline, versions=_Versions(3))
 
     async def add_offsets(self, who: ProducerIdAndEpoch, group_id: str, deadline: Deadline | None = None) -> None:
-        """Register the positions of a group before they are committed; for transaction.version 0 and 1 only."""
+        """Register the group before its offsets are committed; for transaction.version 0 and 1 only."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.name,
             producer_id=who.producer_id,
@@ -124,7 +124,7 @@ class TransactionalId:
         tv2: bool,
         deadline: Deadline | None = None,
     ) -> None:
-        """Commit positions of a group as part of the transaction."""
+        """Commit offsets of a group as part of the transaction (TxnOffsetCommit)."""
         by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for at, position in offsets.items():
             by_topic.setdefault(at.topic, []).append(

@@ -46,7 +46,10 @@ _OLD_PAIR: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED,
 
 
 class Transactions:
-    """See the module.  The rules (`rules.Rules`) of a transactional producer's sender."""
+    """The state of a producer's transactions, and the requests that move it.
+
+    The rules (`rules.Rules`) of a transactional producer's sender.
+    """
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id: str | None = transactional_id

@@ -19,7 +19,7 @@ class PartitionDamaged(Exception):
 
 @dataclass(slots=True)
 class OfflinePartition:
-    """What takes a partition's place while it cannot be used.  See the module."""
+    """A partition that cannot be used: its name, its settings, and why.  Requests about it get KAFKA_STORAGE_ERROR."""
 
     topic: str
     index: int

@@ -123,7 +123,10 @@ class _File:
 
 
 class OpenFiles:
-    """See the module.  `limit`: descriptors that it may hold; more only while more are in use at one moment."""
+    """A `Disk` over another one that closes the descriptors of files that were not used lately.
+
+    `limit`: descriptors that it may hold; more only while more are in use at one moment.
+    """
 
     def __init__(self, disk: Disk, limit: int = USUAL) -> None:
         self._disk = disk

@@ -38,7 +38,10 @@ def reserved(total: int, partitions: int) -> int:
 
 
 class Space:
-    """See the module.  Where the disk does not say how large it is (a simulated one may not) nothing is reserved."""
+    """Keeps a reserve of the disk's space, and says who may write as it runs out.
+
+    Where the disk does not say how large it is (a simulated one may not) nothing is reserved.
+    """
 
     def __init__(self, disk: Disk, root: Path, clock: Clock) -> None:
         self._disk = disk

@@ -39,7 +39,9 @@ __all__ = ["DirectoryUnusable", "Storage"]
 
 
 class Storage:
-    """See the module.  `failed` is called when a sync fails: whoever owns the process must end it then.
+    """The partitions of a node: makes, finds, recovers and deletes them, and syncs what is appended.
+
+    `failed` is called when a sync fails: whoever owns the process must end it then.
 
     `open_files`: descriptors that it may hold.
     `recover_from_segments`: where the commit log is damaged, go on with what the segments hold.

@@ -92,7 +92,9 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    """See the module.  The same seed and the same calls give the same losses.
+    """A `Disk` in memory of which a power loss takes what was not synced.
+
+    The same seed and the same calls give the same losses.
 
     `capacity`: bytes that all files together may have; `descriptors`: how many of them may be open; None for no limit.
     """

@@ -15,7 +15,7 @@ from fencepost.simulation.disk_layers import Content, Node
 
 
 class FaultyDisk(SimulatedDisk):
-    """See the module."""
+    """A `SimulatedDisk` whose files can be made to raise OSError, and whose bytes can be changed."""
 
     def __init__(self, random: Random, capacity: int | None = None) -> None:
         super().__init__(random, capacity)

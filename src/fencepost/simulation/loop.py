@@ -39,7 +39,7 @@ class _Selector:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module."""
+    """An asyncio event loop on virtual time, in seconds from 0."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ SETTINGS: Mapping[str, object] = {
 
 
 class World:
-    """See the module.  One seed decides everything."""
+    """One broker with its clock, network and disk, all simulated.  One seed decides everything."""
 
     def __init__(self, loop: VirtualLoop, seed: int, settings: Mapping[str, object] | None = None) -> None:
         self.loop = loop

@@ -266,7 +266,7 @@ class Sink:
 
 
 def group_offsets(source_offsets: Sequence[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The positions among the offsets of a micro-batch: those of sources that read Kafka's protocol."""
+    """The offsets to commit among those of a micro-batch: those of sources that read Kafka's protocol."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for offsets in source_offsets:
         if not isinstance(offsets, Mapping):

@@ -41,7 +41,10 @@ class Range(InputPartition):
 
 
 class FencepostDataSource(DataSource):
-    """See the module."""
+    """The data source `format("fencepost")` for batch and streaming reads; made by Spark, not by hand.
+
+    Its options: docs/reference/spark_options.md.  Raises ValueError for one that is not known or makes no sense.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -65,9 +65,10 @@ class Asked:
         self.log_start_offset = -1
 
     def has_all(self, ends: Ends, bound: int) -> bool:
-        """Whether the reader is where nothing is to be read, and knows all: so it is mostly.
+        """Whether a response need not name this partition: no record is to be read, and both offsets were sent before.
 
-        `learns` would say the same; this is quicker.
+        `bound`: the offset that the reader may read up to.  `learns` says the same of a whole answer; this needs none,
+        and most partitions of a session are so in most requests.
         """
         return (
             self.wanted.fetch_offset == bound

@@ -43,7 +43,7 @@ class _Slot:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the module."""
+    """A client's connection to this node: reads its requests, has them handled, and writes the responses in order."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def _broken(self) -> None:
-        """Something outside any handler failed, maybe while somebody else was answered: this connection ends alone."""
+        """Code outside of any handler raised: this connection is aborted, the others go on."""
         logger.exception("closing the connection from %s: it could not be served", self.peer.host)
         self.abort()
 

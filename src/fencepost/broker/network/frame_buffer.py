@@ -18,7 +18,7 @@ _SHORTEST: Final = 8
 
 
 class FrameBuffer:
-    """See the module.  `largest`: the longest frame that is taken, in bytes."""
+    """Bytes that came in, cut into frames.  `largest`: the longest frame that is taken, in bytes."""
 
     __slots__ = ("_bytes", "_end", "_largest", "_start", "_view", "announced")
 

@@ -75,7 +75,10 @@ class Statistics:
 
 
 class Pass:
-    """See the module.  `newest` must begin at the first dirty offset of the range."""
+    """Rewrites one range of a partition's segments without what is superseded or aborted, a few milliseconds at a time.
+
+    `newest`: key -> newest offset of it; it must begin at the first dirty offset of the range.
+    """
 
     def __init__(self, log: Log, over: Range, newest: OffsetMap, now: Milliseconds) -> None:
         self._log = log

@@ -117,7 +117,10 @@ class _Work:
 
 
 class LogCleaner:
-    """See the module.  `start` it when the journals are read; `close` it before the storage."""
+    """Chooses which compacted partition is cleaned next, and cleans one at a time, on timers of the event loop.
+
+    `start` it when the journals are read; `close` it before the storage.
+    """
 
     def __init__(self, storage: Storage, settings: CleanerSettings, clock: Clock, timers: Timers) -> None:
         self._storage = storage
