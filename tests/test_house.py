@@ -319,6 +319,52 @@ def test_a_definition_that_nothing_uses_is_found() -> None:
     assert set(definitions(tree, {"A"})) - used_names([tree]) == {"unused", "B"}
 
 
+def late_attributes(tree: ast.AST) -> list[str]:
+    """Attributes of `self` that some method sets, but that the object has not from the beginning."""
+    found = []
+    for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        methods = [node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        whole = {"__class__"}
+        for node in owner.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                whole.add(node.target.id)
+            elif isinstance(node, ast.Assign):
+                whole.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        for method in methods:
+            if method.name in ("__init__", "__post_init__", "__new__"):
+                whole.update(_set_on_self(method))
+            if any(ast.unparse(each).endswith(".setter") for each in method.decorator_list):
+                whole.add(method.name)
+        found += [f"{owner.name}.{name}" for method in methods for name in _set_on_self(method) if name not in whole]
+    return found
+
+
+def _set_on_self(method: ast.AST) -> list[str]:
+    return [
+        node.attr
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_objects_are_whole_once_made(module: Path) -> None:
+    assert late_attributes(ast.parse(module.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "late"),
+    [
+        ("def __init__(self): self.a = 1\n def go(self): self.a = 2", []),
+        ("a: int = 1\n def go(self): self.a = 2", []),
+        ("def go(self): self.a = 2", ["A.a"]),
+        ("def __init__(self): pass\n async def go(self): self.a, self.b.c = 1, 2", ["A.a"]),
+    ],
+)
+def test_an_attribute_that_comes_later_is_seen(body: str, late: list[str]) -> None:
+    assert late_attributes(ast.parse(f"class A:\n {body}")) == late
+
+
 ORDERLESS = ("set", "frozenset", "asyncio.all_tasks", "asyncio.wait", "asyncio.as_completed")
 
 

@@ -219,8 +219,8 @@ def _description(state: Any) -> TransactionDescription:
     return TransactionDescription(
         state.transactional_id,
         state.transaction_state,
-        state.producer_id,
-        state.producer_epoch,
+        ProducerId(state.producer_id),
+        Epoch(state.producer_epoch),
         state.transaction_timeout_ms,
         state.transaction_start_time_ms,
         [TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions],

@@ -92,7 +92,8 @@ class Consumer:
         self._auto_commit = auto_commit and group_id is not None
         self._auto_commit_interval = auto_commit_interval_ms / 1000
         self._last_auto_commit = 0.0
-        self._assigned_by_hand = False
+        self._assigned: list[TopicPartition] | None = None
+        """By `assign`; None: all of the topics, or what the group gives."""
         self._started = False
         self._records: deque[ConsumerRecord] = deque()
         """Taken from the fetcher for `async for`, not handed out yet."""
@@ -125,14 +126,13 @@ class Consumer:
     def subscribe(self, *topics: str) -> None:
         """Read these topics instead, from the next poll on."""
         self._topics = list(topics)
-        self._assigned_by_hand = self._started = False
+        self._assigned, self._started = None, False
         if self._group is not None:
             self._group.must_join = True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out."""
-        self._assigned_by_hand, self._started = True, False
-        self._wanted = [TopicPartition(*at) for at in partitions]
+        self._assigned, self._started = [TopicPartition(*at) for at in partitions], False
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read, sorted."""
@@ -146,7 +146,7 @@ class Consumer:
 
     async def _prepare(self) -> None:
         """Have partitions and positions before anything is fetched."""
-        joins = self._group is not None and not self._assigned_by_hand
+        joins = self._group is not None and self._assigned is None
         if joins and self._group is not None and self._group.must_join:
             if self._auto_commit and self._started:
                 try:
@@ -157,7 +157,7 @@ class Consumer:
             self._fetcher.follow({})
             await self._follow(await self._group.join(self._topics))
         elif not self._started:
-            await self._follow(self._wanted if self._assigned_by_hand else await self._all_partitions())
+            await self._follow(await self._all_partitions() if self._assigned is None else self._assigned)
         self._started = True
         if self._fetcher.out_of_range:
             lost, self._fetcher.out_of_range = list(self._fetcher.out_of_range), {}

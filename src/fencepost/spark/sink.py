@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fencepost.client.admin import describe_transactions
 from fencepost.client.cluster import Cluster
@@ -52,6 +52,18 @@ class WriteFailed(Exception):
     """A micro-batch could not be written, and was not; the message says why."""
 
 
+class _Connected(NamedTuple):
+    """What a sink has while it is open."""
+
+    portal: Portal
+    cluster: Cluster
+    id: TransactionalId
+
+    @property
+    def tv2(self) -> bool:
+        return self.cluster.transaction_version >= 2
+
+
 @dataclass
 class Sink:
     """Writes micro-batches of one application.  `application_id` names it for good: across restarts, and for fencing.
@@ -69,7 +81,7 @@ class Sink:
     tasks: int | None = None
     attempts: int = 3
     watch: Callable[[Step, int], None] | None = None
-    _portal: Portal | None = field(default=None, init=False, repr=False)
+    _connected: _Connected | None = field(default=None, init=False, repr=False)
     _identity: ProducerIdAndEpoch = field(default=NO_PRODUCER, init=False, repr=False)
     _progress: Progress | None = field(default=None, init=False, repr=False)
     _counts: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -82,33 +94,34 @@ class Sink:
 
     # Life
 
-    def _open(self) -> Portal:
+    def _open(self) -> _Connected:
         """Take over: an older driver is fenced, what it left open is aborted."""
-        if self._portal is None:
-            self._portal = Portal("fencepost-spark-sink")
-            self._cluster = Cluster(self.bootstrap_servers, client_id="fencepost-spark-driver")
-            self._id = TransactionalId(self._cluster, self.application_id)
-            try:
-                self._portal.call(self._take_over())
-            except BaseException:
-                self.close()
-                raise
-        return self._portal
+        if self._connected is not None:
+            return self._connected
+        cluster = Cluster(self.bootstrap_servers, client_id="fencepost-spark-driver")
+        portal = Portal("fencepost-spark-sink")
+        connected = self._connected = _Connected(portal, cluster, TransactionalId(cluster, self.application_id))
+        try:
+            portal.call(self._take_over(connected))
+        except BaseException:
+            self.close()
+            raise
+        return connected
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, to: _Connected) -> None:
         await progress.ensure_topic(self.bootstrap_servers)
         for topic in self.topics:
-            view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
+            view = await to.cluster.topic(topic, to.cluster.deadline(f"looking up topic {topic!r}"))
             self._counts[topic] = view.partition_count
-        self._identity = await self._id.init(self.transaction_timeout_ms)
-        self._progress = await read_progress(self._cluster, self.application_id)
+        self._identity = await to.id.init(self.transaction_timeout_ms)
+        self._progress = await read_progress(to.cluster, self.application_id)
 
     def close(self) -> None:
         """End the connections.  An open transaction is aborted by whoever comes next."""
-        portal, self._portal = self._portal, None
-        if portal is not None:
-            portal.call(self._cluster.close())
-            portal.close()
+        connected, self._connected = self._connected, None
+        if connected is not None:
+            connected.portal.call(connected.cluster.close())
+            connected.portal.close()
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
@@ -134,7 +147,7 @@ class Sink:
         from fencepost.spark.routing import check_columns, route
 
         check_columns(rows, topic)
-        portal = self._open()
+        to = self._open()
         if self._was_committed(batch_id, query_id, new_query):
             self._tell(Step.SKIPPED, batch_id)
             return False
@@ -143,17 +156,17 @@ class Sink:
         failures: list[str] = []
         for _ in range(self.attempts):
             try:
-                plan = portal.call(self._begin(slots))
+                plan = to.portal.call(self._begin(to, slots))
                 routed = route(rows, topic, self._counts, slots)
                 results = [tuple(row) for row in routed.mapInArrow(plan, RESULT).collect()]
                 self._tell(Step.WRITTEN, batch_id)
-                portal.call(self._commit(plan, results, done))
+                to.portal.call(self._commit(to, plan, results, done))
             except ProducerFencedError:
                 raise
             except Exception as error:
                 failures.append(f"{type(error).__name__}: {_first_line(error)}")
                 logger.warning("application %s: batch %d failed: %s", self.application_id, batch_id, failures[-1])
-                if not portal.call(self._settle(done)):
+                if not to.portal.call(self._settle(to, done)):
                     self._tell(Step.REPEATED, batch_id)
                     continue
             self._progress = done
@@ -186,42 +199,38 @@ class Sink:
 
     # The transaction
 
-    @property
-    def _tv2(self) -> bool:
-        return self._cluster.transaction_version >= 2
-
-    async def _begin(self, slots: int) -> Write:
+    async def _begin(self, to: _Connected, slots: int) -> Write:
         """A fresh epoch, and what the slots have before any task starts."""
-        if not self._tv2:
-            self._identity = await self._id.init(self.transaction_timeout_ms, self._identity)
+        if not to.tv2:
+            self._identity = await to.id.init(self.transaction_timeout_ms, self._identity)
         names = {slot: slot_name(self.application_id, slot) for slot in range(slots)}
-        found = await describe_transactions(self._cluster, list(names.values()))
+        found = await describe_transactions(to.cluster, list(names.values()))
         known: dict[int, ProducerIdAndEpoch | None] = {}
         for slot, name in names.items():
             state = found[name]
             known[slot] = None if state is None else ProducerIdAndEpoch.of(state.producer_id, state.producer_epoch)
-        ticket = Ticket(self.application_id, self._identity, self._tv2)
+        ticket = Ticket(self.application_id, self._identity, to.tv2)
         return Write(self.bootstrap_servers, self.application_id, ticket, known, self._counts, self.compression)
 
-    async def _commit(self, plan: Write, results: Sequence[tuple[Any, ...]], done: Progress) -> None:
-        await self._check_claims(plan, results)
-        writer = SharedTransaction(self._cluster, plan.ticket)
+    async def _commit(self, to: _Connected, plan: Write, results: Sequence[tuple[Any, ...]], done: Progress) -> None:
+        await self._check_claims(to, plan, results)
+        writer = SharedTransaction(to.cluster, plan.ticket)
         try:
             record = BatchBuilder()
-            record.append(self._cluster.runtime.clock.now(), self.application_id.encode(), done.encode())
+            record.append(to.cluster.runtime.clock.now(), self.application_id.encode(), done.encode())
             await writer.write(progress.PARTITION, record)
             await writer.finish()
             offsets = group_offsets(done.source_offsets)
             if offsets:
                 group = ConsumerGroupMetadata(self.application_id)
                 if not plan.ticket.tv2:
-                    await self._id.add_offsets(self._identity, group.group_id)
-                await self._id.commit_offsets(self._identity, group, offsets, plan.ticket.tv2)
+                    await to.id.add_offsets(self._identity, group.group_id)
+                await to.id.commit_offsets(self._identity, group, offsets, plan.ticket.tv2)
         finally:
             await writer.close()
-        self._identity = await self._id.end(self._identity, True, plan.ticket.tv2)
+        self._identity = await to.id.end(self._identity, True, plan.ticket.tv2)
 
-    async def _check_claims(self, plan: Write, results: Sequence[tuple[Any, ...]]) -> None:
+    async def _check_claims(self, to: _Connected, plan: Write, results: Sequence[tuple[Any, ...]]) -> None:
         """One attempt for each slot, and no topic-partition from two of them."""
         claims: dict[int, ProducerIdAndEpoch] = {}
         owners: dict[TopicPartition, int] = {}
@@ -231,9 +240,7 @@ class Sink:
                 raise WriteFailed(f"two attempts reported for slot {slot}")
             if topic is not None and owners.setdefault(TopicPartition(topic, partition), slot) != slot:
                 raise WriteFailed(f"{topic}-{partition} was written by two tasks")
-        found = await describe_transactions(
-            self._cluster, [slot_name(self.application_id, slot) for slot in plan.slots]
-        )
+        found = await describe_transactions(to.cluster, [slot_name(self.application_id, slot) for slot in plan.slots])
         for slot, before in plan.slots.items():
             state = found[slot_name(self.application_id, slot)]
             now = None if state is None else ProducerIdAndEpoch.of(state.producer_id, state.producer_epoch)
@@ -243,24 +250,24 @@ class Sink:
             if claim_of_slot is None or now != claim_of_slot or not follows(claim_of_slot, before):
                 raise WriteFailed(f"slot {slot} was claimed by more than one attempt")
 
-    async def _settle(self, done: Progress) -> bool:
+    async def _settle(self, to: _Connected, done: Progress) -> bool:
         """After a failure: whether the batch is committed all the same, only the answer to that being lost."""
-        await self._end_the_epoch()
-        found = await read_progress(self._cluster, self.application_id)
+        await self._end_the_epoch(to)
+        found = await read_progress(to.cluster, self.application_id)
         return found is not None and (found.query_id, found.batch_id) == (done.query_id, done.batch_id)
 
-    async def _end_the_epoch(self) -> None:
+    async def _end_the_epoch(self, to: _Connected) -> None:
         """Drop what is open, and go on under an epoch in which nobody who is late can write."""
         try:
-            if self._tv2:
-                self._identity = await self._id.end(self._identity, False, True)
+            if to.tv2:
+                self._identity = await to.id.end(self._identity, False, True)
                 return
         except ClientError as error:
             # No transaction was open, or it was timed out: a new epoch is all that is needed.
             if not isinstance(error, TransactionAbortableError):
                 raise
         try:
-            self._identity = await self._id.init(self.transaction_timeout_ms, self._identity)
+            self._identity = await to.id.init(self.transaction_timeout_ms, self._identity)
         except ProducerFencedError:
             raise fenced_error(self.application_id) from None
 

@@ -242,7 +242,6 @@ class TransactionCoordinator:
             return None
         # What an older election knew may be out of date.
         self.resign(partition_index, begun.shard.coordinator_epoch - 1)
-
         return self._load(begun)
 
     def _load(self, begun: Loading) -> Work[None]:
