@@ -155,3 +155,23 @@ def test_a_checkpoint_that_is_wanted_while_one_is_made_follows_it() -> None:
         assert len(generations(node)) == 1
 
     run(main())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_who_stops_in_the_middle_of_a_checkpoint_waits_for_nothing_that_never_comes(turns: int) -> None:
+    async def main() -> None:
+        slices, node = Slices(steps=1), Node()
+        storage = Storage(node.disk, ROOT, node.settings, node.clock, slices=slices)
+        node.start(storage)
+        append(node.partition, batch())
+        await node.settled()
+        storage.checkpoint_soon()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        slices.close()
+        async with asyncio.timeout(60):
+            await storage.wait_durable(storage.lsn)
+            await storage.settle()
+        await asyncio.sleep(1)
+
+    run(main())

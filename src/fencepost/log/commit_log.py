@@ -156,7 +156,8 @@ class CommitLog:
         front = [file.entry() for file in files]
         self._pending[:0] = front
         self._pending_bytes += sum(map(len, front)) + FRAME.size * len(front)
-        self.appended += 1
+        # Of nothing there is no sync that could make it durable, and whoever stops would wait for one.
+        self.appended += bool(front)
 
     def add_bytes(self, number: int, position: int, data: Buffer) -> int:
         return self._add(bytes_entry(number, position, data))
