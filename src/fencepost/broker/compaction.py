@@ -12,8 +12,9 @@ from fencepost.log.settings import LogSettings
 from fencepost.protocol.types import Milliseconds
 
 #: A journal's newest segment is closed, and so can be cleaned, when it has as many bytes.  Twice as many
-#: make half as many passes; of 50 partitions each the journals then have 13 MB at most beside what is clean.
-JOURNAL_ROLL_BYTES: Final = 128 * 1024
+#: make half as many passes; of 50 partitions each the journals then have 7 MB at most beside what is clean, and what
+#: the cleaner is behind with (`log.cleaner.pace`).
+JOURNAL_ROLL_BYTES: Final = 64 * 1024
 #: How long tombstones and needless markers stay in a journal, unless its topic has a delete.retention.ms of its own.
 #: Only the coordinator reads it, and nothing is swapped while it does; of markers there is one for every transaction.
 JOURNAL_DELETE_RETENTION_MS: Final = 10_000

@@ -24,6 +24,7 @@ from tests.log.log_doubles import ROOT, Node, append, delete_topic, run
 
 from fencepost.log.cleaner import cleaning, swapping
 from fencepost.log.cleaner.log_cleaner import LogCleaner
+from fencepost.log.partition import Partition
 from fencepost.protocol.records import encode_batch
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -31,9 +32,9 @@ NAMES = (("t", 0), ("other", 0))
 STRIDE = 5
 
 
-async def written(seed: int) -> tuple[Node, Writer]:
-    """A log that has been cleaned once and is dirty again, and another one."""
-    node = Node(SimulatedDisk(Random(seed)), NAMES, **SETTINGS)
+async def written(seed: int, journals: bool = False) -> tuple[Node, Writer]:
+    """A log that has been cleaned once and is dirty again, and another one; `journals` are cleaned together."""
+    node = Node(SimulatedDisk(Random(seed)), NAMES, **SETTINGS, journal_roll_bytes=1 << 30 if journals else -1)
     writer = Writer(node, Random(seed))
     for _ in range(30):
         writer.step()
@@ -137,16 +138,18 @@ async def disturbed(at: int, happens: Callable[[Node, Writer], None], node: Node
     return steps >= at
 
 
+@pytest.mark.parametrize("journals", [False, True])
 @pytest.mark.parametrize(
-    "happens", [becomes_delete, becomes_delete_for_a_moment, is_retained, loses_records, rolls, fills_the_disk]
+    "happens",
+    [becomes_delete, becomes_delete_for_a_moment, is_retained, loses_records, rolls, fills_the_disk],
 )
 def test_nothing_is_lost_and_it_is_cleaned_in_the_end(
-    happens: Callable[[Node, Writer], None], monkeypatch: pytest.MonkeyPatch
+    happens: Callable[[Node, Writer], None], journals: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleaning, "STEP", 1)
 
     async def main(at: int) -> bool:
-        node, writer = await written(5)
+        node, writer = await written(5, journals)
         reached = await disturbed(at, happens, node, writer)
         check(node, writer)
         start = node.partition.log_start_offset
@@ -167,6 +170,43 @@ def test_nothing_is_lost_and_it_is_cleaned_in_the_end(
         reached = run(main(at))
         at += STRIDE
     assert at > 20, "a pass has more steps than that"
+
+
+@pytest.mark.parametrize("journals", [False, True])
+def test_a_log_of_which_nothing_is_left_when_its_turn_comes_is_passed_over(
+    journals: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was chosen while it had something to clean."""
+    monkeypatch.setattr(cleaning, "STEP", 1)
+
+    async def main() -> None:
+        node, _ = await written(5, journals)
+        node.storage.checkpoint_soon()
+        await asyncio.sleep(1)
+        cleaner = cleaner_of(node)
+        seen: list[Partition] = []
+        go_on = cleaner._go_on
+
+        def counted(work: Any) -> None:
+            if not seen:
+                for name, _ in NAMES:
+                    if node.of(name) is not work.partition:
+                        node.of(name).delete_records(-1)
+                        assert len(node.of(name).segments) == 1
+            seen.append(work.partition)
+            go_on(work)
+
+        cleaner._go_on = counted  # type: ignore[method-assign]
+        cleaner.start()
+        await asyncio.sleep(30)
+        assert len(set(seen)) == 1
+        append(node.partition, encode_batch([(node.clock.at, b"k", None, ())]))
+        node.partition.roll()
+        await asyncio.sleep(30)
+        assert is_clean(cleaner, node, "t"), "the cleaner goes on"
+        cleaner.close()
+
+    run(main())
 
 
 def test_a_topic_that_is_deleted_takes_its_pass_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,9 @@ from tests.log.cleaner_doubles import (
 from tests.log.log_doubles import START, Node, append, end, run
 
 from fencepost.log.cleaner import cleaning
-from fencepost.log.cleaner.cleaning import Pass
+from fencepost.log.cleaner.cleaning import Pass, Steps
 from fencepost.log.cleaner.log_cleaner import LogCleaner
+from fencepost.log.cleaner.pace import TOGETHER
 from fencepost.log.cleaner.settings import CleanerSettings
 from fencepost.log.partition import Partition, Refused
 from fencepost.protocol.batch import BatchHeader
@@ -258,5 +259,49 @@ def test_it_works_as_long_as_others_have_but_never_long(
             timers.ring(late)
             assert fewest <= len(steps) <= most
         cleaner.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("journals", "most"), [(6, 6), (20, TOGETHER), (0, 1)])
+def test_some_journals_are_cleaned_together_and_other_logs_alone(
+    journals: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every one has its turn, whatever there is beside it; while one waits for the disk the next one works."""
+    begun: list[str] = []
+    together: list[set[str]] = []
+    steps = Pass.steps
+
+    def noted(work: Pass) -> Steps:
+        topic = work._log.directory.name
+        begun.append(topic)
+        try:
+            for files in steps(work):
+                together.append(set(begun))
+                yield files
+        finally:
+            begun.remove(topic)
+
+    async def main() -> None:
+        names = [(f"journal-{number}", 0) for number in range(journals)] + [("user-0", 0), ("user-1", 0)]
+        node = Node(None, names, **SETTINGS)
+        for number, (name, _) in enumerate(names):
+            partition = node.of(name)
+            for _ in range(4 + number):
+                append(partition, encode_batch([(START, b"k", bytes(700), ())]))
+            partition.roll()
+        await node.settled()
+        node.restart()
+        for name, _ in names:
+            if name.startswith("journal"):
+                node.of(name).settings = node.of(name).settings.with_(journal_roll_bytes=1_000)
+        monkeypatch.setattr(Pass, "steps", noted)
+        cleaner = await until_idle(node)
+        assert cleaner.metrics.passes == len(names)
+        assert all(len(list(node.of(name).scan())) <= 2 for name, _ in names)
+        for each in together:
+            assert len(each) == 1 or not any("user" in name for name in each)
+        assert max(map(len, together)) == most
+        assert not begun
 
     run(main())

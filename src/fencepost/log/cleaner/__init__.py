@@ -7,5 +7,7 @@ offset_map    the newest offset of each key, bounded in memory
 rewriting     a batch with some of its records
 cleaning      one pass over one partition, in small steps
 swapping      a cleaned segment takes the place of those it was made from, whole or not at all
+pace          how long the cleaner works at a time
+work          a pass that is under way, and what is told of passes
 log_cleaner   when all that is done, and what came of it
 """

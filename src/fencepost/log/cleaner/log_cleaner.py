@@ -1,18 +1,21 @@
-"""When logs are cleaned: the dirtiest first, one at a time, in steps between which everybody else works."""
+"""When logs are cleaned: the dirtiest first, in steps between which everybody else works.
+
+One at a time, but some of the coordinators' journals together: while one waits for the disk the next one goes on.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from fencepost.log.cleaner import first_dirty_offsets
+from fencepost.log.cleaner import first_dirty_offsets, pace
 from fencepost.log.cleaner.choice import Range, SegmentFacts, cleanable_range, first_dirty, should_roll
-from fencepost.log.cleaner.cleaning import Abandoned, Pass, Statistics, Steps, Uncleanable
+from fencepost.log.cleaner.cleaning import Abandoned, Uncleanable
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.settings import CleanerSettings
+from fencepost.log.cleaner.work import Chosen, CleanerMetrics, Work
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File, NothingLeft
@@ -28,8 +31,8 @@ logger = get_logger(__name__)
 #: Seconds until a pass that waits for a reader looks again.
 PATIENCE: Final = 0.05
 
-#: Seconds that the cleaner may work without a break, if others have worked as long before.
-LONGEST_TURN: Final = 0.01
+#: Seconds until it is measured again how much waits to be cleaned.
+_MEASURED_FOR: Final = 0.25
 
 Key = tuple[str, int]
 
@@ -70,54 +73,8 @@ class Storage(Protocol):
     def fail(self, failure: StorageFailed) -> None: ...
 
 
-@dataclass
-class CleanerMetrics:
-    """Apache Kafka's, of LogCleaner and LogCleanerManager; those of one pass are of the last one."""
-
-    max_dirty_percent: float = 0.0
-    cleaner_recopy_percent: float = 0.0
-    max_clean_time_secs: float = 0.0
-    max_buffer_utilization_percent: float = 0.0
-    max_compaction_delay_secs: float = 0.0
-    last_run: int = -1
-    passes: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-
-
-class _Chosen(NamedTuple):
-    partition: Partition
-    over: Range
-
-
-class _Work:
-    """A pass that is under way."""
-
-    def __init__(self, chosen: _Chosen, newest: OffsetMap, now: Milliseconds, began: float) -> None:
-        self.partition = chosen.partition
-        self.key = (chosen.partition.topic, chosen.partition.index)
-        self.newest = newest
-        self.began = began
-        self.cleaning = Pass(chosen.partition, chosen.over, newest, now)
-        self.steps: Steps = self.cleaning.steps()
-        self.moved = 0
-        """Bytes read and written as of the last step."""
-
-    def stop(self) -> None:
-        """Leave nothing behind that was not decided."""
-        with suppress(Abandoned):
-            self.steps.throw(Abandoned())
-
-    def moves(self) -> int:
-        """Bytes read and written since this was last asked."""
-        done = self.cleaning.statistics
-        total = done.bytes_mapped + done.bytes_read + done.bytes_written
-        moved, self.moved = total - self.moved, total
-        return moved
-
-
 class LogCleaner:
-    """Chooses which compacted partition is cleaned next, and cleans one at a time, on timers of the event loop.
+    """Chooses which compacted partitions are cleaned next, and cleans some at once, on timers of the event loop.
 
     `start` it when the journals are read; `close` it before the storage.
     """
@@ -134,9 +91,20 @@ class LogCleaner:
         self._later: dict[Key, int] = {}
         """Not to be tried again before that time: there was no room."""
         self._unsettled_since: int | None = None
-        self._chosen: list[_Chosen] = []
+        self._chosen: list[Chosen] = []
         """What is cleaned after this, the dirtiest last."""
-        self._work: _Work | None = None
+        self._under_way: list[Work] = []
+        """Passes that were begun."""
+        self._ready: deque[Work] = deque()
+        """Those of them that wait for nothing but their turn."""
+        self._turn_ends = 0.0
+        self._rest = 0.0
+        """Seconds that the next turn must wait for, at least."""
+        self._journals: list[Partition] = []
+        self._behind = 0
+        """Bytes of them that wait to be cleaned, when they were last measured."""
+        self._measure_at = 0.0
+        self._survey_at = 0.0
         self._timer: Timer | None = None
         self._due = 0.0
         """When it rings."""
@@ -159,9 +127,10 @@ class LogCleaner:
     def close(self) -> None:
         """Stop in the middle, which is no harm."""
         self.abandon()
-        if self._work is not None:
-            self._work.stop()
-            self._work = None
+        for work in self._under_way:
+            work.stop()
+        self._under_way.clear()
+        self._ready.clear()
 
     def _wait(self, seconds: float) -> None:
         assert self._timer is None, "one thing at a time"
@@ -172,34 +141,83 @@ class LogCleaner:
         self._timer = None
         if self._storage.failure is not None:
             return
-        if self._work is not None:
-            self._go_on(self._work)
+        if self._chosen or self._under_way:
+            self._take_turn()
         else:
             self._look()
+
+    def _take_turn(self) -> None:
+        """Go on with one pass after the other, until the time is over or all of them wait for something."""
+        begin = self._timers.time()
+        if begin >= self._measure_at:
+            self._measure_at = begin + _MEASURED_FOR
+            self._behind = pace.backlog(self._journals, self._dirty_from)
+        if self._journals and begin >= self._survey_at:
+            # What grows meanwhile must not wait until all of this is done.
+            self._survey()
+        self._turn_ends = begin + pace.turn(begin - self._due, self._behind)
+        while (work := self._next()) is not None:
+            self._go_on(work)
+            if self._is_closed or self._storage.failure is not None:
+                return
+            if self._timers.time() >= self._turn_ends:
+                break
+        # At most half of the time is the cleaner's.
+        self._rest = max(self._rest, self._timers.time() - begin)
+        self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        """Have another turn, if there is something to do in it."""
+        if self._timer is None and (self._ready or self._may_begin() or not self._under_way):
+            rest, self._rest = self._rest, 0.0
+            self._wait(rest)
+
+    def _next(self) -> Work | None:
+        """A pass that can go on, or one that is begun for it."""
+        if self._ready:
+            return self._ready.popleft()
+        while self._may_begin():
+            chosen = self._chosen.pop()
+            if chosen.is_there:
+                return self._begin(chosen)
+        return None
+
+    def _begin(self, chosen: Chosen) -> Work:
+        capacity = self._settings.capacity
+        if chosen.is_journal:
+            capacity = max(capacity // pace.TOGETHER, 1)
+        newest = OffsetMap(chosen.over.first_dirty_offset, capacity)
+        work = Work(chosen, newest, self._clock.now(), self._timers.time())
+        self._under_way.append(work)
+        return work
+
+    def _may_begin(self) -> bool:
+        """Whether the next one that was chosen may be begun beside those that are under way."""
+        if not self._chosen or not self._under_way:
+            return bool(self._chosen)
+        alone = not (self._chosen[-1].is_journal and self._under_way[-1].is_journal)
+        return not alone and len(self._under_way) < pace.TOGETHER
 
     # What to clean
 
     def _look(self) -> None:
+        self._survey()
+        if self._chosen:
+            self._wait(0)
+            return
+        interval = self._settings.backoff_ms
+        self._wait((min(interval, self._settings.journal_interval_ms) if self._journals else interval) / 1000)
+
+    def _survey(self) -> None:
+        """See what is worth a pass: it comes after what was chosen before."""
         now = self._clock.now()
         self.metrics.last_run = now
         compacted = [each for each in self._storage.partitions() if each.settings.is_compacted]
-        journals = [each for each in compacted if each.settings.journal_roll_bytes >= 0]
-        self._roll(journals)
-        self._chosen = self._choose(compacted, now)
-        if self._chosen:
-            self._begin()
-            return
+        self._journals = [each for each in compacted if each.settings.journal_roll_bytes >= 0]
+        self._survey_at = self._timers.time() + self._settings.journal_interval_ms / 1000
+        self._roll(self._journals)
+        self._chosen[:0] = self._choose(compacted, now)
         self._note(now)
-        interval = self._settings.backoff_ms
-        self._wait((min(interval, self._settings.journal_interval_ms) if journals else interval) / 1000)
-
-    def _begin(self) -> None:
-        """Begin with the next one that was chosen, or look again."""
-        if self._chosen:
-            chosen = self._chosen.pop()
-            newest = OffsetMap(chosen.over.first_dirty_offset, self._settings.capacity)
-            self._work = _Work(chosen, newest, self._clock.now(), self._timers.time())
-        self._wait(0)
 
     def _roll(self, journals: Sequence[Partition]) -> None:
         """Apache Kafka never cleans the segment that is written to: a journal begins a new one when it pays."""
@@ -216,10 +234,11 @@ class LogCleaner:
         checkpoint = self._first_dirty.get((partition.topic, partition.index))
         return first_dirty(checkpoint, partition.log_start_offset, partition.log_end_offset)
 
-    def _choose(self, compacted: Sequence[Partition], now: Milliseconds) -> list[_Chosen]:
+    def _choose(self, compacted: Sequence[Partition], now: Milliseconds) -> list[Chosen]:
         """The partitions that are worth it, the dirtiest last.  What is not settled is told to the storage."""
-        found: list[_Chosen] = []
+        found: list[Chosen] = []
         unsettled = 0
+        taken = {each.partition for each in self._chosen} | {each.partition for each in self._under_way}
         self.metrics.max_dirty_percent = self.metrics.max_compaction_delay_secs = 0.0
         for partition in compacted:
             key = (partition.topic, partition.index)
@@ -231,10 +250,9 @@ class LogCleaner:
             self.metrics.max_compaction_delay_secs = max(self.metrics.max_compaction_delay_secs, delay)
             if not wanted.is_worth_it(partition.settings):
                 continue
-            if possible.is_worth_it(partition.settings):
-                found.append(_Chosen(partition, possible))
-            else:
-                unsettled += wanted.dirty_bytes - possible.dirty_bytes
+            unsettled += wanted.dirty_bytes - possible.dirty_bytes
+            if partition not in taken and possible.is_worth_it(partition.settings):
+                found.append(Chosen(partition, possible))
         self._settle(unsettled, now)
         return sorted(found, key=lambda each: each.over.dirty_ratio)
 
@@ -271,16 +289,13 @@ class LogCleaner:
 
     # A pass
 
-    def _go_on(self, work: _Work) -> None:
+    def _go_on(self, work: Work) -> None:
         if self._is_void(work):
             self._end(work)
             return
-        begin = self._timers.time()
-        # As long as others have just made it wait: a loop that is busy has few turns, and what is to be cleaned grows.
-        turn = min(begin - self._due, LONGEST_TURN)
         try:
             files = next(work.steps)
-            while files is None and self._timers.time() - begin < turn:
+            while files is None and self._timers.time() < self._turn_ends:
                 files = next(work.steps)
         except StopIteration:
             self._done(work)
@@ -291,32 +306,37 @@ class LogCleaner:
         except (Uncleanable, FileDamaged, OSError) as error:
             self._give_up(work, error)
         else:
-            if files is not None:
-                self._sync(work, files) if files else self._wait(PATIENCE)
-                return
-            # At most half of the time is the cleaner's.
-            rate = work.moves() / self._settings.io_max_bytes_per_second
-            self._wait(max(self._timers.time() - begin, rate))
+            self._rest += work.moves() / self._settings.io_max_bytes_per_second
+            if files is None:
+                self._ready.append(work)
+            elif files:
+                self._sync(work, files)
+            else:
+                self._timers.call_later(PATIENCE, lambda: self._resume(work))
 
-    def _is_void(self, work: _Work) -> bool:
+    def _resume(self, work: Work) -> None:
+        """It waits for nothing any more."""
+        if any(each is work for each in self._under_way) and not self._is_closed:
+            self._ready.append(work)
+            self._wait_for_turn()
+
+    def _is_void(self, work: Work) -> bool:
         """Whether the topic is gone, or is not to be compacted any more."""
         partition = work.partition
         if self._storage.partition(*work.key) is not partition:
             return True
         return not partition.settings.is_compacted and not partition.is_held
 
-    def _sync(self, work: _Work, files: Sequence[File]) -> None:
+    def _sync(self, work: Work, files: Sequence[File]) -> None:
         def synced(error: OSError | None) -> None:
-            if self._work is not work or self._is_closed:
-                return
-            if error is not None:
+            if error is None:
+                self._resume(work)
+            elif not self._is_closed:
                 self._fail(error, f"a cleaned segment of {work.partition.directory}")
-            else:
-                self._wait(0)
 
         self._storage.disk.sync(files, synced)
 
-    def _done(self, work: _Work) -> None:
+    def _done(self, work: Work) -> None:
         self._first_dirty[work.key] = work.cleaning.end_offset
         self._later.pop(work.key, None)
         metrics, done = self.metrics, work.cleaning.statistics
@@ -326,10 +346,10 @@ class LogCleaner:
         metrics.cleaner_recopy_percent = 100 * done.bytes_written / max(done.bytes_read, 1)
         metrics.max_clean_time_secs = self._timers.time() - work.began
         metrics.max_buffer_utilization_percent = 100 * work.newest.utilization
-        _say(work, done)
+        work.say()
         self._end(work)
 
-    def _put_off(self, work: _Work, full: NothingLeft) -> None:
+    def _put_off(self, work: Work, full: NothingLeft) -> None:
         if work.key not in self._later:
             logger.warning(
                 "no space is left to compact a log, which is tried again: free some topic=%s partition=%d reason=%s",
@@ -339,7 +359,7 @@ class LogCleaner:
         self._later[work.key] = self._clock.now() + self._settings.backoff_ms
         self._end(work)
 
-    def _give_up(self, work: _Work, error: Exception) -> None:
+    def _give_up(self, work: Work, error: Exception) -> None:
         if work.partition.is_held:
             # Half of a swap is done: only a start can tell what of it.
             self._fail(error, f"a cleaned segment of {work.partition.directory}")
@@ -357,10 +377,9 @@ class LogCleaner:
         """The node ends, as with any sync that fails."""
         self._storage.fail(StorageFailed(f"the disk did not take {what}: {error}"))
 
-    def _end(self, work: _Work) -> None:
+    def _end(self, work: Work) -> None:
         work.stop()
-        self._work = None
-        self._begin()
+        self._under_way.remove(work)
 
     def _note(self, now: Milliseconds) -> None:
         """Write down what is clean, now and then: to lose it costs only work."""
@@ -383,15 +402,3 @@ class LogCleaner:
 def _first_timestamp(segment: Segment) -> int:
     first = next(segment.headers_from(0), None)
     return -1 if first is None else first[1].max_timestamp
-
-
-def _say(work: _Work, done: Statistics) -> None:
-    logger.info(
-        "cleaned topic=%s partition=%d end=%d bytes_read=%d bytes_written=%d records_read=%d records_kept=%d",
-        *work.key,
-        work.cleaning.end_offset,
-        done.bytes_read,
-        done.bytes_written,
-        done.records_read,
-        done.records_kept,
-    )

@@ -1,0 +1,88 @@
+"""A pass that is under way, and what is told of passes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fencepost.log.cleaner.choice import Range
+from fencepost.log.cleaner.cleaning import Abandoned, Pass, Steps
+from fencepost.log.cleaner.offset_map import OffsetMap
+from fencepost.log.partition import Partition
+from fencepost.node_log import get_logger
+from fencepost.protocol.types import Milliseconds
+
+logger = get_logger(__name__)
+
+
+@dataclass
+class CleanerMetrics:
+    """Apache Kafka's, of LogCleaner and LogCleanerManager; those of one pass are of the last one."""
+
+    max_dirty_percent: float = 0.0
+    cleaner_recopy_percent: float = 0.0
+    max_clean_time_secs: float = 0.0
+    max_buffer_utilization_percent: float = 0.0
+    max_compaction_delay_secs: float = 0.0
+    last_run: int = -1
+    passes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+class Chosen(NamedTuple):
+    """A partition that is worth a pass, and its range."""
+
+    partition: Partition
+    over: Range
+
+    @property
+    def is_journal(self) -> bool:
+        """Whether it is a coordinator's."""
+        return self.partition.settings.journal_roll_bytes >= 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether retention or DeleteRecords has left something of it since it was chosen."""
+        return self.partition.bases[0] < self.over.upper_bound
+
+
+class Work:
+    """One pass."""
+
+    def __init__(self, chosen: Chosen, newest: OffsetMap, now: Milliseconds, began: float) -> None:
+        self.partition = chosen.partition
+        self.key = (chosen.partition.topic, chosen.partition.index)
+        self.is_journal = chosen.is_journal
+        self.newest = newest
+        self.began = began
+        self.cleaning = Pass(chosen.partition, chosen.over, newest, now)
+        self.steps: Steps = self.cleaning.steps()
+        self.moved = 0
+        """Bytes read and written as of the last step."""
+
+    def stop(self) -> None:
+        """Leave nothing behind that was not decided."""
+        with suppress(Abandoned):
+            self.steps.throw(Abandoned())
+
+    def moves(self) -> int:
+        """Bytes read and written since this was last asked."""
+        done = self.cleaning.statistics
+        total = done.bytes_mapped + done.bytes_read + done.bytes_written
+        moved, self.moved = total - self.moved, total
+        return moved
+
+    def say(self) -> None:
+        """Say in the log what was done."""
+        done = self.cleaning.statistics
+        logger.info(
+            "cleaned topic=%s partition=%d end=%d bytes_read=%d bytes_written=%d records_read=%d records_kept=%d",
+            *self.key,
+            self.cleaning.end_offset,
+            done.bytes_read,
+            done.bytes_written,
+            done.records_read,
+            done.records_kept,
+        )
