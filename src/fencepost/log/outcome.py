@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
@@ -15,8 +16,7 @@ class StorageFailed(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """A batch is in the log, durable once the storage's `durable` has reached `lsn`."""
 
     base_offset: int
