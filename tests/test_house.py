@@ -254,8 +254,6 @@ def test_a_circle_is_found() -> None:
     assert imports.without_detours({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
 
 
-#: Names of src that nothing uses, not even a test.  To become fewer.
-UNUSED = {"offsets_for_times", "start_time_ms"}
 EVERYWHERE = ("src", "tests", "benchmarks", "demo", "examples", "scripts", "stock_clients")
 
 
@@ -310,7 +308,7 @@ def test_every_definition_is_used() -> None:
     for module in MODULES:
         if not module.is_relative_to(SOURCE / "protocol" / "messages"):  # what is on the wire, used or not
             found |= {name for name in definitions(trees[module], ours) if not name.startswith("__")} - used
-    assert found == UNUSED, "remove what nothing uses; a name that is used again, or gone, is taken off the list"
+    assert found == set(), "remove what nothing uses"
 
 
 def test_a_definition_that_nothing_uses_is_found() -> None:
