@@ -239,13 +239,18 @@ def test_the_commit_log_of_an_older_version_still_opens(found: str, monkeypatch:
     run(main())
 
 
-def test_a_commit_log_that_is_gone_is_said(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_commit_log_that_is_gone_or_empty_is_said(caplog: pytest.LogCaptureFixture, is_there: bool) -> None:
     async def main() -> None:
         node = two()
         written = await used(node)
         for name in node.disk.list(LOG):
-            node.disk.remove(LOG / name)
-        node.disk.remove_directory(LOG)
+            if is_there:
+                node.disk.open(LOG / name).truncate(0)
+            else:
+                node.disk.remove(LOG / name)
+        if not is_there:
+            node.disk.remove_directory(LOG)
         node.kill()
         assert [bytes_of(node.of(topic)) for topic in ("t", "u")] == written
 

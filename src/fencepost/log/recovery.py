@@ -85,7 +85,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
             # Else the checkpoint of this start writes them again.
             for segment in partition.unsynced_segments():
                 segment.drop_stale_checksums()
-        if by_scan and replay.newest == 0 and partition.log_end_offset > bases[0]:
+        if by_scan and not replay.ready and not replay.damaged and partition.log_end_offset > bases[0]:
             replay.read_alone.append(name)
         if replay.damaged:
             _tell_what_is_more(partition, known)
