@@ -213,9 +213,9 @@ class Replay:
         """Say what the start had to do without."""
         if self.read_alone:
             logger.warning(
-                "there is no commit log in %s, or nothing in it: every whole batch of %d partitions with records is kept "
-                "as it is in the segment files, whether it was acknowledged or not, and what a power loss took from them "
-                "is not known",
+                "there is no commit log in %s, or nothing in it: every whole batch of %d partitions with records is "
+                "kept as it is in the segment files, whether it was acknowledged or not, and what a power loss took "
+                "from them is not known",
                 path,
                 len(self.read_alone),
             )
