@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from benchmarks.apache_kafka import NoPeer, apache_kafka, jars, java
-from tests.compare.coordinator_nodes import SETTINGS
+from tests.compare.coordinator.nodes import SETTINGS
 
 from fencepost.broker import running_broker
 

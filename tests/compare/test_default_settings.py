@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from benchmarks.apache_kafka import NoPeer, apache_kafka
-from tests.compare.differential import Node
+from tests.compare.coordinator.differential import Node
 
 from fencepost.broker.metadata.setting_docs import OTHER_DEFAULTS
 from fencepost.broker.metadata.settings import BROKER, IN_OTHER_UNITS, Value
