@@ -99,11 +99,6 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = self._loop.call_later(wait, self._check_time)
         return answer
 
-    def send_only(self, message: Any, version: int) -> None:
-        """Send a request that is not answered (Produce with acks=0)."""
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._send(encode_request(message, version, self._correlation_id, self._client_id))
-
     def _send(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
