@@ -274,7 +274,7 @@ def test_the_next_start_finds_everything_again(tmp_path: Path) -> None:
     (pair, before), first = started(begin)
     (following, after), second = started(go_on)
     assert (before, first) == (after, second)
-    assert following == ProducerIdAndEpoch.of(pair.producer_id, pair.epoch + 1)
+    assert following == ProducerIdAndEpoch.of(pair.producer_id, pair.producer_epoch + 1)
 
 
 def identity(broker: Broker) -> tuple[str, dict[str, int]]:

@@ -192,7 +192,7 @@ def test_a_request_that_waits_keeps_its_own_name_and_version(monkeypatch: pytest
         seen.append((context.client_id, context.version))
         return independent(FindCoordinatorResponse(error_code=ErrorCode.NONE))
 
-    monkeypatch.setitem(SERVED, 10, replace(SERVED[10], handler=later))
+    monkeypatch.setitem(SERVED, 10, replace(SERVED[10], handler=later, in_turn=False))
     with serving() as broker:
         client = Client(broker)
         frames = []
