@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.log.log_doubles import START, Node, append, append_transactional, batch, end, run
 
 from fencepost.log.damage import FileDamaged
-from fencepost.log.reading import Fetched
+from fencepost.log.reading import Fetched, Reader
 from fencepost.protocol.batch import BatchHeader, headers, read_header
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.steps import Pace, finish
@@ -127,6 +127,37 @@ def test_consumers_see_what_the_model_says(steps: list[tuple[str, int, int, int]
                 assert node.partition.high_watermark <= node.partition.log_end_offset
         await node.settled()
         check(node, model, max_bytes)
+
+    run(main())
+
+
+READS = st.lists(
+    st.tuples(
+        st.integers(0, 30), st.sampled_from([0, 1, 61, 150, 400, 1 << 20]), st.booleans(), st.sampled_from(Isolation)
+    ),
+    max_size=30,
+)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 120)), min_size=1, max_size=8), READS)
+@settings(max_examples=200)
+def test_where_earlier_reads_ended_changes_nothing(
+    batches: list[tuple[int, int]], reads: list[tuple[int, int, bool, Isolation]]
+) -> None:
+    """Into the middle of a batch, too, and where nothing had room."""
+
+    async def main() -> None:
+        node = Node(segment_bytes=700)
+        for count, size in batches:
+            append(node.partition, batch(count, size=size))
+        await node.settled()
+        remembering, reader = node.partition.reader, Reader(node.partition)
+        for at, max_bytes, at_least_one, isolation in reads:
+            offset = at % (node.partition.log_end_offset + 1)
+            reader.forget()
+            expected = reader.read(offset, max_bytes, isolation, at_least_one)
+            found = remembering.read(offset, max_bytes, isolation, at_least_one)
+            assert found._replace(records=bytes(found.records)) == expected._replace(records=bytes(expected.records))
 
     run(main())
 

@@ -141,7 +141,7 @@ class Reader:
         if taken > max_bytes and not at_least_one:
             return b"", offset, 0
         if following < self._end_of(segment) or segment is self._partition.segments[-1]:
-            self._remember(following, segment, position + taken, following)
+            self._remember(following, segment, position + taken, following if taken else least)
         cut = taken and following < bound and position + taken < segment.size
         return data[:taken], following, max(taken, max_bytes) if cut else taken
 
