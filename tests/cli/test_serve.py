@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from fencepost import __version__
 from fencepost.broker import Broker, running_broker
+from fencepost.cli import main
 from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.protocol.types import TopicPartition
 
@@ -44,6 +46,13 @@ def test_it_says_when_it_is_ready_and_stops_cleanly_when_told(tmp_path: Path) ->
     _, told = process.communicate(timeout=20)
     assert process.returncode == 0
     assert told == ""
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"fencepost {__version__}\n"
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from fencepost import __version__
+
 #: command -> what it does, and the module that does it
 COMMANDS: Final = {
     "serve": ("run a broker", "fencepost.cli.serve"),
@@ -24,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="fencepost", description="Transactional messaging that speaks Kafka's protocol."
     )
+    parser.add_argument("--version", action="version", version=f"fencepost {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     wanted = next((word for word in given if word in COMMANDS), None)
     for name, (purpose, module) in COMMANDS.items():
