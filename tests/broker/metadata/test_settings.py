@@ -200,6 +200,18 @@ def test_a_value_is_told_as_it_is_understood(client: Client) -> None:
     assert found == ["5", "delete", "1.0"]
 
 
+@pytest.mark.parametrize("other", [1, 8, 16, 32])
+def test_what_has_no_configuration_is_told_what_has(other: int) -> None:
+    with serving() as broker:
+        client = Client(broker)
+        result = described(client, other, "g")
+        assert result.error_code == ErrorCode.INVALID_REQUEST
+        assert result.error_message == (
+            f"topics (2) and brokers (4) have a configuration here, resources of type {other} have none"
+        )
+        client.close()
+
+
 def test_synonyms_say_where_else_a_value_could_come_from() -> None:
     with serving(message_max_bytes=5000) as broker:
         client = Client(broker)

@@ -68,7 +68,9 @@ def _entries(
         if name != str(node.node_id):
             return ErrorCode.INVALID_REQUEST, f"this is broker {node.node_id}, not {name!r}", []
         return ErrorCode.NONE, None, described_broker(node.settings)
-    return ErrorCode.INVALID_REQUEST, f"resources of type {asked.resource_type} have no configuration here", []
+    what = f"topics ({TOPIC_RESOURCE}) and brokers ({BROKER_RESOURCE})"
+    sentence = f"{what} have a configuration here, resources of type {asked.resource_type} have none"
+    return ErrorCode.INVALID_REQUEST, sentence, []
 
 
 def _config(entry: Entry, synonyms: bool) -> DescribeConfigsResourceResult:
