@@ -49,7 +49,9 @@ SITUATIONS = {
 }
 #: what is asked after the restart -> its versions
 REQUESTS = {**VERSIONS, "produce on": (3, 10, 11, 12), "produce beyond": (3, 10, 11, 12)}
-BRIEFLY, FOR_A_WHILE, LONG = 100, 20_000, 900_000
+#: Milliseconds until a transaction times out.  Even the shortest time is longer than one step and the look at both
+#: nodes after it take on a busy machine: otherwise one node has aborted by then, and the other one not yet.
+BRIEFLY, FOR_A_WHILE, LONG = 3_000, 20_000, 900_000
 RELATIONS = {"its pair": 0, "the epoch after": 1, "the epoch before": -1, "another producer": 0}
 PROTOCOLS = {0: ("old",), 1: ("old", "new"), 2: ("old", "new")}
 
