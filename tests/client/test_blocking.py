@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 import pytest
 
+from fencepost import client
 from fencepost.broker import Broker, running_broker
-from fencepost.client import ProducerFencedError, TopicPartition
+from fencepost.client import ProducerFencedError, TopicPartition, blocking
 from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.client.errors import MisuseError
 
@@ -65,3 +67,50 @@ def test_a_closed_one_says_so(broker: Broker) -> None:
     producer.close()
     with pytest.raises(MisuseError, match="closed"):
         producer.send("t", b"")
+
+
+#: What the blocking face has no use for: it starts by itself, and its objects are closed.
+ASYNCIO_ONLY = {"start", "abandon"}
+
+
+def public(kind: type) -> dict[str, inspect.Signature]:
+    methods = inspect.getmembers(kind, inspect.isfunction)
+    return {name: inspect.signature(method) for name, method in methods if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+def test_it_has_every_method_of_the_asyncio_client_with_the_same_parameters(name: str) -> None:
+    theirs, ours = public(getattr(client, name)), public(getattr(blocking, name))
+    assert {method: signature.parameters for method, signature in ours.items()} == {
+        method: signature.parameters for method, signature in theirs.items() if method not in ASYNCIO_ONLY
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", [getattr(of, name) for of in (client, blocking) for name in client.__all__ if hasattr(of, name)]
+)
+def test_every_public_method_says_what_it_does(kind: type) -> None:
+    assert (kind.__doc__ or "").strip()
+    silent = [
+        name
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and not (method.__doc__ or "").strip()
+    ]
+    assert silent == []
+
+
+def test_records_are_looked_for_by_time_and_partitions_paused(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    with Producer(servers) as producer:
+        for second in (1, 2):
+            producer.send("t", b"%d" % second, partition=0, timestamp=second * 1000).result()
+    with Consumer(bootstrap_servers=servers) as consumer:
+        consumer.assign([AT])
+        assert consumer.offsets_for_times({AT: 1500}) == {AT: (1, 2000)}
+        assert consumer.offsets_for_times({AT: 2001}) == {AT: None}
+        assert [record.value for record in consumer.poll(5000)] != []
+        consumer.seek(AT, 0)
+        consumer.pause([AT])
+        assert consumer.poll(300) == []
+        consumer.resume([AT])
+        assert next(consumer).value == b"1"

@@ -46,8 +46,11 @@ class TransactionDescription(NamedTuple):
 class Admin:
     """Looks after a cluster.
 
-    async with Admin("127.0.0.1:9092") as admin:
-        await admin.create_topic("payments", partitions=6)
+        async with Admin("127.0.0.1:9092") as admin:
+            await admin.create_topic("payments", partitions=6)
+
+    Times are in milliseconds.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses
+    BrokerError.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
+        """End the connections."""
         await self._cluster.close()
 
     # Topics
@@ -168,7 +172,10 @@ class Admin:
         return found[transactional_id]
 
     async def list_transactions(self, states: Sequence[str] = ()) -> dict[str, str]:
-        """Transactional id -> state, over all nodes."""
+        """Transactional id -> state, by Apache Kafka's names, over all nodes.
+
+        `states`: only those in one of these; all if there are none.  Raises BrokerError.
+        """
         await self._refresh([])
         found: dict[str, str] = {}
         for node in sorted(self._cluster.nodes):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from fencepost.client import admin, consumer, producer
 from fencepost.client.admin import TransactionDescription
@@ -17,6 +17,18 @@ from fencepost.client.portal import Portal
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _as_in(original: Callable[..., Any]) -> Callable[[_Method], _Method]:
+    """Gives a method the docstring of the asyncio one, which it waits for: there is one text for both."""
+
+    def documented(method: _Method) -> _Method:
+        method.__doc__ = original.__doc__
+        return method
+
+    return documented
 
 
 class Delivery:
@@ -27,7 +39,11 @@ class Delivery:
         self._future = future
 
     def result(self) -> RecordMetadata:
-        """Wait for its acknowledgement.  Raises what went wrong."""
+        """Wait for its acknowledgement.
+
+        Raises DeliveryError if it was not delivered within `delivery_timeout_ms`, TransactionAbortedError if it was not
+        sent because its transaction was aborted, BrokerError if the broker refused it.
+        """
         return self._portal.call(self._wait())
 
     async def _wait(self) -> RecordMetadata:
@@ -81,27 +97,39 @@ class Producer(_Blocking):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
+        """Hand over a record; `result()` of what is returned waits for its acknowledgement, or raises what went wrong.
+
+        Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one.
+        `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent.
+        Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
+        is no such partition.
+        """
         sending = self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
         return Delivery(self._portal, self._portal.call(sending))
 
+    @_as_in(producer.Producer.flush)
     def flush(self) -> None:
         self._portal.call(self._producer.flush())
 
+    @_as_in(producer.Producer.init_transactions)
     def init_transactions(self) -> None:
         self._portal.call(self._producer.init_transactions())
 
+    @_as_in(producer.Producer.begin_transaction)
     def begin_transaction(self) -> None:
         self._portal.call(self._producer.begin_transaction())
 
+    @_as_in(producer.Producer.commit_transaction)
     def commit_transaction(self) -> None:
         self._portal.call(self._producer.commit_transaction())
 
+    @_as_in(producer.Producer.abort_transaction)
     def abort_transaction(self) -> None:
         self._portal.call(self._producer.abort_transaction())
 
+    @_as_in(producer.Producer.transaction)
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A transaction around a block: committed at its end, aborted if it raises."""
         entered = self._producer.transaction()
         self._portal.call(entered.__aenter__())
         try:
@@ -111,6 +139,7 @@ class Producer(_Blocking):
             raise
         self._portal.call(_leave(entered, None))
 
+    @_as_in(producer.Producer.send_offsets_to_transaction)
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
     ) -> None:
@@ -124,24 +153,36 @@ async def _leave(entered: Any, error: BaseException | None) -> None:
 
 
 class Consumer(_Blocking):
-    """`fencepost.client.Consumer`; takes the same arguments."""
+    """`fencepost.client.Consumer`; takes the same arguments.
+
+        with Consumer("payments", bootstrap_servers="127.0.0.1:9092", group_id="ledger") as consumer:
+            for record in consumer:
+                print(record.key, record.value)
+
+    It is closed at the end of the block.
+    """
 
     def __init__(self, *topics: str, bootstrap_servers: str, **options: Any) -> None:
         self._consumer = consumer.Consumer(*topics, bootstrap_servers=bootstrap_servers, **options)
         super().__init__(self._consumer.close)
 
+    @_as_in(consumer.Consumer.subscribe)
     def subscribe(self, *topics: str) -> None:
         self._consumer.subscribe(*topics)
 
+    @_as_in(consumer.Consumer.assign)
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._consumer.assign(partitions)
 
+    @_as_in(consumer.Consumer.assignment)
     def assignment(self) -> list[TopicPartition]:
         return self._consumer.assignment()
 
+    @_as_in(consumer.Consumer.group_metadata)
     def group_metadata(self) -> ConsumerGroupMetadata:
         return self._consumer.group_metadata()
 
+    @_as_in(consumer.Consumer.poll)
     def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
         return self._portal.call(self._consumer.poll(timeout_ms, max_records))
 
@@ -151,52 +192,93 @@ class Consumer(_Blocking):
     def __next__(self) -> ConsumerRecord:
         return self._portal.call(self._consumer.__anext__())
 
+    @_as_in(consumer.Consumer.commit)
     def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
         self._portal.call(self._consumer.commit(offsets))
 
+    @_as_in(consumer.Consumer.committed)
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         return self._portal.call(self._consumer.committed(partitions))
 
+    @_as_in(consumer.Consumer.position)
     def position(self, at: TopicPartition) -> int:
         return self._consumer.position(at)
 
+    @_as_in(consumer.Consumer.seek)
     def seek(self, at: TopicPartition, offset: int) -> None:
         self._consumer.seek(at, offset)
 
+    @_as_in(consumer.Consumer.pause)
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self._consumer.pause(partitions)
+
+    @_as_in(consumer.Consumer.resume)
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._consumer.resume(partitions)
+
+    @_as_in(consumer.Consumer.beginning_offsets)
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._portal.call(self._consumer.beginning_offsets(partitions))
 
+    @_as_in(consumer.Consumer.end_offsets)
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._portal.call(self._consumer.end_offsets(partitions))
 
+    @_as_in(consumer.Consumer.offsets_for_times)
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
+        return self._portal.call(self._consumer.offsets_for_times(times))
+
 
 class Admin(_Blocking):
-    """`fencepost.client.Admin`; takes the same arguments."""
+    """`fencepost.client.Admin`; takes the same arguments.
+
+    with Admin("127.0.0.1:9092") as admin:
+        admin.create_topic("payments", partitions=6)
+    """
 
     def __init__(self, bootstrap_servers: str, **options: Any) -> None:
         self._admin = admin.Admin(bootstrap_servers, **options)
         super().__init__(self._admin.close)
 
+    @_as_in(admin.Admin.topics)
     def topics(self) -> list[str]:
         return self._portal.call(self._admin.topics())
 
+    @_as_in(admin.Admin.partitions)
     def partitions(self, topic: str) -> int:
         return self._portal.call(self._admin.partitions(topic))
 
-    def create_topic(self, name: str, **options: Any) -> None:
-        self._portal.call(self._admin.create_topic(name, **options))
+    @_as_in(admin.Admin.create_topic)
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        config: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+    ) -> None:
+        creating = self._admin.create_topic(
+            name, partitions=partitions, replication_factor=replication_factor, config=config, exist_ok=exist_ok
+        )
+        self._portal.call(creating)
 
+    @_as_in(admin.Admin.delete_topic)
     def delete_topic(self, name: str) -> None:
         self._portal.call(self._admin.delete_topic(name))
 
+    @_as_in(admin.Admin.create_partitions)
     def create_partitions(self, topic: str, count: int) -> None:
         self._portal.call(self._admin.create_partitions(topic, count))
 
+    @_as_in(admin.Admin.update_feature)
     def update_feature(self, feature: str, level: int) -> None:
         self._portal.call(self._admin.update_feature(feature, level))
 
+    @_as_in(admin.Admin.describe_transaction)
     def describe_transaction(self, transactional_id: str) -> TransactionDescription | None:
         return self._portal.call(self._admin.describe_transaction(transactional_id))
 
+    @_as_in(admin.Admin.list_transactions)
     def list_transactions(self, states: Sequence[str] = ()) -> dict[str, str]:
         return self._portal.call(self._admin.list_transactions(states))

@@ -32,7 +32,8 @@ class Consumer:
 
     With a group the partitions are shared among its members, and offsets are committed: by `commit`, by a
     producer in a transaction, or (auto_commit) every `auto_commit_interval_ms`, for records whose successors were
-    asked for.  Without a group all partitions are read, from `auto_offset_reset` on.  Times are in milliseconds.
+    asked for.  Without a group all partitions are read, from `auto_offset_reset` on.  Times are in milliseconds, sizes
+    in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses BrokerError.
     """
 
     def __init__(
@@ -109,7 +110,10 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Commit what is to be committed by itself, leave the group, end the connections."""
+        """Commit what is to be committed by itself, leave the group, end the connections.
+
+        A commit that fails raises nothing: what is not committed is read again.
+        """
         try:
             if self._auto_commit and self._started:
                 await self._commit_done()
@@ -139,7 +143,7 @@ class Consumer:
         return sorted(self._fetcher.followed)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group, for `Producer.send_offsets_to_transaction`."""
+        """Who this is in the group, for `send_offsets_to_transaction`.  Raises MisuseError without a group_id."""
         if self._group is None:
             raise MisuseError("this consumer has no group_id")
         return self._group.metadata()
@@ -198,7 +202,11 @@ class Consumer:
     # Reading
 
     async def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
-        """Records that are here, or come within the time; none if none do.  Those of the last call count as done."""
+        """Records that are here, or come within `timeout_ms` milliseconds; none if none do.
+
+        Those of the last call count as done, and may be committed.  Raises NoOffsetError where a position is missing or
+        gone and `auto_offset_reset` is "error", MisuseError if there is nothing to read.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_ms / 1000
         self._working = {}
@@ -236,7 +244,8 @@ class Consumer:
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
         """Store positions of the group: these, or those after all records handed out so far.
 
-        Raises CommitFailedError if the group was rebalanced meanwhile.
+        An offset is the next one to read.  Raises CommitFailedError if the group was rebalanced meanwhile, MisuseError
+        without a group_id.
         """
         if self._group is None:
             raise MisuseError("commit() needs a group_id")
@@ -273,18 +282,18 @@ class Consumer:
                 pass  # `_prepare` joins again
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's stored positions."""
+        """The group's stored positions, None where it has none.  Raises MisuseError without a group_id."""
         if self._group is None:
             raise MisuseError("committed() needs a group_id")
         return await self._group.committed([TopicPartition(*at) for at in partitions])
 
     def position(self, at: TopicPartition) -> int:
-        """Offset of the next record of a partition that is being read."""
+        """Offset of the next record of a partition that is being read.  Raises MisuseError for any other."""
         self._followed(at)
         return self._positions()[TopicPartition(*at)]
 
     def seek(self, at: TopicPartition, offset: int) -> None:
-        """Go on with this offset."""
+        """Go on with this offset.  Raises MisuseError for a partition that is not being read."""
         self._followed(at).seek(offset)
         self._records = deque(record for record in self._records if (record.topic, record.partition) != at)
         self._working.pop(at, None)
@@ -296,11 +305,12 @@ class Consumer:
         return found
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until they are resumed."""
+        """Hand out nothing of these partitions until they are resumed.  Raises MisuseError for one that is not read."""
         for at in partitions:
             self._followed(at).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out records of these partitions again.  Raises MisuseError for one that is not being read."""
         for at in partitions:
             self._followed(at).paused = False
 

@@ -29,8 +29,9 @@ class Producer:
             async with producer.transaction():
                 await producer.send("debits", b"-10", key=b"alice")
 
-    Times are in milliseconds.  On a cluster with transaction.version 2 it speaks the protocol of KIP-890, on others the
-    one before.  A commit waits for every record that was sent before it, and fails if one of them did.
+    Times are in milliseconds, sizes in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the
+    broker refuses BrokerError.  On a cluster with transaction.version 2 it speaks the protocol of KIP-890, on others
+    the one before.  A commit waits for every record that was sent before it, and fails if one of them did.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Producer:
     # Life
 
     async def start(self) -> Self:
-        """Get ready.  Connections are made when they are needed."""
+        """Get ready; nothing if it is already.  Connections are made when they are needed."""
         if self._sender is None and not self._closed:
             self._sender = self._rules.sender = Sender(
                 self._cluster,
@@ -90,7 +91,10 @@ class Producer:
         return self
 
     async def close(self) -> None:
-        """Send what is waiting; abort the transaction if one is open; end the connections."""
+        """Send what is waiting; abort the transaction if one is open; end the connections.
+
+        An abort that fails raises nothing: the broker aborts the transaction when its time is up.
+        """
         if self._closed:
             return
         try:
@@ -129,11 +133,13 @@ class Producer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand over a record; await the result to wait for its acknowledgement.
+        """Hand over a record; await the result to wait for its acknowledgement, or for what went wrong.
 
         Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one.
-        `timestamp` is in milliseconds since 1970, now by default.
-        Raises MisuseError outside a transaction, TransactionError if the transaction has failed.
+        `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent.
+        Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
+        is no such partition.  The result raises DeliveryError for a record that was not delivered within
+        `delivery_timeout_ms`.
         """
         sender = self._open_sender()
         await self._check_send()
@@ -189,7 +195,10 @@ class Producer:
         return number
 
     async def flush(self) -> None:
-        """Wait until everything that was sent is acknowledged or has failed."""
+        """Wait until everything that was sent is acknowledged or has failed.
+
+        Raises nothing for what has failed: the result of each `send` does, and in a transaction the commit.
+        """
         if self._sender is not None:
             await self._sender.flush()
 
@@ -202,12 +211,20 @@ class Producer:
         return self._transactions
 
     async def init_transactions(self) -> None:
-        """Take the transactional id over: whoever had it is fenced, and its open transaction aborted."""
+        """Take the transactional id over: whoever had it is fenced, and its open transaction aborted.
+
+        Once, before the first transaction.  Raises MisuseError without a transactional_id or where it was called
+        before, TimedOutError if it could not be done in time (call it again), BrokerError if the broker refuses.
+        """
         await self.start()
         await self._transactional().init()
 
     async def begin_transaction(self) -> None:
-        """Open a transaction; the broker hears of it with its first record."""
+        """Open a transaction; the broker hears of it with its first record.
+
+        Raises MisuseError if one is open or `init_transactions` was not called, and what ended the producer if
+        something did (ProducerFencedError).
+        """
         await self._transactional().begin()
 
     async def commit_transaction(self) -> None:
@@ -220,7 +237,11 @@ class Producer:
         await self._transactional().commit()
 
     async def abort_transaction(self) -> None:
-        """Drop the transaction; then go on.  Raises ProducerFencedError if another producer has taken over."""
+        """Drop the transaction; then go on.
+
+        Raises ProducerFencedError if another producer has taken over, OutcomeUnknownError if no answer came in time
+        (call it again), MisuseError if no transaction is open.
+        """
         await self._transactional().abort()
 
     @asynccontextmanager
@@ -228,6 +249,7 @@ class Producer:
         """A transaction around a block: committed at its end, aborted if it raises.
 
         Where the commit fails with a TransactionAbortableError the transaction is aborted, and the error raised.
+        Raises what `begin_transaction`, `commit_transaction` and `abort_transaction` raise.
         """
         transactions = self._transactional()
         await transactions.begin()
@@ -245,6 +267,8 @@ class Producer:
         """Commit offsets of a group as part of the transaction.  An offset is the next one to read.
 
         Give `consumer.group_metadata()` rather than the group's name, so that a member that was replaced is refused.
+        Raises MisuseError outside a transaction or for an empty group, TransactionAbortableError if the transaction
+        cannot be committed any more.
         """
         transactions, member = self._transactional(), check_group(group)
         positions = {
