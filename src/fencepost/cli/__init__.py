@@ -6,34 +6,69 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, NoReturn
 
 from fencepost import __version__
 
-#: command -> what it does, and the module that does it
-COMMANDS: Final = {
-    "serve": ("run a broker", "fencepost.cli.serve"),
+#: group -> command -> what it does, and the module that does it
+GROUPS: Final = {
+    "nodes": {
+        "serve": ("run a broker until SIGTERM or SIGINT stops it", "fencepost.cli.serve"),
+    },
 }
+COMMANDS: Final = {name: command for commands in GROUPS.values() for name, command in commands.items()}
 
 
 class Refused(Exception):
     """The command cannot be carried out as it was given; the message says why and what to do."""
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one sentence what it cannot use."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30), **options
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Exits with 2, and the sentence on standard error."""
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` says what there is\n")
+
+
+def parser(given: Sequence[str]) -> Parser:
+    """Of the whole command line; of commands that are not among the words that are given, without options."""
+    lines = ["Transactional messaging that speaks Kafka's protocol."]
+    for group, commands in GROUPS.items():
+        lines += ["", f"{group}:", *(f"  {name:<12}{purpose}" for name, (purpose, _) in commands.items())]
+    lines += ["", "`fencepost COMMAND --help` says what options a command has."]
+    whole = Parser(prog="fencepost", usage="fencepost COMMAND [OPTION ...]", description="\n".join(lines))
+    whole.add_argument(
+        "--version", action="version", version=f"fencepost {__version__}", help="say which version it is"
+    )
+    subparsers = whole.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
+    for name, (purpose, module) in COMMANDS.items():
+        command = subparsers.add_parser(name, description=purpose, prog=f"fencepost {name}")
+        if name in given:
+            importlib.import_module(module).add_arguments(command)
+    return whole
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code: 0, 1 if it failed, 2 if it was given something that it cannot use."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parser = argparse.ArgumentParser(
-        prog="fencepost", description="Transactional messaging that speaks Kafka's protocol."
-    )
-    parser.add_argument("--version", action="version", version=f"fencepost {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    wanted = next((word for word in given if word in COMMANDS), None)
-    for name, (purpose, module) in COMMANDS.items():
-        command = commands.add_parser(name, help=purpose, description=purpose)
-        if name == wanted:
-            importlib.import_module(module).add_arguments(command)
-    options = parser.parse_args(given)
+    whole = parser(given)
+    if given and not given[0].startswith("-") and given[0] not in COMMANDS:
+        whole.error(f"there is no command {given[0]!r}")
+    options, unknown = whole.parse_known_args(given)
+    if options.command is None:
+        whole.error("a command is missing")
+    if unknown:
+        whole.exit(
+            2,
+            f"fencepost {options.command}: it takes no {unknown[0]!r}; "
+            f"`fencepost {options.command} --help` says what there is\n",
+        )
     try:
         code: int = importlib.import_module(COMMANDS[options.command][1]).run(options)
     except Refused as refused:

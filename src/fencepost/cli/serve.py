@@ -23,29 +23,51 @@ logger = get_logger("fencepost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9092", help="default 127.0.0.1:9092")
-    parser.add_argument("--data", metavar="DIR", required=True, help="directory for everything that is kept")
+    """What `serve` can be told."""
     parser.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], help="a broker setting, by Apache Kafka's name"
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:9092",
+        help="where clients connect; port 0 takes a free one (default %(default)s)",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        required=True,
+        help="the directory of this node, made if it is not there; it keeps everything in it (required)",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a broker setting by Apache Kafka's name, as often as needed; docs/reference/settings.md has their "
+        "defaults and ranges",
     )
     parser.add_argument(
         "--flush",
         choices=("durable", "os"),
         default="durable",
-        help="durable: acknowledged means on disk (default); os: the operating system writes when it likes",
+        help="durable: what is acknowledged is on the disk; os: it is with the operating system, which writes when it "
+        "likes (default %(default)s)",
     )
     parser.add_argument(
         "--recover-from-segments",
         action="store_true",
-        help="start although the commit log is damaged, with what the segment files hold (docs/operating.md)",
+        help="start although the commit log is damaged, with what the segment files hold; see docs/operating.md "
+        "(default: do not start)",
     )
     parser.add_argument(
         "--rebuild-metadata",
         action="store_true",
-        help="make a lost metadata.sqlite again from the partitions, once (docs/operating.md)",
+        help="make a lost metadata.sqlite again from the partitions, once; see docs/operating.md "
+        "(default: do not start)",
     )
     parser.add_argument(
-        "--metrics", metavar="HOST:PORT", help="answer Prometheus there (GET /metrics); needs fencepost[metrics]"
+        "--metrics",
+        metavar="HOST:PORT",
+        help="answer Prometheus there (GET /metrics); port 0 takes a free one; needs fencepost[metrics] (default: "
+        "nowhere)",
     )
 
 
