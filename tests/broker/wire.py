@@ -26,6 +26,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     RESPONSES,
     AddPartitionsToTxnRequest,
+    ApiVersionsRequest,
     CreateTopicsRequest,
     EndTxnRequest,
     EndTxnResponse,
@@ -49,6 +50,8 @@ from fencepost.protocol.records import decode_batch, encode_batch
 from fencepost.protocol.types import ZERO_UUID, ProducerIdAndEpoch
 
 NOW = 1_700_000_000_000
+HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
+MEGABYTE = 1 << 20
 SETTINGS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "transaction.state.log.num.partitions": 5,
@@ -63,6 +66,20 @@ _numbers = itertools.count()
 def connections_of(broker: Broker) -> list[Connection]:
     """The connections that a broker has."""
     return [each for each in broker.node.connections if isinstance(each, Connection)]
+
+
+def held(broker: Broker) -> int:
+    """Bytes of answers that the node holds for clients."""
+
+    def count() -> int:
+        return sum(
+            sum(map(len, [*each._output, *each._rest]))
+            + sum(len(slot.data or b"") for slot in each._slots)
+            + (each._transport.get_write_buffer_size() if each._transport is not None else 0)
+            for each in connections_of(broker)
+        )
+
+    return on_the_loop(broker, count)
 
 
 class Client:

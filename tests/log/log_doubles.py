@@ -23,7 +23,7 @@ from fencepost.protocol.records import decode_batch, encode_batch
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
-START = 1_700_000_000_000
+START = Milliseconds(1_700_000_000_000)
 ROOT = Path("/data")
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import CompletedTransaction, Producers
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 
 
 def write(producers: Producers, producer_id: int, epoch: int, sequence: int, offset: int) -> None:
@@ -107,8 +107,8 @@ def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
     write(producers, 2, 0, 0, 11)
     finish(producers, 2, 0, 12)
     producers.start_verification(ProducerId(3), Epoch(0), 0, False, START)
-    producers.expire(START + 99, 100)
+    producers.expire(Milliseconds(START + 99), 100)
     assert sorted(producers.entries) == [1, 2]
-    producers.expire(START + 100, 100)
+    producers.expire(Milliseconds(START + 100), 100)
     assert sorted(producers.entries) == [1]
     assert [active.producer_id for active in producers.active()] == [1]

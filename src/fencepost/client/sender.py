@@ -38,7 +38,11 @@ _LEADER_MOVED: Final = (
 
 
 class Sender:
-    """See the module."""
+    """Sends batches to the leaders of their partitions, again until they are answered for good or too late.
+
+    `linger_ms` and `delivery_timeout_ms` are in milliseconds, `batch_bytes` and `buffer_bytes` in bytes.  A record's
+    future raises DeliveryError after `delivery_timeout_ms`, and what the rules make of any other failure.
+    """
 
     def __init__(
         self,

@@ -250,7 +250,7 @@ class Partition:
         return Appended(base_offset, last_offset, log_append_time, self.log_start_offset, lsn)
 
     def applied(
-        self, header: BatchHeader, base_offset: int, segment: Segment, marker: tuple[int, bool] | None, now: int
+        self, header: BatchHeader, offset: int, segment: Segment, marker: tuple[int, bool] | None, now: Milliseconds
     ) -> None:
         """Note in the producer state what a batch in the log means; also when the log is read again.
 
@@ -259,14 +259,14 @@ class Partition:
         if header.producer_id < 0 or (header.is_control and marker is None):
             return
         if marker is None:
-            self.producers.data_appended(header, base_offset, now)
+            self.producers.data_appended(header, offset, now)
             return
         coordinator_epoch, committed = marker
-        completed = self.producers.marker_appended(header, base_offset, coordinator_epoch, committed, now)
+        completed = self.producers.marker_appended(header, offset, coordinator_epoch, committed, now)
         if completed is not None and not committed:
             segment.transactions.append(self.producers.aborted(completed))
 
-    def _active_segment(self, count: int, header: BatchHeader, now: int) -> Segment:
+    def _active_segment(self, count: int, header: BatchHeader, now: Milliseconds) -> Segment:
         segment = self.segments[-1]
         too_old = segment.created >= 0 and now - segment.created >= self.settings.longest_segment_ms
         far = self.log_end_offset + header.last_offset_delta - segment.base_offset > 0x7FFFFFFF

@@ -17,7 +17,7 @@ from fencepost.log.producer_state import (
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 
 
 class CompletedTransaction(NamedTuple):
@@ -54,7 +54,7 @@ class Producers:
     # Verification (KIP-890)
 
     def start_verification(
-        self, producer_id: ProducerId, epoch: Epoch, base_sequence: int, supports_epoch_bump: bool, now: int
+        self, producer_id: ProducerId, epoch: Epoch, base_sequence: int, supports_epoch_bump: bool, now: Milliseconds
     ) -> VerificationGuard | ErrorCode | None:
         """Begin to verify a transactional write.
 
@@ -95,7 +95,7 @@ class Producers:
 
     # What was appended
 
-    def data_appended(self, header: BatchHeader, base_offset: int, now: int) -> None:
+    def data_appended(self, header: BatchHeader, base_offset: int, now: Milliseconds) -> None:
         """A data batch with a producer id is in the log at `base_offset`."""
         entry = self._entry(header, now)
         entry.last_timestamp = header.max_timestamp
@@ -110,7 +110,7 @@ class Producers:
                 self._open[base_offset] = header.producer_id
 
     def marker_appended(
-        self, header: BatchHeader, offset: int, coordinator_epoch: int, committed: bool, now: int
+        self, header: BatchHeader, offset: int, coordinator_epoch: int, committed: bool, now: Milliseconds
     ) -> CompletedTransaction | None:
         """A marker is in the log; returns the transaction that it ended here, if one was open."""
         entry = self._entry(header, now)
@@ -130,7 +130,7 @@ class Producers:
         self._unreplicated[first] = offset
         return CompletedTransaction(header.producer_id, first, offset, committed)
 
-    def _entry(self, header: BatchHeader, now: int) -> ProducerEntry:
+    def _entry(self, header: BatchHeader, now: Milliseconds) -> ProducerEntry:
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id, header.producer_epoch)
@@ -187,7 +187,7 @@ class Producers:
 
     # Expiry and loading
 
-    def expire(self, now: int, expiration_ms: int) -> None:
+    def expire(self, now: Milliseconds, expiration_ms: int) -> None:
         """Forget producers without an open transaction that have been silent for too long (facts §6.11)."""
         for producer_id, entry in list(self.entries.items()):
             newest = max(entry.last_timestamp, entry.last_seen)

@@ -204,9 +204,9 @@ def _find_aborted_again(partition: Partition, number: int) -> None:
             if header.producer_id < 0 or (header.is_control and marker is None):
                 continue
             if marker is None:
-                producers.data_appended(header, header.base_offset, 0)
+                producers.data_appended(header, header.base_offset, Milliseconds(0))
                 continue
-            completed = producers.marker_appended(header, header.base_offset, *marker, 0)
+            completed = producers.marker_appended(header, header.base_offset, *marker, Milliseconds(0))
             if completed is not None and not marker[1] and each is segment:
                 segment.transactions.append(producers.aborted(completed))
     for file in segment.write_indexes():

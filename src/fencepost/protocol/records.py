@@ -311,23 +311,24 @@ def continue_varint(body: Buffer, at: int, n: int) -> tuple[int, int]:
             raise ProtocolError("a record batch is damaged: a number is too long")
 
 
-def _signed(body: bytes, at: int) -> tuple[int, int]:
+def read_varint(body: Buffer, at: int) -> tuple[int, int]:
+    """A signed (zig-zag) number of variable length, and where it ends; raises as `continue_varint` does."""
     n, at = continue_varint(body, at + 1, body[at]) if body[at] > 127 else (body[at], at + 1)
     return (n >> 1) ^ -(n & 1), at
 
 
 def _decode_headers(body: bytes, at: int, stop: int) -> tuple[Headers, int]:
-    count, at = _signed(body, at)
+    count, at = read_varint(body, at)
     if not 0 <= count <= stop - at:
         raise ProtocolError(f"a record claims {count} headers in {stop - at} bytes")
     found: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        length, at = _signed(body, at)
+        length, at = read_varint(body, at)
         if length < 0 or at + length > stop:
             raise ProtocolError("a record batch is damaged: a header is longer than its record")
         name = body[at : at + length].decode()
         at += length
-        length, at = _signed(body, at)
+        length, at = read_varint(body, at)
         if at + length > stop:
             raise ProtocolError("a record batch is damaged: a header is longer than its record")
         found.append((name, None if length < 0 else body[at : at + length]))

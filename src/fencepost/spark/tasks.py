@@ -22,12 +22,11 @@ from fencepost.client.shared_transaction import SharedTransaction, Ticket
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import LAST_CLIENT_EPOCH, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import SystemClock
 
 logger = logging.getLogger(__name__)
 
-_LAST_CLAIM_EPOCH: Final = 32766
 _BATCH_BYTES: Final = 512 * 1024
 _CLAIM_TIMEOUT_MS: Final = 60_000
 
@@ -44,7 +43,7 @@ def follows(claimed: ProducerIdAndEpoch, known: ProducerIdAndEpoch | None) -> bo
         return claimed.producer_epoch == 0
     if claimed.producer_id == known.producer_id:
         return claimed.producer_epoch == known.producer_epoch + 1
-    return known.producer_epoch >= _LAST_CLAIM_EPOCH and claimed.producer_epoch == 0
+    return known.producer_epoch >= LAST_CLIENT_EPOCH and claimed.producer_epoch == 0
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from tests.broker.group_talk import alone, find_group, join_request
 from tests.broker.wire import (
+    HELLO,
+    MEGABYTE,
     Client,
     batch,
     clients,
     connections_of,
     fetch_request,
+    held,
     new_topic,
     on_the_loop,
     produce,
@@ -23,7 +26,6 @@ from tests.broker.wire import (
     values,
 )
 
-from fencepost.broker import Broker
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.registry import SERVED, Reply, independent
@@ -31,7 +33,6 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
-    ApiVersionsRequest,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     LeaveGroupRequest,
@@ -40,22 +41,6 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.find_coordinator import Coordinator
 
 client = clients()
-HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
-MEGABYTE = 1 << 20
-
-
-def unsent(broker: Broker) -> int:
-    """Bytes of responses that the node holds because clients do not take them."""
-    return on_the_loop(
-        broker,
-        lambda: sum(
-            connection._transport.get_write_buffer_size()
-            + sum(map(len, connection._output))
-            + sum(map(len, connection._rest))
-            for connection in connections_of(broker)
-            if connection._transport is not None
-        ),
-    )
 
 
 @pytest.mark.parametrize("pieces", [1, 100])
@@ -68,7 +53,7 @@ def test_a_client_that_does_not_read_is_not_answered_without_end(client: Client,
         share = len(requests) // pieces
         slow.send_bytes(b"".join(requests[number * share : (number + 1) * share]))
     assert client.ask(HELLO).error_code == ErrorCode.NONE
-    assert unsent(client.broker) < 4 * MEGABYTE
+    assert held(client.broker) < 4 * MEGABYTE
     for _ in range(100):
         (fetched,) = slow.receive().responses[0].partitions
         assert len(values(fetched)) == 1

@@ -9,16 +9,13 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.wire import Client, serving, wait_until
+from tests.broker.wire import HELLO, Client, serving, wait_until
 
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.network.connection_quotas import ConnectionQuotas, ConnectionRate
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import ApiVersionsRequest
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.network import SimulatedNetwork
-
-HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
 
 
 @given(st.integers(1, 20), st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.01, 0.4, 3.0, 30.0]), max_size=400))

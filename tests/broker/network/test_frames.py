@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from tests.broker.wire import (
+    HELLO,
     Client,
     batch,
     clients,
@@ -21,10 +22,9 @@ from tests.broker.wire import (
 
 from fencepost.broker.network.limits import MOST_WAITING
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import ApiVersionsRequest, EndTxnRequest, InitProducerIdRequest, MetadataRequest
+from fencepost.protocol.messages import EndTxnRequest, InitProducerIdRequest, MetadataRequest
 
 client = clients()
-HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
 
 
 def test_pipelined_requests_are_answered_in_order(client: Client) -> None:

@@ -7,12 +7,15 @@ import socket
 
 import pytest
 from tests.broker.wire import (
+    HELLO,
+    MEGABYTE,
     Client,
     batch,
     clients,
     connections_of,
     fetch,
     fetch_request,
+    held,
     new_topic,
     on_the_loop,
     produce,
@@ -28,27 +31,11 @@ from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.network.limits import LEAST_ANSWER, MOST_HELD, NODE_ANSWERS, NODE_REQUESTS, MemoryPool
 from fencepost.protocol.decoding import MOST_ITEMS
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import ApiVersionsRequest, MetadataRequest, OffsetFetchRequest
+from fencepost.protocol.messages import MetadataRequest, OffsetFetchRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.runtime import at_once
 
 client = clients()
-HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
-MEGABYTE = 1 << 20
-
-
-def held(broker: Broker) -> int:
-    """Bytes of answers that the node holds for clients."""
-
-    def count() -> int:
-        return sum(
-            sum(map(len, [*each._output, *each._rest]))
-            + sum(len(slot.data or b"") for slot in each._slots)
-            + (each._transport.get_write_buffer_size() if each._transport is not None else 0)
-            for each in connections_of(broker)
-        )
-
-    return on_the_loop(broker, count)
 
 
 def buffers(broker: Broker) -> int:

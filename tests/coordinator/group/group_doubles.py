@@ -19,7 +19,7 @@ from fencepost.coordinator.group import (
     GroupSettings,
     MemberIdentity,
 )
-from fencepost.coordinator.group.classic.group import ClassicGroup
+from fencepost.coordinator.group.classic.group import ClassicGroup, Member
 from fencepost.coordinator.group.journal import TOPIC
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
@@ -36,6 +36,19 @@ from fencepost.runtime import at_once
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 NOBODY = ("", None, -1)
 P = ParamSpec("P")
+
+
+def member(name: str, *protocols: str, instance: str | None = None, rebalance_ms: int = 20_000) -> Member:
+    """A member of a classic group whose metadata for every protocol is its own name."""
+    return Member(
+        member_id=name,
+        group_instance_id=instance,
+        client_id="client",
+        client_host="/host",
+        session_timeout_ms=Milliseconds(10_000),
+        rebalance_timeout_ms=Milliseconds(rebalance_ms),
+        protocols=tuple((each, name.encode()) for each in protocols),
+    )
 
 
 class FakeJournal:
@@ -66,13 +79,14 @@ class FakeJournal:
             assert marker is not None and marker.coordinator_epoch is not None
             wrong = producers.check_marker(header, marker.coordinator_epoch, marker_transaction_version)
             if wrong is None:
-                producers.marker_appended(header, base, marker.coordinator_epoch, marker.type == COMMIT, 0)
+                committed = marker.type == COMMIT
+                producers.marker_appended(header, base, marker.coordinator_epoch, committed, Milliseconds(0))
         else:
             wrong = None
             if header.producer_id >= 0:
                 wrong = producers.check_data(header, guard, origin, verification_enabled=False)
                 if wrong is None:
-                    producers.data_appended(header, base, 0)
+                    producers.data_appended(header, base, Milliseconds(0))
         if wrong is not None:
             return Refused(wrong)
         stamp(data, 0, base, 0)

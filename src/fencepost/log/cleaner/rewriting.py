@@ -20,7 +20,7 @@ from fencepost.protocol.batch import (
 )
 from fencepost.protocol.compression import Compression, compress, decompress
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.records import varint
+from fencepost.protocol.records import read_varint, varint
 from fencepost.protocol.types import Buffer
 
 NO_TIMESTAMP = -1
@@ -51,16 +51,16 @@ def spans(header: BatchHeader, body: bytes) -> Iterator[Span]:
     at, end = 0, len(body)
     for _ in range(header.record_count):
         try:
-            length, start = _number(body, at)
+            length, start = read_varint(body, at)
             stop = start + length
-            delta, timestamp_end = _number(body, start + 1)
-            offset_delta, at = _number(body, timestamp_end)
-            key_length, at = _number(body, at)
+            delta, timestamp_end = read_varint(body, start + 1)
+            offset_delta, at = read_varint(body, timestamp_end)
+            key_length, at = read_varint(body, at)
             key = None
             if key_length >= 0:
                 key = body[at : at + key_length]
                 at += key_length
-            value_length, _ = _number(body, at)
+            value_length, _ = read_varint(body, at)
         except IndexError:
             raise ProtocolError("a record batch is damaged: a record does not end where it should") from None
         if length <= 0 or stop > end or at >= stop:
@@ -82,25 +82,6 @@ def only_key(header: BatchHeader, batch: Buffer) -> bytes | None:
         return None
     key = bytes(batch[at + 4 : at + 4 + (length >> 1)])
     return key if len(key) == length >> 1 else None
-
-
-def _number(body: bytes, at: int) -> tuple[int, int]:
-    """A zig-zag number of variable length, and where it ends."""
-    n = body[at]
-    at += 1
-    if n > 127:
-        n &= 127
-        shift = 7
-        while True:
-            byte = body[at]
-            at += 1
-            n |= (byte & 127) << shift
-            if byte < 128:
-                break
-            shift += 7
-            if shift > 63:
-                raise ProtocolError("a record batch is damaged: a number is too long")
-    return (n >> 1) ^ -(n & 1), at
 
 
 def rewritten(header: BatchHeader, body: bytes, kept: list[Span], new_horizon: int | None) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise, product
 
 import pytest
+from tests.coordinator.group.group_doubles import member
 
 from fencepost.coordinator.group.classic.group import TRANSITIONS, ClassicGroup, ClassicGroupState, Member
 from fencepost.protocol.errors import ErrorCode
@@ -39,18 +40,6 @@ def test_a_group_moves_only_as_its_table_says(old: ClassicGroupState, new: Class
             group.become(new, NOW)
     assert ((old, new) in TRANSITIONS) == moves()[old.value, new.value]
     assert all(TRANSITIONS.values()), "every move has a cause"
-
-
-def member(name: str, *protocols: str, instance: str | None = None, rebalance_ms: int = 20_000) -> Member:
-    return Member(
-        member_id=name,
-        group_instance_id=instance,
-        client_id="client",
-        client_host="/host",
-        session_timeout_ms=Milliseconds(10_000),
-        rebalance_timeout_ms=Milliseconds(rebalance_ms),
-        protocols=tuple((each, name.encode()) for each in protocols),
-    )
 
 
 def group(*members: Member, state: ClassicGroupState = STABLE) -> ClassicGroup:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from tests.coordinator.group.group_doubles import member
 
-from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState, Member
+from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
 from fencepost.coordinator.group.classic.offsets import (
     validate_offset_commit,
     validate_offset_delete,
     validate_transactional_offset_commit,
 )
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds
+from fencepost.protocol.types import Epoch
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = ClassicGroupState
 NONE, ILLEGAL, UNKNOWN, FENCED, REBALANCE, AWAY = (
@@ -24,22 +25,14 @@ NONE, ILLEGAL, UNKNOWN, FENCED, REBALANCE, AWAY = (
 )
 
 
-def member(name: str, instance: str | None = None) -> Member:
-    return Member(
-        member_id=name,
-        group_instance_id=instance,
-        client_id="client",
-        client_host="/host",
-        session_timeout_ms=Milliseconds(10_000),
-        rebalance_timeout_ms=Milliseconds(20_000),
-        protocols=(("range", b""),),
-    )
-
-
 def group(state: ClassicGroupState, protocol_type: str = "consumer") -> ClassicGroup:
     """Member "m"; static member "s" of the instance "i"."""
     made = ClassicGroup("g", state, Epoch(3), protocol_type)
-    return made if state in (EMPTY, DEAD) else made.with_members((member("m"), member("s", "i")))
+    return (
+        made
+        if state in (EMPTY, DEAD)
+        else made.with_members((member("m", "range"), member("s", "range", instance="i")))
+    )
 
 
 #: who commits: member id, instance id, generation
