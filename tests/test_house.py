@@ -311,6 +311,13 @@ def test_every_definition_is_used() -> None:
     assert found == set(), "remove what nothing uses"
 
 
+def test_every_request_that_is_declared_is_served_or_sent() -> None:
+    declared = SOURCE / "protocol" / "messages"
+    named = used_names([ast.parse((declared / "__init__.py").read_text())])
+    used = used_names(ast.parse(module.read_text()) for module in MODULES if not module.is_relative_to(declared))
+    assert {name for name in named if name.endswith("Request")} <= used, "declare it when it is served"
+
+
 def test_a_definition_that_nothing_uses_is_found() -> None:
     lines = ["class A:", "    def used(self): ...", "    def unused(self): ...", "A().used()"]
     tree = ast.parse("\n".join([*lines, "class B(asyncio.Protocol):", "    def called_by_others(self): ..."]))

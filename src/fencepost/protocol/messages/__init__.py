@@ -4,34 +4,22 @@ from typing import Any
 
 from fencepost.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from fencepost.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from fencepost.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from fencepost.protocol.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from fencepost.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from fencepost.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fencepost.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from fencepost.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from fencepost.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from fencepost.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from fencepost.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from fencepost.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from fencepost.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from fencepost.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
 from fencepost.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from fencepost.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from fencepost.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from fencepost.protocol.messages.fetch import FetchRequest, FetchResponse
 from fencepost.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -45,10 +33,6 @@ from fencepost.protocol.messages.join_group import JoinGroupRequest, JoinGroupRe
 from fencepost.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fencepost.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from fencepost.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from fencepost.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 from fencepost.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from fencepost.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -59,8 +43,6 @@ from fencepost.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from fencepost.protocol.messages.produce import ProduceRequest, ProduceResponse
-from fencepost.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from fencepost.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from fencepost.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from fencepost.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -75,25 +57,19 @@ REQUESTS: dict[int, Any] = _by_key(
     [
         AddOffsetsToTxnRequest,
         AddPartitionsToTxnRequest,
-        AllocateProducerIdsRequest,
         AlterConfigsRequest,
         ApiVersionsRequest,
-        ConsumerGroupDescribeRequest,
-        ConsumerGroupHeartbeatRequest,
         CreatePartitionsRequest,
         CreateTopicsRequest,
         DeleteGroupsRequest,
         DeleteRecordsRequest,
         DeleteTopicsRequest,
-        DescribeAclsRequest,
         DescribeClusterRequest,
         DescribeConfigsRequest,
         DescribeGroupsRequest,
-        DescribeLogDirsRequest,
         DescribeProducersRequest,
         DescribeTopicPartitionsRequest,
         DescribeTransactionsRequest,
-        ElectLeadersRequest,
         EndTxnRequest,
         FetchRequest,
         FindCoordinatorRequest,
@@ -104,7 +80,6 @@ REQUESTS: dict[int, Any] = _by_key(
         LeaveGroupRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
-        ListPartitionReassignmentsRequest,
         ListTransactionsRequest,
         MetadataRequest,
         OffsetCommitRequest,
@@ -112,8 +87,6 @@ REQUESTS: dict[int, Any] = _by_key(
         OffsetFetchRequest,
         OffsetForLeaderEpochRequest,
         ProduceRequest,
-        SaslAuthenticateRequest,
-        SaslHandshakeRequest,
         SyncGroupRequest,
         TxnOffsetCommitRequest,
         UpdateFeaturesRequest,
@@ -126,25 +99,19 @@ RESPONSES: dict[int, Any] = _by_key(
     [
         AddOffsetsToTxnResponse,
         AddPartitionsToTxnResponse,
-        AllocateProducerIdsResponse,
         AlterConfigsResponse,
         ApiVersionsResponse,
-        ConsumerGroupDescribeResponse,
-        ConsumerGroupHeartbeatResponse,
         CreatePartitionsResponse,
         CreateTopicsResponse,
         DeleteGroupsResponse,
         DeleteRecordsResponse,
         DeleteTopicsResponse,
-        DescribeAclsResponse,
         DescribeClusterResponse,
         DescribeConfigsResponse,
         DescribeGroupsResponse,
-        DescribeLogDirsResponse,
         DescribeProducersResponse,
         DescribeTopicPartitionsResponse,
         DescribeTransactionsResponse,
-        ElectLeadersResponse,
         EndTxnResponse,
         FetchResponse,
         FindCoordinatorResponse,
@@ -155,7 +122,6 @@ RESPONSES: dict[int, Any] = _by_key(
         LeaveGroupResponse,
         ListGroupsResponse,
         ListOffsetsResponse,
-        ListPartitionReassignmentsResponse,
         ListTransactionsResponse,
         MetadataResponse,
         OffsetCommitResponse,
@@ -163,8 +129,6 @@ RESPONSES: dict[int, Any] = _by_key(
         OffsetFetchResponse,
         OffsetForLeaderEpochResponse,
         ProduceResponse,
-        SaslAuthenticateResponse,
-        SaslHandshakeResponse,
         SyncGroupResponse,
         TxnOffsetCommitResponse,
         UpdateFeaturesResponse,
@@ -180,16 +144,10 @@ __all__ = [
     "AddOffsetsToTxnResponse",
     "AddPartitionsToTxnRequest",
     "AddPartitionsToTxnResponse",
-    "AllocateProducerIdsRequest",
-    "AllocateProducerIdsResponse",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
-    "ConsumerGroupDescribeRequest",
-    "ConsumerGroupDescribeResponse",
-    "ConsumerGroupHeartbeatRequest",
-    "ConsumerGroupHeartbeatResponse",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
     "CreateTopicsRequest",
@@ -200,24 +158,18 @@ __all__ = [
     "DeleteRecordsResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
-    "DescribeAclsRequest",
-    "DescribeAclsResponse",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
     "DescribeConfigsRequest",
     "DescribeConfigsResponse",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
-    "DescribeLogDirsRequest",
-    "DescribeLogDirsResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
     "DescribeTopicPartitionsRequest",
     "DescribeTopicPartitionsResponse",
     "DescribeTransactionsRequest",
     "DescribeTransactionsResponse",
-    "ElectLeadersRequest",
-    "ElectLeadersResponse",
     "EndTxnRequest",
     "EndTxnResponse",
     "FetchRequest",
@@ -238,8 +190,6 @@ __all__ = [
     "ListGroupsResponse",
     "ListOffsetsRequest",
     "ListOffsetsResponse",
-    "ListPartitionReassignmentsRequest",
-    "ListPartitionReassignmentsResponse",
     "ListTransactionsRequest",
     "ListTransactionsResponse",
     "MetadataRequest",
@@ -254,10 +204,6 @@ __all__ = [
     "OffsetForLeaderEpochResponse",
     "ProduceRequest",
     "ProduceResponse",
-    "SaslAuthenticateRequest",
-    "SaslAuthenticateResponse",
-    "SaslHandshakeRequest",
-    "SaslHandshakeResponse",
     "SyncGroupRequest",
     "SyncGroupResponse",
     "TxnOffsetCommitRequest",
