@@ -2,82 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
-from tests.compare.leader.nodes import Leader, Plain
-from tests.compare.leader.steps import Step
+Plain = Any
+"""Dictionaries, lists, tuples, texts and numbers, in terms that both nodes share."""
+LEVELS = (0, 1, 2)
+"""Of transaction.version."""
+
+NodeType = TypeVar("NodeType")
+Of = TypeVar("Of", contravariant=True)
+
+
+class Step(Protocol[Of]):
+    """Something that a node is asked to do."""
+
+    def take(self, node: Of, /) -> Plain:
+        """Its answer."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A step, what both answered, and what both then said of themselves."""
+    """A step, what both answered, and what both then said of themselves; `before`: the steps that led there."""
 
-    step: Step
+    step: Any
     answers: tuple[Plain, Plain]
     states: tuple[Plain, Plain]
-    before: tuple[Seen, ...]
-    level: int
-    configs: tuple[tuple[str, str], ...]
+    before: tuple[Seen, ...] = ()
+    level: int = 2
+    configs: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        lines = []
+        for what, (theirs, ours) in (("answer", self.answers), ("state", self.states)):
+            lines += [f"    {what}{where}: kafka {a!r}, fencepost {b!r}" for where, a, b in differences(theirs, ours)]
+        return "\n".join([str(self.step), *lines])
 
 
 Explanation = Callable[[Seen], bool]
 
 
+class Findings:
+    """What was compared so far, why it differed where that is explained, and where it differed otherwise.
+
+    `explanations`: a reason why what was seen may differ -> the levels of transaction.version at which it counts.
+    """
+
+    def __init__(self, explanations: Mapping[Callable[..., bool], Collection[int]], level: int = 2) -> None:
+        self.level = level
+        self.compared = 0
+        self.explained: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self._explanations = explanations
+
+    def explains(self, *seen: Any) -> bool:
+        """Whether a listed reason explains a difference; it is given what was seen."""
+        for reason, levels in self._explanations.items():
+            if self.level in levels and reason(*seen):
+                self.explained[reason.__name__] += 1
+                return True
+        return False
+
+    def check(self) -> None:
+        """Raises AssertionError with the first faults, if there are any."""
+        print(f"{self.compared} compared; explained: {dict(self.explained)}")
+        assert not self.faults, f"{len(self.faults)} differ; the first ones:\n" + "\n\n".join(self.faults[:5])
+
+
 @dataclass
-class Comparison:
-    """Both nodes, the listed reasons, and what was found."""
+class Comparison(Generic[NodeType]):
+    """Steps of one walk or scenario on both nodes, until these part.
 
-    kafka: Leader
-    ours: Leader
-    level: int
-    explanations: Iterable[Explanation]
-    steps: int = 0
-    faults: list[str] = field(default_factory=list)
-    explained: dict[str, int] = field(default_factory=dict)
+    `look` is what a node says of itself after a step; `shared` takes from an answer or a state what may differ.  The
+    nodes have parted when their states differ (an answer alone, when it is not explained, is a fault and no end), with
+    `at_answers` when their answers do.
+    """
 
-    def run(
-        self,
-        name: str,
-        topic: str,
-        ids: list[str],
-        steps: Iterator[Step],
-        configs: tuple[tuple[str, str], ...] = (),
-    ) -> None:
-        """Go through the steps, a generator choosing each by what it has seen, until the nodes part."""
-        for node in (self.kafka, self.ours):
-            node.open(topic, ids, 1)
-        before: list[Seen] = []
+    title: str
+    nodes: tuple[NodeType, NodeType]
+    findings: Findings
+    look: Callable[[NodeType], Plain] | None = None
+    shared: Callable[[Plain], Plain] | None = None
+    configs: tuple[tuple[str, str], ...] = ()
+    at_answers: bool = False
+    have_parted: bool = False
+    seen: list[Seen] = field(default_factory=list)
+
+    def go(self, steps: Iterator[Step[NodeType]] | Sequence[Step[NodeType]]) -> None:
+        """Take the steps; a generator is sent what was seen of the one before, and may choose by that."""
+        steps = iter(steps)
         step = next(steps, None)
-        while step is not None:
-            theirs, ours = step.take(self.kafka), step.take(self.ours)
-            answers = theirs, _quieter(theirs, ours)
-            states = _alike(self.kafka.observe(ids), configs), _alike(self.ours.observe(ids), configs)
-            self.steps += 1
-            seen = Seen(step, answers, states, tuple(before), self.level, configs)
-            before.append(seen)
-            if answers[0] != answers[1] or states[0] != states[1]:
-                reason = next((explains for explains in self.explanations if explains(seen)), None)
-                if reason is None:
-                    self.faults.append(f"{name}, step {len(before)}: {step}\n{_differing(seen)}")
-                else:
-                    self.explained[reason.__name__] = self.explained.get(reason.__name__, 0) + 1
-                if states[0] != states[1]:
-                    return
+        while step is not None and not self.have_parted:
+            self.take(step)
             try:
-                step = steps.send(seen) if isinstance(steps, Generator) else next(steps)
+                step = steps.send(self.seen[-1]) if hasattr(steps, "send") else next(steps)
             except StopIteration:
                 return
 
+    def take(self, step: Step[NodeType]) -> None:
+        theirs, ours = (self._shared(step.take(node)) for node in self.nodes)
+        self.judge(step, (theirs, _quieter(theirs, ours)))
 
-def _alike(state: Plain, configs: tuple[tuple[str, str], ...]) -> Plain:
-    """A state without the sizes of batches that two libraries compressed, each in its own way."""
-    if not set(configs) & {("compression_type", "lz4"), ("compression_type", "zstd")}:
-        return state
-    for partition in state["content"]["partitions"]:
-        for batch in partition["records"] or ():
-            del batch["size"]
-    return state
+    def judge(self, step: Step[NodeType], answers: tuple[Plain, Plain]) -> None:
+        """Compare what both answered and what they now say of themselves."""
+        theirs, ours = (None if self.look is None else self._shared(self.look(node)) for node in self.nodes)
+        now = Seen(step, answers, (theirs, ours), tuple(self.seen), self.findings.level, self.configs)
+        self.seen.append(now)
+        self.findings.compared += 1
+        if answers[0] == answers[1] and theirs == ours:
+            return
+        if not self.findings.explains(now):
+            told = "\n".join([*(f"    {past.step}" for past in self.seen[:-1]), str(now)])
+            self.findings.faults.append(f"== {self.title}, transaction.version {self.findings.level}\n{told}")
+        self.have_parted = self.at_answers or theirs != ours
+
+    def _shared(self, value: Plain) -> Plain:
+        return value if self.shared is None else self.shared(value)
 
 
 def _quieter(theirs: Plain, ours: Plain) -> Plain:
@@ -92,13 +134,6 @@ def _quieter(theirs: Plain, ours: Plain) -> Plain:
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         return [_quieter(a, b) for a, b in zip(theirs, ours, strict=True)]
     return ours
-
-
-def _differing(seen: Seen) -> str:
-    lines = []
-    for what, (theirs, ours) in (("answer", seen.answers), ("state", seen.states)):
-        lines += [f"    {what}{where}: kafka {a!r}, fencepost {b!r}" for where, a, b in differences(theirs, ours)]
-    return "\n".join(lines)
 
 
 def differences(theirs: Plain, ours: Plain, where: str = "") -> list[tuple[str, Plain, Plain]]:

@@ -6,31 +6,26 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from benchmarks.apache_kafka import NoPeer, apache_kafka, jars, java
-from tests.compare.coordinator.nodes import SETTINGS
-
-from fencepost.broker import running_broker
+from benchmarks.apache_kafka import jars, java
+from tests.compare.twins import SETTINGS, TOPICS
+from tests.compare.two_nodes import TwoNodes, skipped_without_kafka, two_nodes
 
 Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[tuple[str, str]]:
-    """The addresses of an Apache Kafka and of a Fencepost that are set up alike."""
-    try:
-        with apache_kafka(SETTINGS) as (kafka, _), running_broker(settings=SETTINGS, flush="os") as ours:
-            yield kafka, ours.bootstrap_servers
-    except NoPeer as reason:
-        pytest.skip(str(reason))
+def nodes() -> Iterator[TwoNodes]:
+    """Two nodes whose coordinators are quick, with the topics of the walks."""
+    with two_nodes(SETTINGS) as both:
+        both.make_topics(TOPICS)
+        yield both
 
 
 @pytest.fixture(scope="session")
 def kafka_tool() -> Tool:
     """Runs a main class of Apache Kafka's jars and returns what it printed."""
-    try:
+    with skipped_without_kafka():
         jars()
-    except NoPeer as reason:
-        pytest.skip(str(reason))
 
     def run(*arguments: str) -> str:
         done = subprocess.run(java(*arguments), capture_output=True, text=True, timeout=300)

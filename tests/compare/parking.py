@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.compare.coordinator.twins import Asked, Diverged, Twins
-
-from fencepost.protocol.codec import decode_response, encode_request
-from fencepost.protocol.messages import RESPONSES
+from tests.compare.connection import MUTE, Connection
+from tests.compare.twins import Asked, Diverged, Twins
 
 _QUIET = 0.03
 """After so long nothing more is expected of a node that has answered alike so far."""
@@ -25,24 +22,15 @@ class Parked:
         self, twins: Twins, request: Any, version: int, told: Callable[[Any], Any] = lambda answer: answer
     ) -> None:
         self.twins, self.request, self.version, self._told = twins, request, version, told
-        self._data = [b"", b""]
-        self._sockets = []
-        for side, address in enumerate(twins.addresses):
-            host, _, port = address.rpartition(":")
-            connection = socket.create_connection((host, int(port)), 30)
-            connection.setblocking(False)
-            connection.sendall(encode_request(twins.real(request, side), version, 1, "differential"))
-            self._sockets.append(connection)
+        self._connections = [Connection(address) for address in twins.addresses]
+        self._answers: list[Any] = [MUTE, MUTE]
+        for side, connection in enumerate(self._connections):
+            connection.send(twins.real(request, side), version)
 
     def _is_answered(self, side: int) -> bool:
-        data = self._data[side]
-        if len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            try:
-                self._data[side] += self._sockets[side].recv(1 << 20)
-            except BlockingIOError:
-                return False
-            data = self._data[side]
-        return len(data) >= 4 and len(data) >= 4 + int.from_bytes(data[:4], "big")
+        if self._answers[side] == MUTE:
+            self._answers[side] = self._connections[side].answer(self.request, self.version, 0)
+        return bool(self._answers[side] != MUTE)
 
     def settled(self) -> Any:
         """The answer that both gave, or WAITS.  Raises Diverged if they differ."""
@@ -66,9 +54,9 @@ class Parked:
         return self.twins.judge(Asked(self.request, self.version, theirs, ours, self.twins.level))
 
     def _heard(self, side: int) -> Any:
-        kind = RESPONSES[self.request.__schema__.api]
-        return self._told(self.twins.heard(decode_response(kind, self._data[side][4:], self.version)[1], side))
+        answer = self._answers[side]
+        return answer if isinstance(answer, str) else self._told(self.twins.heard(answer, side))
 
     def close(self) -> None:
-        for connection in self._sockets:
-            connection.close()
+        for connection in self._connections:
+            connection.hang_up()

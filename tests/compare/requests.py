@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from tests.compare.coordinator.twins import NOBODY
+from tests.compare.twins import NOBODY
 
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -31,6 +31,7 @@ from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import ProducerIdAndEpoch
 
 Partitions = Mapping[str, Sequence[int]]
+Topic = TypeVar("Topic")
 
 
 def init(
@@ -100,18 +101,6 @@ def txn_commit(
     member: tuple[str, int, str | None] = ("", -1, None),
 ) -> TxnOffsetCommitRequest:
     """`to_commit`: topic -> partition -> offset; `member`: its id, generation and instance."""
-    topics = [
-        TxnOffsetCommitRequestTopic(
-            name=topic,
-            partitions=[
-                TxnOffsetCommitRequestPartition(
-                    partition_index=index, committed_offset=offset, committed_metadata=metadata
-                )
-                for index, offset in offsets.items()
-            ],
-        )
-        for topic, offsets in to_commit.items()
-    ]
     return TxnOffsetCommitRequest(
         transactional_id=name,
         group_id=group,
@@ -120,7 +109,7 @@ def txn_commit(
         generation_id=member[1],
         member_id=member[0],
         group_instance_id=member[2],
-        topics=topics,
+        topics=_committed(TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, to_commit, metadata),
     )
 
 
@@ -130,25 +119,32 @@ def commit(
     metadata: str | None = "",
     member: tuple[str, int, str | None] = ("", -1, None),
 ) -> OffsetCommitRequest:
-    topics = [
-        OffsetCommitRequestTopic(
-            name=topic,
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=index, committed_offset=offset, committed_metadata=metadata
-                )
-                for index, offset in offsets.items()
-            ],
-        )
-        for topic, offsets in to_commit.items()
-    ]
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=member[1],
         member_id=member[0],
         group_instance_id=member[2],
-        topics=topics,
+        topics=_committed(OffsetCommitRequestTopic, OffsetCommitRequestPartition, to_commit, metadata),
     )
+
+
+def _committed(
+    topic: Callable[..., Topic],
+    partition: Callable[..., Any],
+    to_commit: Mapping[str, Mapping[int, int]],
+    metadata: str | None,
+) -> list[Topic]:
+    """Offsets in the classes of one of the two requests that commit some."""
+    return [
+        topic(
+            name=name,
+            partitions=[
+                partition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
+                for index, offset in offsets.items()
+            ],
+        )
+        for name, offsets in to_commit.items()
+    ]
 
 
 def fetch(groups: Sequence[str], wanted: Partitions | None, stable: bool, version: int) -> OffsetFetchRequest:

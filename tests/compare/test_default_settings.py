@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from benchmarks.apache_kafka import NoPeer, apache_kafka
-from tests.compare.coordinator.differential import Node
+from benchmarks.apache_kafka import apache_kafka
+from tests.compare.connection import Connection
+from tests.compare.two_nodes import skipped_without_kafka
 
 from fencepost.broker.metadata.setting_docs import OTHER_DEFAULTS
 from fencepost.broker.metadata.settings import BROKER, IN_OTHER_UNITS, Value
@@ -22,10 +23,10 @@ GIVEN = {"node.id"}
 
 def defaults(bootstrap: str) -> dict[str, str | None]:
     """Setting -> its default, as the node says itself."""
-    node = Node(bootstrap)
+    node = Connection(bootstrap)
     resource = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name="0", configuration_keys=None)
     (told,) = node.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4).results
-    node.close()
+    node.hang_up()
     found: dict[str, str | None] = {}
     for config in told.configs:
         values = [synonym.value for synonym in config.synonyms if synonym.source == DEFAULT]
@@ -49,11 +50,8 @@ def same(ours: Value, theirs: str) -> bool:
 
 
 def test_every_default_is_apache_kafkas_or_said_to_be_ours() -> None:
-    try:
-        with apache_kafka({}) as (kafka, _):
-            known = defaults(kafka)
-    except NoPeer as reason:
-        pytest.skip(str(reason))
+    with skipped_without_kafka(), apache_kafka({}) as (kafka, _):
+        known = defaults(kafka)
     said: dict[str, str | None] = {}
     for name, setting in BROKER.items():
         if name in GIVEN:

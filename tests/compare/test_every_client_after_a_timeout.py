@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from benchmarks.apache_kafka import NoPeer
 from stock_clients.programs import PROGRAMS, NoToolChain, program
 from stock_clients.python_clients import PYTHON_CLIENTS, quiet
 from stock_clients.scenario import CALLS, Target, fencepost, kafka, play
+from tests.compare.two_nodes import skipped_without_kafka
 
 from stock_clients import page
 
@@ -19,11 +19,8 @@ Peer = tuple[page.Target, Target]
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     broker, level = request.param
     quiet()
-    try:
-        with (fencepost if broker == "fencepost" else kafka)(level) as target:
-            yield request.param, target
-    except NoPeer as reason:
-        pytest.skip(str(reason))
+    with skipped_without_kafka(), (fencepost if broker == "fencepost" else kafka)(level) as target:
+        yield request.param, target
 
 
 def rows(client: str, peer: Peer) -> dict[str, str]:

@@ -6,15 +6,14 @@ same terms.  What cannot be equal (throttle times, moments, texts, addresses) is
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from tests.compare.coordinator.differential import Node
-from tests.compare.leader.nodes import batches_of
+from tests.compare.comparison import Findings
+from tests.compare.connection import MUTE, NOT_READY, Connection, frame
+from tests.compare.plain import Met, batches_of, even_out
+from tests.compare.two_nodes import TwoNodes
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.message import Message
@@ -22,13 +21,19 @@ from fencepost.protocol.messages import DescribeTransactionsRequest
 from fencepost.protocol.messages.produce import PartitionProduceResponse
 from fencepost.protocol.types import NO_PRODUCER, ZERO_UUID, ProducerIdAndEpoch
 
-CLOSED = "the connection was closed"
-MUTE = "no answer"
+#: What nodes are started with whose coordinators are to be quick, and topics with their numbers of partitions.
+SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+    "group.initial.rebalance.delay.ms": "0",
+}
+TOPICS = {"twins-a": 2, "twins-b": 1}
 FOREIGN = 123_456_789
 _MEMBER, _SHORT = "member ", 30
 """Ids of members that a node made up are named by the order of their appearance."""
-_NOT_READY = (14, 15, 16)
+_FIRST = 1000
+"""The number of the first producer id that was met."""
 _LEARNT_AFTER = 2.0
+_PATIENCE_WITH_NONSENSE = 5.0
 _IGNORED = (
     "throttle_time_ms",
     "transaction_timed_out",
@@ -118,15 +123,13 @@ def brief(message: Any) -> str:
 class Twins:
     """Apache Kafka and Fencepost, side by side."""
 
-    def __init__(self, kafka: str, ours: str, level: int, explanations: Mapping[Explanation, Iterable[int]]) -> None:
-        self.addresses = kafka, ours
-        self.kafka, self.ours, self.level = Node(kafka), Node(ours), level
-        self._known: tuple[list[int], list[int]] = [], []
-        self._members: tuple[list[str], list[str]] = [], []
-        self._explanations = explanations
-        self.asked = 0
-        self.explained: Counter[str] = Counter()
-        self.faults: list[str] = []
+    def __init__(self, nodes: TwoNodes, level: int, explanations: Mapping[Explanation, Collection[int]]) -> None:
+        self.nodes, self.addresses = nodes, nodes.addresses
+        self.kafka, self.ours = (Connection(address) for address in nodes.addresses)
+        self.findings = Findings(explanations)
+        self._producers: tuple[Met[int], Met[int]] = Met(), Met()
+        self._members: tuple[Met[str], Met[str]] = Met(), Met()
+        self.set_level(level)
         self.history: list[Asked] = []
         self.states: dict[str, Any] = {}
         self.timed_out: dict[str, ProducerIdAndEpoch] = {}
@@ -134,6 +137,26 @@ class Twins:
         """Whether the nodes parted in the last scenario."""
         self.is_over = False
         """An explanation says that from here on the nodes cannot be compared."""
+
+    @property
+    def level(self) -> int:
+        """Of transaction.version; a walk may think it another one for a while."""
+        return self.findings.level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self.findings.level = level
+
+    def set_level(self, level: int) -> None:
+        """Finalize transaction.version on both."""
+        self.nodes.set_level(level)
+        self.level = level
+
+    def restart(self, how: str) -> None:
+        """End both nodes, start them again, and connect anew."""
+        self.nodes.restart(how)
+        for connection in (self.kafka, self.ours):
+            connection.hang_up()
 
     # Scenarios
 
@@ -149,16 +172,11 @@ class Twins:
         except Diverged as why:
             self.diverged = True
             # One side may know of more: later ones are to have the same names.
-            for members in self._members:
-                members += [""] * (max(map(len, self._members)) - len(members))
-            for known in self._known:
-                known += [-1] * (max(map(len, self._known)) - len(known))
+            even_out(self._members)
+            even_out(self._producers)
             if str(why):
                 told = "\n".join(str(asked) for asked in self.history)
-                self.faults.append(f"== {title}, transaction.version {self.level}\n{told}")
-
-    def report(self) -> str:
-        return f"{len(self.faults)} scenarios differ\n" + "\n\n".join(self.faults[:3])
+                self.findings.faults.append(f"== {title}, transaction.version {self.level}\n{told}")
 
     # Asking
 
@@ -180,18 +198,14 @@ class Twins:
 
     def judge(self, asked: Asked) -> Any:
         """The answer if it is the same, or differs for a listed reason; else raises Diverged."""
-        theirs = asked.kafka
-        self.asked += 1
+        self.findings.compared += 1
         self.history.append(asked)
-        if theirs != asked.ours:
-            for explains, levels in self._explanations.items():
-                if self.level in levels and explains(self, asked):
-                    self.explained[explains.__name__] += 1
-                    if self.is_over or not self._are_in_the_same_state():
-                        raise Diverged
-                    return theirs
-            raise Diverged("unexplained")
-        return theirs
+        if asked.kafka != asked.ours:
+            if not self.findings.explains(self, asked):
+                raise Diverged("unexplained")
+            if self.is_over or not self._are_in_the_same_state():
+                raise Diverged
+        return asked.kafka
 
     def _are_in_the_same_state(self) -> bool:
         """Whether both still say the same of every id that was described so far."""
@@ -200,28 +214,22 @@ class Twins:
         return bool(names) and self._one(0, request, 0) == self._one(1, request, 0)
 
     def ask_raw(self, api: int, version: int, body: bytes) -> Any:
-        """What comes back for a request that nobody could read: bytes, or nothing."""
-        frame = struct.pack(">hhih", api, version, 1, -1) + body
-        told = [_raw(address, struct.pack(">i", len(frame)) + frame) for address in self.addresses]
-        self.asked += 1
-        self.history.append(Asked((api, version), version, told[0], told[1]))
-        if told[0] != told[1]:
-            raise Diverged("unexplained")
-        return told[0]
+        """What comes back for a request that nobody could read: bytes, CLOSED or MUTE."""
+        told: list[bytes | str] = []
+        for address in self.addresses:
+            connection = Connection(address, _PATIENCE_WITH_NONSENSE)
+            told.append(connection.send_frame(frame(api, version, body)) or connection.frame(connection.patience))
+            connection.hang_up()
+        return self.judge(Asked((api, version), version, told[0], told[1], self.level))
 
     def _one(self, side: int, request: Any, version: int) -> Any:
         node = (self.kafka, self.ours)[side]
         sent = self.real(request, side)
         end = time.monotonic() + 20
         while True:
-            try:
-                answer = node.ask(sent, version)
-            except TimeoutError:
-                return MUTE
-            except ConnectionError:
-                answer = None
-            told = CLOSED if answer is None else self.heard(answer, side)
-            if not _is_not_ready(told) or time.monotonic() > end:
+            answer = node.ask(sent, version)
+            told = answer if isinstance(answer, str) else self.heard(answer, side)
+            if answer == MUTE or not _is_not_ready(told) or time.monotonic() > end:
                 return told
             time.sleep(0.02)
 
@@ -255,12 +263,7 @@ class Twins:
     # Names of producer ids
 
     def symbol(self, real: int, side: int) -> int:
-        if real < 0:
-            return real
-        known = self._known[side]
-        if real not in known:
-            known.append(real)
-        return 1000 + known.index(real)
+        return real if real < 0 else _FIRST + self._producers[side].number(real)
 
     def real(self, value: Any, side: int) -> Any:
         """A request with the node's own producer ids."""
@@ -274,7 +277,7 @@ class Twins:
         for name in value.__schema__.fields:
             found = getattr(value, name)
             if name == "member_id" and str(found).startswith(_MEMBER):
-                fields[name] = self._members[side][int(found.removeprefix(_MEMBER))]
+                fields[name] = self._members[side].real(int(found.removeprefix(_MEMBER)), "")
             elif name == "producer_id":
                 fields[name] = self._number(found, side)
             elif name == "producer_id_filters":
@@ -284,14 +287,7 @@ class Twins:
         return type(value)(**fields)
 
     def _number(self, symbol: int, side: int) -> int:
-        known = self._known[side]
-        return known[symbol - 1000] if 1000 <= symbol < 1000 + len(known) else symbol
-
-    def _member(self, real: str, side: int) -> str:
-        known = self._members[side]
-        if real not in known:
-            known.append(real)
-        return f"{_MEMBER}{known.index(real)}"
+        return self._producers[side].real(symbol - _FIRST, symbol)
 
     def heard(self, value: Any, side: int) -> Any:
         """An answer in terms that both share."""
@@ -308,7 +304,7 @@ class Twins:
             if name.endswith("producer_id") and not refused:
                 found = self.symbol(found, side)
             elif name in ("member_id", "leader") and len(found) > _SHORT:
-                found = self._member(found, side)
+                found = f"{_MEMBER}{self._members[side].number(found)}"
             elif name == "node_id" and found >= 0:
                 found = "a node"
             elif name in _MOMENTS and found > 0:
@@ -331,19 +327,7 @@ def _sorted(found: list[Any], keys: tuple[str, ...]) -> list[Any]:
     return sorted(found, key=lambda one: [one.get(key, "") for key in keys])
 
 
-def _raw(address: str, frame: bytes) -> bytes | str:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
-        connection.sendall(frame)
-        try:
-            return connection.recv(65536) or CLOSED
-        except ConnectionResetError:
-            return CLOSED
-        except TimeoutError:
-            return MUTE
-
-
-_NOT_READY_NAMES = {ErrorCode(code).name for code in _NOT_READY}
+_NOT_READY_NAMES = {code.name for code in NOT_READY}
 
 
 def _is_not_ready(told: Any) -> bool:

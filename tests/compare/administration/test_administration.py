@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from benchmarks.apache_kafka import NoPeer, apache_kafka
 from tests.compare.administration.tables import COLLIDING, Tables
 from tests.compare.administration.walk import Administered
-from tests.compare.coordinator.nodes import prepare
-from tests.compare.coordinator.twins import MUTE, Asked, Explanation, Twins
-
-from fencepost.broker import running_broker
+from tests.compare.connection import MUTE
+from tests.compare.twins import Asked, Explanation, Twins
+from tests.compare.two_nodes import two_nodes
 
 pytestmark = pytest.mark.compare
 
@@ -48,19 +44,9 @@ _EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Administered]:
-    try:
-        with apache_kafka({}) as (kafka, _), running_broker(flush="os") as ours:
-            both = Administered(kafka, ours.bootstrap_servers, _EXPLANATIONS)
-            prepare(both)
-            yield both
-    except NoPeer as reason:
-        pytest.skip(str(reason))
-
-
-def test_topics_and_settings_are_administered_alike(nodes: Administered) -> None:
-    for title, case in Tables(nodes).all():
-        nodes.play(title, case)
-    print(f"{nodes.asked} answers; explained: {nodes.explained}")
-    assert not nodes.faults, nodes.report()
+def test_topics_and_settings_are_administered_alike() -> None:
+    with two_nodes() as nodes:
+        twins = Administered(nodes, _EXPLANATIONS)
+        for title, case in Tables(twins).all():
+            twins.play(title, case)
+    twins.findings.check()

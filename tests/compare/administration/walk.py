@@ -7,10 +7,12 @@ mean nothing on a single node, addresses, operations that a caller may do) is le
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from tests.compare.coordinator.twins import Explanation, Twins
+from tests.compare.plain import Met
+from tests.compare.twins import Explanation, Twins
+from tests.compare.two_nodes import TwoNodes
 
 from fencepost.protocol.messages import (
     AlterConfigsRequest,
@@ -52,22 +54,19 @@ def known(number: int) -> uuid.UUID:
 class Administered(Twins):
     """Both nodes; topic ids have names."""
 
-    def __init__(self, kafka: str, ours: str, explanations: Mapping[Explanation, Iterable[int]]) -> None:
-        super().__init__(kafka, ours, 2, explanations)
+    def __init__(self, nodes: TwoNodes, explanations: Mapping[Explanation, Collection[int]]) -> None:
+        super().__init__(nodes, 2, explanations)
         self.kafka.patience = _MUTE_AFTER
-        self._topic_ids: tuple[list[uuid.UUID], list[uuid.UUID]] = [], []
+        self._topic_ids: tuple[Met[uuid.UUID], Met[uuid.UUID]] = Met(), Met()
 
     def real(self, value: Any, side: int) -> Any:
-        if isinstance(value, uuid.UUID) and 0 <= value.int - NAMED < len(self._topic_ids[side]):
-            return self._topic_ids[side][value.int - NAMED]
+        if isinstance(value, uuid.UUID):
+            return self._topic_ids[side].real(value.int - NAMED, value)
         return super().real(value, side)
 
     def heard(self, value: Any, side: int) -> Any:
         if isinstance(value, uuid.UUID) and value not in (ZERO_UUID, UNKNOWN):
-            met = self._topic_ids[side]
-            if value not in met:
-                met.append(value)
-            return f"topic {met.index(value)}"
+            return f"topic {self._topic_ids[side].number(value)}"
         told = super().heard(value, side)
         if isinstance(told, dict):
             for name in _LATER:

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.apache_kafka import restartable_apache_kafka
 from tests.compare.leader.nodes import Leader
-from tests.compare.restarts.nodes import Both, Fencepost
+from tests.compare.two_nodes import TwoNodes, two_nodes
 
 from fencepost.log.cleaner import first_dirty_offsets
 from fencepost.protocol.messages import DeleteRecordsRequest, IncrementalAlterConfigsRequest, ListOffsetsRequest
@@ -21,11 +20,9 @@ from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListO
 SETTINGS = {
     "log.cleaner.backoff.ms": "100",
     "log.retention.check.interval.ms": "200",
-    "log.initial.task.delay.ms": "0",
     "transaction.state.log.num.partitions": "5",
     "offsets.topic.num.partitions": "5",
 }
-OURS = {name: value for name, value in SETTINGS.items() if name != "log.initial.task.delay.ms"}
 RATIO = "min.cleanable.dirty.ratio"
 NEVER = {RATIO: "1"}
 """Nothing is ever dirtier than that."""
@@ -33,13 +30,12 @@ NOW_ON = {RATIO: "0"}
 _PATIENCE = 120.0
 
 
-class Cleaned(Both):
+class Cleaned:
     """Both nodes, with a look into their directories."""
 
-    def __init__(self, kafka: object, ours: Fencepost, folders: Sequence[Path]) -> None:
-        super().__init__(kafka, ours)  # type: ignore[arg-type]
-        self._folders = folders
-        self.leaders = [Leader(address) for address in self.addresses]
+    def __init__(self, nodes: TwoNodes) -> None:
+        self._nodes = nodes
+        self.leaders = [Leader(address) for address in nodes.addresses]
 
     def alter(self, topics: Sequence[str], configs: Mapping[str, str]) -> None:
         """Set these of the topics."""
@@ -55,8 +51,8 @@ class Cleaned(Both):
 
         Fencepost would do it in two goes where its commit log still has some of it; a stop settles that.
         """
-        self.ours.end(signal.SIGTERM)
-        self.ours.start()
+        self._nodes.ours.end(signal.SIGTERM)
+        self._nodes.ours.start()
         self.leaders[1].hang_up()
         self.alter(list(expected), configs)
         end = time.monotonic() + _PATIENCE
@@ -66,7 +62,9 @@ class Cleaned(Both):
         self.alter(list(expected), NEVER)
 
     def _unclean(self, expected: Mapping[str, int]) -> dict[str, list[int]]:
-        noted = [first_dirty_offsets.decode(_content(folder / first_dirty_offsets.NAME)) for folder in self._folders]
+        noted = [
+            first_dirty_offsets.decode(_content(folder / first_dirty_offsets.NAME)) for folder in self._nodes.folders
+        ]
         found = {topic: [each.get((topic, 0), 0) for each in noted] for topic in expected}
         return {topic: offsets for topic, offsets in found.items() if set(offsets) != {expected[topic]}}
 
@@ -91,7 +89,7 @@ class Cleaned(Both):
             time.sleep(2)
 
     def restart(self, how: str) -> None:
-        super().restart(how)
+        self._nodes.restart(how)
         for node in self.leaders:
             node.hang_up()
 
@@ -110,16 +108,7 @@ def _content(path: Path) -> bytes:
 
 
 @contextmanager
-def cleaned_nodes(folder: Path) -> Iterator[Cleaned]:
-    """Both nodes, running.  Raises NoPeer."""
-    theirs, mine = folder / "kafka", folder / "fencepost"
-    ours = Fencepost(mine, OURS)
-    with restartable_apache_kafka(SETTINGS | {"log.dirs": str(theirs)}) as kafka:
-        try:
-            ours.start()
-            both = Cleaned(kafka, ours, [theirs, mine])
-            for node in both.leaders:
-                node.prepare()
-            yield both
-        finally:
-            ours.end(signal.SIGKILL)
+def cleaned_nodes() -> Iterator[Cleaned]:
+    """Both nodes, running; skips the test if Apache Kafka cannot be started here."""
+    with two_nodes(SETTINGS, only_kafka={"log.initial.task.delay.ms": "0"}) as nodes:
+        yield Cleaned(nodes)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from benchmarks.apache_kafka import NoPeer
+from tests.compare import requests
+from tests.compare.compaction.cleaning import NEVER, SETTINGS, Cleaned, cleaned_nodes
 from tests.compare.compaction.logs import Log, find_coordinator, until_taken
-from tests.compare.compaction.nodes import NEVER, SETTINGS, Cleaned, cleaned_nodes
 from tests.compare.compaction.views import milliseconds, told, view
-from tests.compare.coordinator import requests
 from tests.compare.leader.nodes import Leader
 from tests.seeds import seeds
 
@@ -31,12 +29,9 @@ LONG = str(2**63 - 1)
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[Cleaned]:
-    try:
-        with cleaned_nodes(tmp_path) as nodes:
-            yield nodes
-    except NoPeer as reason:
-        pytest.skip(str(reason))
+def both() -> Iterator[Cleaned]:
+    with cleaned_nodes() as nodes:
+        yield nodes
 
 
 def made(both: Cleaned, name: str, seed: int, policy: str = "compact") -> Log:

@@ -6,15 +6,15 @@ import random
 import socket
 from collections.abc import Mapping
 
-from tests.compare.coordinator import requests
-from tests.compare.coordinator.twins import FOREIGN, NOBODY, Twins
+from tests.compare import requests
 from tests.compare.coordinator.walks import Walk
+from tests.compare.twins import FOREIGN, NOBODY, Twins
 
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.messages import InitProducerIdResponse
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import LAST_CLIENT_EPOCH, MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
 
-LAST = 32766
+LAST = LAST_CLIENT_EPOCH
 _AT_ONCE = 500
 WEIGHTS = {"init": 4, "add": 2, "batched": 2, "produce": 2, "txn_commit": 1, "end": 6, "add_offsets": 1}
 
@@ -56,13 +56,13 @@ class Epochs(Walk):
         near = [
             seen,
             ProducerIdAndEpoch.of(seen.producer_id, max(seen.producer_epoch - 1, -1)),
-            ProducerIdAndEpoch.of(seen.producer_id, min(seen.producer_epoch + 1, 32767)),
+            ProducerIdAndEpoch.of(seen.producer_id, min(seen.producer_epoch + 1, MAX_PRODUCER_EPOCH)),
         ]
         return self.chance.choice(
             [
                 *near,
                 ProducerIdAndEpoch.of(seen.producer_id, LAST),
-                ProducerIdAndEpoch.of(seen.producer_id, 32767),
+                ProducerIdAndEpoch.of(seen.producer_id, MAX_PRODUCER_EPOCH),
                 ProducerIdAndEpoch.of(FOREIGN, 0),
             ]
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-from tests.compare.coordinator.nodes import set_level
-from tests.compare.coordinator.twins import Twins
 from tests.compare.coordinator.walks import USUAL, Walk
+from tests.compare.twins import Twins
 
 
 class Levels(Walk):
@@ -15,7 +14,7 @@ class Levels(Walk):
     def __init__(self, twins: Twins, chance: random.Random, prefix: str) -> None:
         super().__init__(twins, chance, prefix, {**USUAL, "level": 4})
         self._moves["level"] = self._change
-        set_level(twins, chance.choice([0, 1, 2, 2]))
+        twins.set_level(chance.choice([0, 1, 2, 2]))
 
     def version(self, move: str) -> int:
         if move == "level":
@@ -30,4 +29,4 @@ class Levels(Walk):
             self.twins.level = was
 
     def _change(self, name: str, version: int) -> None:  # noqa: ARG002
-        set_level(self.twins, self.chance.choice([0, 1, 2]))
+        self.twins.set_level(self.chance.choice([0, 1, 2]))

@@ -1,33 +1,31 @@
-"""The same raw requests to Apache Kafka and to Fencepost, answer by answer and state by state.
+"""Random walks of one transactional id, of which its coordinator is asked answer by answer and state by state.
 
-A scenario is a seeded walk of one transactional id through requests of every version, with current, old, future and
+A walk is seeded and goes through requests of every version, with current, old, future and
 foreign pairs.  Producer ids are compared by the order in which they first appear.
 """
 
 from __future__ import annotations
 
 import random
-import socket
 import time
 from collections.abc import Generator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fencepost.protocol.codec import decode_response, encode_request
+from tests.compare.comparison import Seen
+from tests.compare.connection import NOT_READY, Connection
+from tests.compare.plain import Met
+
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
-    RESPONSES,
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
-    CreateTopicsRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
-    FindCoordinatorRequest,
     InitProducerIdRequest,
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
-from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.records import encode_batch
@@ -35,14 +33,7 @@ from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 
 TOPIC = "differential"
 PARTITIONS = 2
-CLOSED = "closed"
 _SETTLED_AFTER = 5.0
-_NOT_READY = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
-
 
 #: Here, and in what follows, a producer id is its number of appearance (-1: none, 99: foreign), the same on both nodes.
 NOBODY = NO_PRODUCER
@@ -56,6 +47,9 @@ class Step(NamedTuple):
     pair: ProducerIdAndEpoch
     argument: int = 0
     """Commit (1) or abort (0); partition; sequence; whether only to verify."""
+
+    def take(self, node: Coordinator, /) -> Answer:
+        return node.take(self)
 
     def __str__(self) -> str:
         return f"{self.request} v{self.version} {tuple(self.pair)} {self.argument}"
@@ -74,96 +68,34 @@ class Answer(NamedTuple):
         return f"{error} {tuple(self.pair)} -> {self.state} {tuple(self.current)}"
 
 
-class Node:
-    """One of the two, by a bare connection."""
-
-    patience = 30.0
-    """Seconds to wait for an answer; after that the connection is given up."""
+class Coordinator(Connection):
+    """One of the two nodes, as the coordinator of one transactional id per walk."""
 
     def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._address = host, int(port)
-        self._socket: socket.socket | None = None
-        self._ids: list[int] = []
+        super().__init__(bootstrap)
+        self._producers: Met[int] = Met()
         self._name = ""
         self._sequences: dict[tuple[int, ProducerIdAndEpoch], int] = {}
 
-    def ask(self, request: Any, version: int) -> Any:
-        """The answer, or None if the connection was closed instead."""
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address, self.patience)
-        self._socket.sendall(encode_request(request, version, 1, "differential"))
-        try:
-            data = self._read(int.from_bytes(self._read(4), "big"))
-        except (EOFError, ConnectionResetError):
-            self.hang_up()
-            return None
-        except TimeoutError:
-            self.hang_up()
-            raise
-        return decode_response(RESPONSES[request.__schema__.api], data, version)[1]
-
-    def close(self) -> None:
-        """Connect anew with the next request."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def hang_up(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        self._socket = None
-
-    def _read(self, count: int) -> bytes:
-        assert self._socket is not None
-        data = b""
-        while len(data) < count:
-            more = self._socket.recv(count - len(data))
-            if not more:
-                raise EOFError
-            data += more
-        return data
-
-    def prepare(self) -> None:
-        """Make the topic and the internal topics."""
-        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
-        self.ask(CreateTopicsRequest(topics=[topic]), 5)
-        for kind, key in ((0, "group"), (1, "id")):
-            self.retry(lambda kind=kind, key=key: self._coordinator(kind, key))
-
-    def _coordinator(self, kind: int, key: str) -> int:
-        answer = self.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
-        return int(answer.coordinators[0].error_code)
-
-    def retry(self, ask: Any) -> None:
-        end = time.monotonic() + 30
-        while ask() and time.monotonic() < end:
-            time.sleep(0.1)
-
     def begin(self, name: str) -> None:
         """A new transactional id."""
-        self._name, self._ids, self._sequences = name, [], {}
+        self._name, self._producers, self._sequences = name, Met(), {}
 
     def symbol(self, producer_id: int) -> int:
-        if producer_id < 0:
-            return -1
-        if producer_id not in self._ids:
-            self._ids.append(producer_id)
-        return self._ids.index(producer_id)
+        return -1 if producer_id < 0 else self._producers.number(producer_id)
 
     def real(self, pair: ProducerIdAndEpoch) -> tuple[int, int]:
-        known = 0 <= pair.producer_id < len(self._ids)
-        return (
-            self._ids[pair.producer_id] if known else -1 if pair.producer_id < 0 else 123_456_789
-        ), pair.producer_epoch
+        producer = -1 if pair.producer_id < 0 else self._producers.real(pair.producer_id, 123_456_789)
+        return producer, pair.producer_epoch
 
     # Steps
 
     def take(self, step: Step) -> Answer:
+        """Send the request, and see what has become of the id."""
         end = time.monotonic() + 30
         while True:
             error, pair = getattr(self, f"_{step.request}")(step)
-            if error not in _NOT_READY or time.monotonic() > end:
+            if error not in NOT_READY or time.monotonic() > end:
                 break
             time.sleep(0.05)
         state, current = self.settled()
@@ -176,7 +108,7 @@ class Node:
             found = self.ask(DescribeTransactionsRequest(transactional_ids=[self._name]), 0).transaction_states[0]
             if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return "none", NOBODY
-            if found.error_code in _NOT_READY:
+            if found.error_code in NOT_READY:
                 continue
             if not found.transaction_state.startswith("Prepare") or time.monotonic() > end:
                 return found.transaction_state, ProducerIdAndEpoch.of(
@@ -190,8 +122,8 @@ class Node:
             transactional_id=self._name, transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
         )
         answer = self.ask(request, step.version)
-        if answer is None:
-            return CLOSED, NOBODY
+        if isinstance(answer, str):
+            return answer, NOBODY
         return answer.error_code, ProducerIdAndEpoch.of(self.symbol(answer.producer_id), answer.producer_epoch)
 
     def _add(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
@@ -211,8 +143,8 @@ class Node:
             )
             request = AddPartitionsToTxnRequest(transactions=[one])
         answer = self.ask(request, step.version)
-        if answer is None:
-            return CLOSED, NOBODY
+        if isinstance(answer, str):
+            return answer, NOBODY
         if step.version < 4:
             return answer.results_by_topic[0].results_by_partition[0].partition_error_code, NOBODY
         if answer.error_code:
@@ -226,7 +158,7 @@ class Node:
             transactional_id=self._name, producer_id=pid, producer_epoch=epoch, group_id="group"
         )
         answer = self.ask(request, step.version)
-        return (CLOSED if answer is None else answer.error_code), NOBODY
+        return (answer if isinstance(answer, str) else answer.error_code), NOBODY
 
     def _produce(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
         pid, epoch = self.real(step.pair)
@@ -242,8 +174,8 @@ class Node:
         data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=batch)])
         request = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=5000, topic_data=[data])
         answer = self.ask(request, step.version)
-        if answer is None:
-            return CLOSED, NOBODY
+        if isinstance(answer, str):
+            return answer, NOBODY
         error = answer.responses[0].partition_responses[0].error_code
         if error == ErrorCode.NONE:
             self._sequences[partition, step.pair] = sequence + 1
@@ -262,7 +194,7 @@ class Node:
             topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
         )
         answer = self.ask(request, step.version)
-        return (CLOSED if answer is None else answer.topics[0].partitions[0].error_code), NOBODY
+        return (answer if isinstance(answer, str) else answer.topics[0].partitions[0].error_code), NOBODY
 
     def _end(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
         pid, epoch = self.real(step.pair)
@@ -270,8 +202,8 @@ class Node:
             transactional_id=self._name, producer_id=pid, producer_epoch=epoch, committed=step.argument == 1
         )
         answer = self.ask(request, step.version)
-        if answer is None:
-            return CLOSED, NOBODY
+        if isinstance(answer, str):
+            return answer, NOBODY
         return answer.error_code, ProducerIdAndEpoch.of(self.symbol(answer.producer_id), answer.producer_epoch)
 
 
@@ -285,9 +217,9 @@ VERSIONS = {
 }
 
 
-def walk(chance: random.Random, length: int, tv2: bool) -> Generator[Step, Answer, None]:
-    """Steps, each chosen knowing the last answer (sent back in): mostly sensible ones, so that something happens."""
-    current, seen = NOBODY, [NOBODY]
+def walk(chance: random.Random, length: int, tv2: bool) -> Generator[Step, Seen, None]:
+    """Steps, each chosen knowing what was seen of the last one: mostly sensible ones, so that something happens."""
+    current, known = NOBODY, [NOBODY]
     yield_first = True
     for _ in range(length):
         weights = {"init": 2, "add": 2, "add_offsets": 1, "produce": 4, "commit_offsets": 1, "end": 4}
@@ -302,7 +234,7 @@ def walk(chance: random.Random, length: int, tv2: bool) -> Generator[Step, Answe
         if request == "init" and (yield_first or chance.random() < 0.5):
             pair = NOBODY
         elif chance.random() < 0.35:
-            base = chance.choice(seen)
+            base = chance.choice(known)
             pair = chance.choice(
                 [
                     base,
@@ -319,7 +251,8 @@ def walk(chance: random.Random, length: int, tv2: bool) -> Generator[Step, Answe
         if request == "init" and version < 3:
             pair = NOBODY
         yield_first = False
-        answer = yield Step(request, version, pair, argument)
+        seen = yield Step(request, version, pair, argument)
+        answer: Answer = seen.answers[0]
         if answer.current != NOBODY:
             current = answer.current
-            seen.append(current)
+            known.append(current)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tests.compare.coordinator import requests
-from tests.compare.coordinator.nodes import set_level
-from tests.compare.coordinator.twins import CLOSED, FOREIGN, NOBODY, Twins
+from tests.compare import requests
+from tests.compare.connection import CLOSED
+from tests.compare.twins import FOREIGN, NOBODY, Twins
 
 from fencepost.protocol.messages import (
     ApiVersionsRequest,
@@ -213,11 +213,11 @@ class Tables:
         was = self.twins.level
         try:
             for level in (2, 1, 0, 1, 2):
-                set_level(self.twins, level)
+                self.twins.set_level(level)
                 for version in range(5):
                     self._advertised(version)
         finally:
-            set_level(self.twins, was)
+            self.twins.set_level(was)
 
     def _advertised(self, version: int) -> None:
         def of(answer: object) -> dict[str, object]:
@@ -238,12 +238,12 @@ class Tables:
         was = self.twins.level
         try:
             for start in (2, 1, 0):
-                set_level(self.twins, start)
+                self.twins.set_level(start)
                 for level in (0, 1, 2, 3, -1):
                     for kind in (0, 1, 2, 3, 4) if version else (0, 1):
                         for only in (True, False) if version else (False,):
                             self._change(version, level, kind, only)
-                            set_level(self.twins, start)
+                            self.twins.set_level(start)
             for name in ("", "no.such.feature"):
                 self._change(version, 1, 1, False, name)
             both = [self._update("transaction.version", 1, 3), self._update("no.such.feature", 1, 1)]
@@ -251,7 +251,7 @@ class Tables:
             self.twins.ask(UpdateFeaturesRequest(feature_updates=[both[0], both[0]]), version)
             self.twins.ask(UpdateFeaturesRequest(feature_updates=[]), version)
         finally:
-            set_level(self.twins, was)
+            self.twins.set_level(was)
 
     def _update(self, name: str, level: int, kind: int) -> FeatureUpdateKey:
         return FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind, allow_downgrade=kind == 1)

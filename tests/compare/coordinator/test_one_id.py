@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
-from benchmarks.apache_kafka import NoPeer, apache_kafka
-from benchmarks.fencepost_node import fencepost_node
-from tests.compare.coordinator.differential import NOBODY, VERSIONS, Answer, Node, Step, walk
+from tests.compare.comparison import Comparison, Explanation, Findings, Seen
+from tests.compare.coordinator.one_id import NOBODY, PARTITIONS, TOPIC, VERSIONS, Coordinator, Step, walk
+from tests.compare.two_nodes import two_nodes
 from tests.seeds import seeds
 
-from fencepost.client.blocking import Admin
 from fencepost.coordinator.transaction.differences import DIFFERENCES
 from fencepost.protocol.errors import ErrorCode
 
@@ -19,52 +17,60 @@ WALKS = 400
 STEPS = 12
 IDLE = ("Empty", "CompleteCommit", "CompleteAbort")
 
-Explanation = Callable[[Step, Answer, Answer, list[Step]], bool]
 
-
-def keeps_the_open_transaction(step: Step, theirs: Answer, ours: Answer, _: list[Step]) -> bool:
+def keeps_the_open_transaction(seen: Seen) -> bool:
     """InitProducerId with an epoch that is not the current one, while a transaction is open."""
+    step, (theirs, ours) = seen.step, seen.answers
     refusals = (ErrorCode.NONE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
     opened = theirs.error == ErrorCode.CONCURRENT_TRANSACTIONS and ours.state == "Ongoing"
-    return step.request == "init" and step.pair != NOBODY and opened and ours.error in refusals
+    return bool(step.request == "init" and step.pair != NOBODY and opened and ours.error in refusals)
 
 
-def repeats_its_answer(step: Step, theirs: Answer, ours: Answer, _: list[Step]) -> bool:
+def repeats_its_answer(seen: Seen) -> bool:
     """InitProducerId with an earlier pair of this instance, or one whose transaction this call had aborted."""
+    theirs, ours = seen.answers
     fenced = theirs.error in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-    return step.request == "init" and fenced and ours.error == ErrorCode.NONE and theirs.state in IDLE
+    return bool(seen.step.request == "init" and fenced and ours.error == ErrorCode.NONE and theirs.state in IDLE)
 
 
-def refuses_a_transaction_of_nobody(step: Step, theirs: Answer, ours: Answer, _: list[Step]) -> bool:
+def refuses_a_transaction_of_nobody(seen: Seen) -> bool:
     """Produce with the transactional bit and no producer id: Apache Kafka appends it, and everybody sees it."""
+    theirs, ours = seen.answers
     accepted = theirs.error == ErrorCode.NONE and ours.error == ErrorCode.INVALID_RECORD
-    return step.request == "produce" and step.pair.producer_id == -1 and accepted
+    return bool(seen.step.request == "produce" and seen.step.pair.producer_id == -1 and accepted)
 
 
-def forgets_refused_sequences(step: Step, theirs: Answer, ours: Answer, before: list[Step]) -> bool:
+def forgets_refused_sequences(seen: Seen) -> bool:
     """Produce after a batch of a future epoch was refused: Apache Kafka remembers its sequence."""
-    foreign = any(past.request == "produce" and past.pair.producer_epoch > step.pair.producer_epoch for past in before)
+    theirs, ours = seen.answers
+    epoch = seen.step.pair.producer_epoch
+    foreign = any(past.request == "produce" and past.pair.producer_epoch > epoch for past in _before(seen))
     lost = theirs.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and ours.error == ErrorCode.NONE
-    return step.request == "produce" and foreign and lost
+    return seen.step.request == "produce" and foreign and lost
 
 
-def is_not_blocked_by_a_refused_request(step: Step, theirs: Answer, _: Answer, before: list[Step]) -> bool:
+def is_not_blocked_by_a_refused_request(seen: Seen) -> bool:
     """At level 0, after a request of level 2: Apache Kafka answers 51 until a failover."""
-    return theirs.error == ErrorCode.CONCURRENT_TRANSACTIONS and any(
+    return seen.answers[0].error == ErrorCode.CONCURRENT_TRANSACTIONS and any(
         (past.version == VERSIONS[past.request][-1] and past.request in ("produce", "end", "commit_offsets", "add"))
         or (past.request == "add" and past.version >= 4)
-        for past in [*before, step]
+        for past in [*_before(seen), seen.step]
     )
 
 
-def hands_no_pair_to_a_fenced_instance(step: Step, theirs: Answer, ours: Answer, before: list[Step]) -> bool:
+def hands_no_pair_to_a_fenced_instance(seen: Seen) -> bool:
     """EndTxn v5 with the pair before the current one, after an end by an older version, which bumps nothing."""
-    ended_before = any(past.request == "end" and past.version < 5 for past in before)
+    step, (theirs, ours) = seen.step, seen.answers
+    ended_before = any(past.request == "end" and past.version < 5 for past in _before(seen))
     taken = theirs.error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS)
     one_back = (
         step.request == "end" and step.version >= 5 and step.pair.producer_epoch == ours.current.producer_epoch - 1
     )
     return ended_before and one_back and taken and ours.error == ErrorCode.PRODUCER_FENCED
+
+
+def _before(seen: Seen) -> list[Step]:
+    return [past.step for past in seen.before]
 
 
 #: Why an answer may differ, and at which levels: what the coordinator lists (DIFFERENCES), and two traps of the leader.
@@ -78,44 +84,19 @@ EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
 }
 
 
-def difference(kafka: Node, ours: Node, level: int, seed: int) -> list[str]:
-    """The steps to the first difference that nothing explains; none if there is none."""
-    name = f"walk-{level}-{seed}"
-    kafka.begin(name)
-    ours.begin(name)
-    steps = walk(random.Random(seed), STEPS, tv2=level == 2)
-    step = next(steps)
-    before: list[Step] = []
-    history: list[str] = []
-    while True:
-        theirs, found = kafka.take(step), ours.take(step)
-        history.append(f"{step}\n    kafka:     {theirs}\n    fencepost: {found}")
-        if theirs != found:
-            explained = any(
-                level in levels and explains(step, theirs, found, before) for explains, levels in EXPLANATIONS.items()
-            )
-            return [] if explained else history
-        before.append(step)
-        try:
-            step = steps.send(theirs)
-        except StopIteration:
-            return []
-
-
 @pytest.mark.compare
 @pytest.mark.parametrize("level", [2, 1, 0])
 def test_every_answer_is_apache_kafkas_or_has_a_listed_reason(level: int) -> None:
-    try:
-        with apache_kafka(features={"transaction.version": level}) as (theirs, _), fencepost_node() as (ours, _, _):
-            with Admin(ours) as admin:
-                admin.update_feature("transaction.version", level)
-            kafka, fencepost = Node(theirs), Node(ours)
-            kafka.prepare()
-            fencepost.prepare()
-            faults = [fault for seed in seeds(WALKS) if (fault := difference(kafka, fencepost, level, seed))]
-    except NoPeer as reason:
-        pytest.skip(str(reason))
-    assert not faults, f"{len(faults)} walks differ; the first one:\n" + "\n".join(faults[0])
+    findings = Findings(EXPLANATIONS, level)
+    with two_nodes(level=level) as nodes:
+        nodes.make_topics({TOPIC: PARTITIONS})
+        kafka, ours = (Coordinator(address) for address in nodes.addresses)
+        for seed in seeds(WALKS):
+            for node in (kafka, ours):
+                node.begin(f"walk-{level}-{seed}")
+            comparison = Comparison(f"walk {seed}", (kafka, ours), findings, at_answers=True)
+            comparison.go(walk(random.Random(seed), STEPS, tv2=level == 2))
+    findings.check()
 
 
 def test_every_listed_difference_names_its_source() -> None:

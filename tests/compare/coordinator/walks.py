@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from tests.compare.coordinator import requests
-from tests.compare.coordinator.twins import CLOSED, FOREIGN, NOBODY, Twins
+from tests.compare import requests
+from tests.compare.connection import CLOSED
+from tests.compare.twins import FOREIGN, NOBODY, TOPICS, Twins
 
 from fencepost.protocol.types import ProducerIdAndEpoch
 
-TOPICS = {"twins-a": 2, "twins-b": 1}
 UNKNOWN = {"twins-unknown": [0]}
 INTERNAL = {"__consumer_offsets": [0], "__transaction_state": [1]}
 #: request -> (first version, newest version, the newest that a client below transaction.version 2 sends)

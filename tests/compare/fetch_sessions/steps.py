@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.compare.leader.nodes import MUTE, NOW, Leader
+from tests.compare.connection import wait_until
+from tests.compare.leader.nodes import Leader
+from tests.compare.plain import NOW
 
 from fencepost.protocol.batch import headers
 from fencepost.protocol.errors import ErrorCode
@@ -88,11 +88,6 @@ class Node:
         topic, generation = self._generations.get(of.topic_id, ("unknown", 1))
         return topic if generation == self._made[topic if topic in self._made else TOPICS[0]] else f"{topic}'"
 
-    def until(self, holds: Callable[[], bool]) -> None:
-        end = time.monotonic() + _PATIENCE
-        while not holds() and time.monotonic() < end:
-            time.sleep(0.01)
-
     def following(self, of: str, at: At) -> int:
         """The next sequence of a producer in a partition."""
         sequence = self._sequences.get((of, at), 0)
@@ -169,7 +164,7 @@ class End(Step):
             committed=self.commit,
         )
         answer = leader.ask(request, 4)
-        leader._settled_state(name)
+        leader.settled_state(name)
         return Answer(ErrorCode(answer.error_code).name)
 
 
@@ -197,7 +192,7 @@ class Remove(Step):
         name = node.name(self.topic)
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=5000)
         answer = node.leader.ask(request, 6)
-        node.until(lambda: node.leader._leaderless([name]))
+        wait_until(lambda: node.leader.is_leaderless([name]), _PATIENCE, f"the end of {name}")
         node.forget_sequences(self.topic)
         return Answer(ErrorCode(answer.responses[0].error_code).name)
 
@@ -235,7 +230,7 @@ class Read(Step):
         named = max(session + self.shift, -(2**31)) if self.shift != -(2**31) else self.shift
         answer = node.leader.ask(self._request(node, named), self.version)
         if isinstance(answer, str):
-            return Answer(answer or MUTE)
+            return Answer(answer)
         told = answer.session_id
         kind = "none" if told == 0 else "same" if told == session else "other" if told == named else "new"
         if kind == "new" or (kind == "none" and answer.error_code == ErrorCode.NONE and not self.shift):

@@ -6,9 +6,9 @@ import random
 
 import pytest
 from tests.compare.coordinator.explanations import EXPLANATIONS
-from tests.compare.coordinator.nodes import prepare, set_level
-from tests.compare.coordinator.twins import Twins
 from tests.compare.fetch_sessions.waiting_fetches import Watch
+from tests.compare.twins import Twins
+from tests.compare.two_nodes import TwoNodes
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare
@@ -17,14 +17,12 @@ STEPS = 40
 
 
 @pytest.mark.parametrize("level", [2, 1, 0])
-def test_random_walks_of_fetches_that_wait(nodes: tuple[str, str], level: int) -> None:
-    twins = Twins(*nodes, level, EXPLANATIONS)
-    prepare(twins)
-    set_level(twins, level)
+def test_random_walks_of_fetches_that_wait(nodes: TwoNodes, level: int) -> None:
+    twins = Twins(nodes, level, EXPLANATIONS)
     woken = 0
     for seed in seeds(WALKS):
         walk = Watch(twins, random.Random(seed), f"watch-{level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
         woken += walk.woken
-    assert not twins.faults, twins.report()
+    twins.findings.check()
     assert woken > WALKS, "there was something to wait for"

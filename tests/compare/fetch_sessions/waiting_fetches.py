@@ -9,10 +9,12 @@ import random
 import time
 from typing import Any
 
-from tests.compare.coordinator import requests
-from tests.compare.coordinator.requests import Written
-from tests.compare.coordinator.twins import CLOSED, NOBODY, Twins
-from tests.compare.groups.parking import WAITS, Parked
+from tests.compare import requests
+from tests.compare.connection import CLOSED, wait_until
+from tests.compare.parking import WAITS, Parked
+from tests.compare.plain import NOW
+from tests.compare.requests import Written
+from tests.compare.twins import NOBODY, Twins
 
 from fencepost.protocol.messages import (
     CreateTopicsRequest,
@@ -31,7 +33,6 @@ from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import ProducerIdAndEpoch
 
 WEIGHTS = {"watch": 8, "write": 4, "write_plainly": 3, "end": 5, "init": 1, "delete_records": 0.4, "delete_topic": 0.1}
-NOW = int(time.time() * 1000) - 3_600_000
 PARTITIONS = (0, 1)
 _LONG_MS, _SHORT_MS = 60_000, 200
 _AT_ONCE = 3
@@ -91,7 +92,7 @@ class Watch:
         )
         for node in (self.twins.kafka, self.twins.ours):
             node.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
-            node.retry(lambda node=node: self._ends(node, 0) is None)
+            wait_until(lambda node=node: self._ends(node, 0) is not None, 30, f"the leaders of {self.topic}")  # type: ignore[misc]
         for name in self.names:
             self._init(name)
 

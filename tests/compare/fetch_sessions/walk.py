@@ -6,10 +6,11 @@ A step is chosen by chance and by what Apache Kafka last answered; both nodes ta
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.compare.comparison import Seen
 from tests.compare.fetch_sessions.steps import (
     IDS,
     PARTITIONS,
@@ -25,8 +26,9 @@ from tests.compare.fetch_sessions.steps import (
     Write,
 )
 
+from fencepost.broker.leader.fetch_sessions import LAST_SESSION_EPOCH
+
 UNKNOWN = "unknown"
-LAST_EPOCH = 2**31 - 1
 _WEIGHTS = {"read": 12, "write": 5, "write_transactional": 3, "end": 2, "delete": 0.5, "remove": 0.1, "nonsense": 0.6}
 EVERYWHERE: tuple[At, ...] = tuple((topic, index) for topic in TOPICS for index in range(PARTITIONS))
 
@@ -151,7 +153,7 @@ class _Walk:
         kind = chance.choice(("epoch", "version", "session", "isolation"))
         asked = ((chance.choice(EVERYWHERE), chance.randint(-1, 5)),) if chance.random() < 0.5 else ()
         if kind == "epoch":
-            wrong = (reader.epoch + 1, max(reader.epoch - 1, 1), LAST_EPOCH, -2)
+            wrong = (reader.epoch + 1, max(reader.epoch - 1, 1), LAST_SESSION_EPOCH, -2)
             epoch = chance.choice([one for one in wrong if one != reader.epoch])
             return Read(number, reader.version, epoch, asked, **self._how())
         if kind == "version":
@@ -184,8 +186,9 @@ class _Walk:
                 reader.followed[at] = following
 
 
-def walk(seed: int, length: int) -> Iterator[tuple[Step, _Walk]]:
-    """Steps of one seed; who takes one tells the walk what it saw before it takes the next."""
+def walk(seed: int, length: int) -> Generator[Step, Seen, None]:
+    """Steps of one seed, each chosen knowing what was seen of the one before it."""
     walking = _Walk(random.Random(seed))
     for _ in range(length):
-        yield walking.next(), walking
+        seen = yield walking.next()
+        walking.saw(seen.step, seen.answers[0])

@@ -6,9 +6,9 @@ import random
 
 import pytest
 from tests.compare.coordinator.explanations import EXPLANATIONS
-from tests.compare.coordinator.nodes import prepare, set_level
-from tests.compare.coordinator.twins import Twins
 from tests.compare.groups.walks import Crowd
+from tests.compare.twins import Twins
+from tests.compare.two_nodes import TwoNodes
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare
@@ -17,11 +17,9 @@ STEPS = 50
 
 
 @pytest.mark.parametrize("level", [2, 1, 0])
-def test_random_walks_of_a_group_with_several_members(nodes: tuple[str, str], level: int) -> None:
-    twins = Twins(*nodes, level, EXPLANATIONS)
-    prepare(twins)
-    set_level(twins, level)
+def test_random_walks_of_a_group_with_several_members(nodes: TwoNodes, level: int) -> None:
+    twins = Twins(nodes, level, EXPLANATIONS)
     for seed in seeds(WALKS):
         walk = Crowd(twins, random.Random(seed), f"crowd-{level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
-    assert not twins.faults, twins.report()
+    twins.findings.check()

@@ -9,11 +9,12 @@ import random
 import time
 from typing import Any
 
-from tests.compare.coordinator import requests
+from tests.compare import requests
+from tests.compare.connection import CLOSED
 from tests.compare.coordinator.offsets import OUTSIDER, Member
-from tests.compare.coordinator.twins import CLOSED, Twins
 from tests.compare.coordinator.walks import Walk
-from tests.compare.groups.parking import WAITS, Parked
+from tests.compare.parking import WAITS, Parked
+from tests.compare.twins import Twins
 
 from fencepost.protocol.codec import encode_stored
 from fencepost.protocol.consumer_protocol import ConsumerProtocolSubscription

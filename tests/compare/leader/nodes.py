@@ -6,24 +6,21 @@ whether there is one, and record batches are taken apart.
 
 from __future__ import annotations
 
-import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tests.compare.coordinator.differential import CLOSED, Node
+from tests.compare.comparison import Plain
+from tests.compare.connection import NOT_READY, Connection, wait_until
+from tests.compare.plain import Met, batches_of, time_of
 
-from fencepost.protocol.batch import crc_matches, headers
-from fencepost.protocol.codec import encode_request
-from fencepost.protocol.control import read_control_record
-from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import (
     CreateTopicsRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     FetchRequest,
-    FindCoordinatorRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -32,21 +29,18 @@ from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableT
 from fencepost.protocol.messages.describe_producers import TopicRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
-from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import ZERO_UUID
 
 PARTITIONS = 2
 FOREIGN = 99
 """A producer id that nobody was given."""
 _FOREIGN_ID = 123_456_789_012
-MUTE = "mute"
 SILENT = "silent"
-NOW = int(time.time() * 1000) - 3_600_000
-"""The time of records: old enough to tell it from the node's own clock, too young for any retention."""
 TRANSACTION_TIMEOUT_MS = 900_000
 """Longer than any walk."""
 _PATIENCE = 3.0
-_PATIENCE_WITH_TOPICS = 60.0
+_PATIENCE_TO_BEGIN = 30.0
+_PATIENCE_WITH_TOPICS = 300.0
 """Many of them are made at once."""
 _SETTLED_AFTER = 1.5
 _DROPPED = ("throttle_time_ms", "node_endpoints", "cluster_id")
@@ -60,45 +54,22 @@ _UNORDERED = (
     "markers",
 )
 _TIMES = ("timestamp", "last_timestamp", "log_append_time_ms")
-_NOT_READY = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
-
-Plain = Any
-"""Dictionaries, lists, texts and numbers."""
 
 
-class Leader(Node):
+class Leader(Connection):
     """One of the two nodes, as the leader of the partitions of one topic per walk."""
 
     def __init__(self, bootstrap: str, topic_ids: dict[str, Any] | None = None) -> None:
-        super().__init__(bootstrap)
+        super().__init__(bootstrap, _PATIENCE)
         self.topic = ""
+        self._producers: Met[int] = Met()
         self.topic_ids = {} if topic_ids is None else topic_ids
         self._stuck: dict[str, Plain] = {}
         """Transactional ids whose markers were waited for in vain."""
 
-    def ask(self, request: Any, version: int, patience: float = _PATIENCE) -> Any:
-        """The answer; CLOSED or MUTE if there is none within so many seconds."""
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address, 30)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.settimeout(patience)
-        try:
-            answer = super().ask(request, version)
-        except (TimeoutError, BrokenPipeError) as error:
-            self.hang_up()
-            return MUTE if isinstance(error, TimeoutError) else CLOSED
-        return CLOSED if answer is None else answer
-
     def tell(self, request: Any, version: int) -> str:
         """Send what is not answered; whether the connection outlives it."""
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address, 30)
-        self._socket.sendall(encode_request(request, version, 1, "differential"))
-        answer = self.ask(self._producers_request([0]), 0)
+        answer = self.send(request, version) or self.ask(self._producers_request([0]), 0)
         return SILENT if isinstance(answer, Message) else str(answer)
 
     # Topics and producers
@@ -115,9 +86,9 @@ class Leader(Node):
             answer = self.ask(CreateTopicsRequest(topics=group, timeout_ms=30_000), 7, _PATIENCE_WITH_TOPICS)
             assert all(topic.error_code == ErrorCode.NONE for topic in answer.topics), answer
             self.topic_ids.update({topic.name: topic.topic_id for topic in answer.topics})
-        self.retry(lambda: self._leaderless(topics))
+        wait_until(lambda: not self.is_leaderless(topics), _PATIENCE_WITH_TOPICS, "a leader of each partition")
 
-    def _leaderless(self, topics: Sequence[str]) -> bool:
+    def is_leaderless(self, topics: Sequence[str]) -> bool:
         asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)]
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked) for topic in topics]
@@ -132,36 +103,32 @@ class Leader(Node):
 
     def open(self, topic: str, transactional_ids: Sequence[str], idempotent: int) -> None:
         """Begin a walk on a topic: producers 0, 1, ... for the transactional ids, then plain idempotent ones."""
-        self.begin(topic)
-        self.topic = topic
+        self.topic, self._producers = topic, Met()
         for name in [*transactional_ids, *[None] * idempotent]:
-            if name is not None:
-                self.retry(lambda name=name: self._coordinator_of(name))
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-            self.retry(lambda request=request: self._initialized(request))
+            wait_until(lambda request=request: self._initialized(request), _PATIENCE_TO_BEGIN, "a producer id")  # type: ignore[misc]
 
-    def _coordinator_of(self, name: str) -> int:
-        answer = self.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[name]), 4)
-        return int(answer.coordinators[0].error_code)
-
-    def _initialized(self, request: InitProducerIdRequest) -> int:
+    def _initialized(self, request: InitProducerIdRequest) -> bool:
         answer = self.ask(request, 4)
         if answer.error_code == ErrorCode.NONE:
             self.symbol(answer.producer_id)
-        return int(answer.error_code)
+        return bool(answer.error_code == ErrorCode.NONE)
 
     def symbol(self, producer_id: int) -> int:
-        return FOREIGN if producer_id == _FOREIGN_ID else super().symbol(producer_id)
+        """A producer id by its order of appearance in this walk; FOREIGN, and -1, stand for themselves."""
+        if producer_id == _FOREIGN_ID:
+            return FOREIGN
+        return -1 if producer_id < 0 else self._producers.number(producer_id)
 
     def producer_id(self, symbol: int) -> int:
         """The opposite of `symbol`; -1 and lower stand for themselves."""
-        return symbol if symbol < 0 else self._ids[symbol] if symbol < len(self._ids) else _FOREIGN_ID
+        return symbol if symbol < 0 else self._producers.real(symbol, _FOREIGN_ID)
 
     # What it says of itself
 
     def observe(self, transactional_ids: Sequence[str]) -> Plain:
         """Producers, ends and content of every partition, once no marker is missing."""
-        states = [self._settled_state(name) for name in transactional_ids]
+        states = [self.settled_state(name) for name in transactional_ids]
         every = range(PARTITIONS)
         producers = self.ask(self._producers_request(every), 0)
         ends = [self._ends(isolation, timestamp) for isolation, timestamp in ((0, -1), (1, -1), (0, -2))]
@@ -174,11 +141,12 @@ class Leader(Node):
             "content": plain(content.responses[0] if content.responses else [], self),
         }
 
-    def _settled_state(self, name: str) -> Plain:
+    def settled_state(self, name: str) -> Plain:
+        """What the coordinator says of a transactional id, once no marker is missing, or for long enough."""
         end = time.monotonic() + _SETTLED_AFTER
         while True:
             found = self.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states[0]
-            moving = found.error_code in _NOT_READY or found.transaction_state.startswith("Prepare")
+            moving = found.error_code in NOT_READY or found.transaction_state.startswith("Prepare")
             state = found.transaction_state, self.symbol(found.producer_id), found.producer_epoch
             if not moving or time.monotonic() > end or self._stuck.get(name) == state:
                 self._stuck[name] = state if moving else None
@@ -219,7 +187,7 @@ def plain(value: Any, node: Leader, field: str = "") -> Plain:
     if field == "producer_id":
         return node.symbol(value)
     if field in _TIMES:
-        return _time(value)
+        return time_of(value)
     if field == "error_code":
         return ErrorCode(value).name
     if field.endswith("_message"):
@@ -237,41 +205,3 @@ def _with_what_counts(partition: dict[str, Plain]) -> Plain:
     told = partition["aborted_transactions"] or []
     partition["aborted_transactions"] = [entry for entry in told if entry["first_offset"] <= last]
     return partition
-
-
-def _time(timestamp: int) -> Plain:
-    return (
-        "now" if abs(time.time() * 1000 - timestamp) < 1_800_000 else timestamp - NOW if timestamp >= 0 else timestamp
-    )
-
-
-def batches_of(records: Any, symbol: Callable[[int], int]) -> Plain:
-    """The whole batches of a fetched partition; Apache Kafka may cut the last one off, which readers skip."""
-    if records is None:
-        return None
-    found = []
-    for at, header in headers(records):
-        batch = {
-            "offsets": (header.base_offset, header.last_offset_delta),
-            "leader": header.partition_leader_epoch,
-            "attributes": header.attributes,
-            "times": (_time(header.base_timestamp), _time(header.max_timestamp)),
-            "producer": (symbol(header.producer_id), header.producer_epoch, header.base_sequence),
-            "size": header.size,
-            "intact": crc_matches(records, at, header),
-            "records": _records_of(records, at, header),
-        }
-        found.append(batch)
-    return found
-
-
-def _records_of(records: Any, at: int, header: Any) -> Plain:
-    try:
-        if header.is_control:
-            return read_control_record(records, at, header)
-        return [
-            (record.offset, _time(record.timestamp), record.key, (record.value or b"")[:8], list(record.headers))
-            for record in decode_batch(records, at, header)
-        ]
-    except ProtocolError as error:
-        return str(error)

@@ -6,9 +6,9 @@ import random
 from collections.abc import Generator
 from typing import Any
 
+from tests.compare.comparison import Plain, Seen
 from tests.compare.leader.batches import DEFECTS, Batch
-from tests.compare.leader.comparison import Seen
-from tests.compare.leader.nodes import FOREIGN, PARTITIONS, Plain
+from tests.compare.leader.nodes import FOREIGN, PARTITIONS
 from tests.compare.leader.steps import (
     HERE,
     Delete,

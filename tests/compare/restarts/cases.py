@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.compare.coordinator import requests
-from tests.compare.coordinator.requests import Written
+from tests.compare import requests
 from tests.compare.coordinator.timeouts import asked_for
-from tests.compare.coordinator.twins import FOREIGN, NOBODY, Asked, Twins
+from tests.compare.plain import NOW
+from tests.compare.requests import Written
 from tests.compare.restarts.situations import BRIEFLY, FOR_A_WHILE, LONG, RELATIONS, Case, steps
+from tests.compare.twins import FOREIGN, NOBODY, Asked, Twins
 
 from fencepost.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest, ProduceRequest
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.types import ProducerIdAndEpoch
 
-NOW = int(time.time() * 1000) - 3_600_000
-"""The time of records: too young for any retention."""
 _VERSIONS = {"old": {"produce": 11, "commit": 4, "end": 4}, "new": {"produce": 12, "commit": 5, "end": 5}}
 
 

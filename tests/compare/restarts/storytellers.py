@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.compare.comparison import LEVELS, Comparison, Explanation, Findings, Plain, Seen, differences
 from tests.compare.leader.batches import Batch
-from tests.compare.leader.comparison import Explanation, Seen, differences
-from tests.compare.leader.explanations import EXPLANATIONS
-from tests.compare.leader.nodes import Leader, Plain
+from tests.compare.leader.explanations import EXPLANATIONS as OF_LEADERS
+from tests.compare.leader.nodes import Leader
 from tests.compare.leader.steps import Delete, Produce, Step
 from tests.compare.restarts.stories import ID, Story
 
@@ -35,63 +35,37 @@ def remembers_producers_of_deleted_records(seen: Seen) -> bool:
     return deleted and bool(found) and all(at.endswith(".active_producers") and not theirs for at, theirs, _ in found)
 
 
-_EXPLANATIONS: tuple[Explanation, ...] = (
-    *EXPLANATIONS,
-    remembers_five_batches,
-    remembers_producers_of_deleted_records,
-)
+EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
+    **OF_LEADERS,
+    remembers_five_batches: LEVELS,
+    remembers_producers_of_deleted_records: LEVELS,
+}
 
 
 class Told:
     """One story: a connection to each node, and what was seen so far."""
 
-    def __init__(self, story: Story, topic: str, nodes: tuple[Leader, Leader], level: int) -> None:
-        self.story, self.topic, self.nodes, self.level = story, topic, nodes, level
+    def __init__(self, story: Story, topic: str, nodes: tuple[Leader, Leader], findings: Findings) -> None:
+        self.story, self.topic = story, topic
         self.ids = [f"{topic}-{ID}"]
-        self.seen: list[Seen] = []
-        self.parted = False
-        self.fault = ""
-        self.explained: list[str] = []
+        self._both = Comparison(story.name, nodes, findings, lambda node: node.observe(self.ids), _without_epochs)
 
     def begin(self) -> None:
-        for node in self.nodes:
+        for node in self._both.nodes:
             node.open(self.topic, self.ids, 1)
         self._go(self.story.before)
 
     def go_on(self) -> None:
         """After the restart; first of all nothing may have changed."""
-        if not self.parted and self.seen:
-            self._look(self.seen[-1].step, self.seen[-1].answers)
+        if not self._both.have_parted and self._both.seen:
+            last = self._both.seen[-1]
+            self._both.judge(last.step, last.answers)
         self._go(self.story.after)
 
     def _go(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            if self.parted:
-                break
-            theirs, ours = (_without_epochs(step.take(node)) for node in self.nodes)
-            self._look(step, (theirs, ours))
-        for node in self.nodes:
-            node.close()
-
-    def _look(self, step: Step, answers: tuple[Plain, Plain]) -> None:
-        theirs, ours = (_without_epochs(node.observe(self.ids)) for node in self.nodes)
-        now = Seen(step, answers, (theirs, ours), tuple(self.seen), self.level, ())
-        self.seen.append(now)
-        if answers[0] == answers[1] and theirs == ours:
-            return
-        reason = next((explains for explains in _EXPLANATIONS if explains(now)), None)
-        self.parted = theirs != ours or reason is None
-        if reason is not None:
-            self.explained.append(reason.__name__)
-            return
-        found = [
-            (f"{what}{at}", *pair)
-            for what, two in (("answer", answers), ("state", now.states))
-            for at, *pair in differences(*two)
-        ]
-        lines = [f"    {at}: kafka {a!r}, fencepost {b!r}" for at, a, b in found]
-        told = "\n".join([*(f"    {past.step}" for past in self.seen), *lines])
-        self.fault = f"== {self.story.name}, transaction.version {self.level}\n{told}"
+        self._both.go(steps)
+        for node in self._both.nodes:
+            node.hang_up()
 
 
 def _without_epochs(value: Plain) -> Plain:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from benchmarks.apache_kafka import NoPeer
+from tests.compare.comparison import Findings
 from tests.compare.coordinator.epochs import LAST, Epochs, drive
-from tests.compare.coordinator.nodes import SETTINGS, prepare
 from tests.compare.coordinator.offsets import Offsets
-from tests.compare.coordinator.twins import Twins
 from tests.compare.coordinator.walks import Walk
 from tests.compare.leader.nodes import Leader
 from tests.compare.restarts.cases import Rehearsal
 from tests.compare.restarts.explanations import EXPLANATIONS
-from tests.compare.restarts.nodes import Both, reconnect, restartable
 from tests.compare.restarts.situations import cases
 from tests.compare.restarts.stories import stories
+from tests.compare.restarts.storytellers import EXPLANATIONS as OF_STORIES
 from tests.compare.restarts.storytellers import Told
 from tests.compare.restarts.views import everything
+from tests.compare.twins import SETTINGS, TOPICS, Twins
+from tests.compare.two_nodes import TwoNodes, two_nodes
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare
@@ -32,59 +31,54 @@ WRITES = [(2, "killed"), (1, "stopped"), (0, "killed")]
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[Both]:
-    try:
-        with restartable(tmp_path / "data", SETTINGS) as nodes:
-            yield nodes
-    except NoPeer as reason:
-        pytest.skip(str(reason))
+def nodes() -> Iterator[TwoNodes]:
+    with two_nodes(SETTINGS) as both:
+        both.make_topics(TOPICS)
+        yield both
 
 
 @pytest.mark.parametrize(("level", "how"), RESTARTS)
-def test_every_request_to_an_id_in_every_situation(both: Both, level: int, how: str) -> None:
-    twins = Twins(*both.addresses, level, EXPLANATIONS)
-    prepare(twins)
+def test_every_request_to_an_id_in_every_situation(nodes: TwoNodes, level: int, how: str) -> None:
+    twins = Twins(nodes, level, EXPLANATIONS)
     rehearsal = Rehearsal(twins, f"{how}-{level}", list(cases(level, random.Random(f"{level} {how}"))))
     rehearsal.prepare()
     for title, look in everything(twins, rehearsal.settled, rehearsal.groups):
         twins.play(f"{title} before", look)
-    both.restart(how)
-    reconnect(twins)
+    twins.restart(how)
     for title, look in everything(twins, rehearsal.settled, rehearsal.groups):
         twins.play(f"{title} after", look)
     rehearsal.go_on()
-    assert not twins.faults, twins.report()
+    twins.findings.check()
 
 
 @pytest.mark.parametrize(("level", "how"), WRITES)
-def test_every_write_to_a_partition_that_was_opened_again(both: Both, level: int, how: str) -> None:
-    prepare(Twins(*both.addresses, level, EXPLANATIONS))
+def test_every_write_to_a_partition_that_was_opened_again(nodes: TwoNodes, level: int, how: str) -> None:
+    nodes.set_level(level)
     every = {f"{how}-{level}-{number}": story for number, story in enumerate(stories(level, how))}
     ids = []
-    for address in both.addresses:
+    for address in nodes.addresses:
         maker = Leader(address)
         maker.make(list(every))
         ids.append(maker.topic_ids)
+    findings = Findings(OF_STORIES, level)
     told = []
     for topic, story in every.items():
-        nodes = Leader(both.addresses[0], ids[0]), Leader(both.addresses[1], ids[1])
-        told.append(Told(story, topic, nodes, level))
+        leaders = Leader(nodes.addresses[0], ids[0]), Leader(nodes.addresses[1], ids[1])
+        told.append(Told(story, topic, leaders, findings))
     for each in told:
         each.begin()
-    both.restart(how)
+    nodes.restart(how)
     for each in told:
         each.go_on()
-    faults = [each.fault for each in told if each.fault]
-    assert not faults, f"{len(faults)} stories differ\n" + "\n\n".join(faults[:3])
+    findings.check()
 
 
 @pytest.mark.parametrize(("level", "how"), WALKS)
-def test_random_walks_that_are_interrupted(both: Both, level: int, how: str) -> None:
+def test_random_walks_that_are_interrupted(nodes: TwoNodes, level: int, how: str) -> None:
     """The first part of each walk is before the restart; ids whose epochs are nearly used up are among them."""
-    twins = Twins(*both.addresses, level, EXPLANATIONS)
-    prepare(twins)
+    twins = Twins(nodes, level, EXPLANATIONS)
     driven = [f"{how}-{level}-epochs-{seed}" for seed in seeds(DRIVEN)]
-    drive_all(both.addresses, driven)
+    drive_all(nodes.addresses, driven)
     walks: dict[str, Walk] = {name: Epochs(twins, random.Random(name), name) for name in driven}
     for seed in seeds(60):
         for kind in (Walk, Offsets):
@@ -98,11 +92,10 @@ def test_random_walks_that_are_interrupted(both: Both, level: int, how: str) -> 
         twins.play(f"{name} before", lambda walk=walk: walk.go(12))  # type: ignore[misc]
         if not twins.diverged:
             going[name] = twins.history
-    both.restart(how)
-    reconnect(twins)
+    twins.restart(how)
     for name, asked in going.items():
         twins.play(f"{name} after", lambda walk=walks[name]: walk.go_on(15), asked)  # type: ignore[misc]
-    assert not twins.faults, twins.report()
+    twins.findings.check()
 
 
 def drive_all(addresses: tuple[str, str], names: Sequence[str]) -> None:

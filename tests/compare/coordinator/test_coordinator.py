@@ -6,21 +6,18 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from benchmarks.apache_kafka import NoPeer, apache_kafka
 from tests.compare.coordinator.epochs import LAST, Epochs, drive
 from tests.compare.coordinator.expiry import SETTINGS as EXPIRING
 from tests.compare.coordinator.expiry import UNSTABLE, Expiry, TwoPhase
 from tests.compare.coordinator.explanations import EXPLANATIONS
 from tests.compare.coordinator.levels import Levels
-from tests.compare.coordinator.nodes import SETTINGS, prepare, set_level
 from tests.compare.coordinator.offsets import Offsets
 from tests.compare.coordinator.tables import Tables
 from tests.compare.coordinator.timeouts import Timeouts
-from tests.compare.coordinator.twins import Twins
 from tests.compare.coordinator.walks import Walk
+from tests.compare.twins import SETTINGS, TOPICS, Twins
+from tests.compare.two_nodes import TwoNodes, two_nodes
 from tests.seeds import seeds
-
-from fencepost.broker import running_broker
 
 pytestmark = pytest.mark.compare
 WALKS = 300
@@ -29,37 +26,34 @@ DRIVEN = 8
 
 
 @pytest.fixture(params=[2, 1, 0])
-def twins(nodes: tuple[str, str], request: pytest.FixtureRequest) -> Twins:
-    both = Twins(*nodes, request.param, EXPLANATIONS)
-    prepare(both)
-    set_level(both, request.param)
-    return both
+def twins(nodes: TwoNodes, request: pytest.FixtureRequest) -> Twins:
+    return Twins(nodes, request.param, EXPLANATIONS)
 
 
 def test_shapes_lists_and_features(twins: Twins) -> None:
     for title, scenario in Tables(twins, f"tables-{twins.level}").all():
         twins.play(title, scenario)
-    assert not twins.faults, twins.report()
+    twins.findings.check()
 
 
 def test_random_walks_of_two_ids_and_two_groups(twins: Twins) -> None:
     for seed in seeds(WALKS):
         walk = Walk(twins, random.Random(seed), f"walk-{twins.level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
-    assert not twins.faults, twins.report()
+    twins.findings.check()
 
 
 def test_random_walks_of_offsets_and_members(twins: Twins) -> None:
     for seed in seeds(WALKS // 2):
         walk = Offsets(twins, random.Random(seed), f"offsets-{twins.level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
-    assert not twins.faults, twins.report()
+    twins.findings.check()
 
 
 def test_every_request_after_a_time_out(twins: Twins) -> None:
     for title, scenario in Timeouts(twins, f"timeouts-{twins.level}").all():
         twins.play(title, scenario)
-    assert not twins.faults, twins.report()
+    twins.findings.check()
 
 
 def test_random_walks_around_the_last_epoch(twins: Twins) -> None:
@@ -75,33 +69,25 @@ def test_random_walks_around_the_last_epoch(twins: Twins) -> None:
     for seed, prefix in zip(seeds(DRIVEN), prefixes, strict=True):
         walk = Epochs(twins, random.Random(seed), prefix)
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
-    assert not twins.faults, twins.report()
+    twins.findings.check()
 
 
-def test_random_walks_in_which_the_level_changes(nodes: tuple[str, str]) -> None:
-    twins = Twins(*nodes, 2, EXPLANATIONS)
-    prepare(twins)
+def test_random_walks_in_which_the_level_changes(nodes: TwoNodes) -> None:
+    twins = Twins(nodes, 2, EXPLANATIONS)
     for seed in seeds(WALKS // 4):
         chance = random.Random(seed)
         twins.play(f"walk {seed}", lambda s=seed, c=chance: Levels(twins, c, f"levels-{s}").go(STEPS))  # type: ignore[misc]
-    assert not twins.faults, twins.report()
+    twins.findings.check()
 
 
 def test_expired_ids_and_two_phase_commits() -> None:
-    settings = {**SETTINGS, **EXPIRING}
-    try:
-        with (
-            apache_kafka({**settings, **UNSTABLE}) as (kafka, _),
-            running_broker(settings=settings, flush="os") as ours,
-        ):
-            for level in (2, 1):
-                twins = Twins(kafka, ours.bootstrap_servers, level, EXPLANATIONS)
-                prepare(twins)
-                for title, scenario in Expiry(twins, f"expired-{level}").all():
-                    twins.play(title, scenario)
-                for seed in seeds(WALKS // 2):
-                    walk = TwoPhase(twins, random.Random(seed), f"two-phase-{level}-{seed}")
-                    twins.play(f"two-phase walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
-                assert not twins.faults, twins.report()
-    except NoPeer as reason:
-        pytest.skip(str(reason))
+    with two_nodes({**SETTINGS, **EXPIRING}, only_kafka=UNSTABLE) as nodes:
+        nodes.make_topics(TOPICS)
+        for level in (2, 1):
+            twins = Twins(nodes, level, EXPLANATIONS)
+            for title, scenario in Expiry(twins, f"expired-{level}").all():
+                twins.play(title, scenario)
+            for seed in seeds(WALKS // 2):
+                walk = TwoPhase(twins, random.Random(seed), f"two-phase-{level}-{seed}")
+                twins.play(f"two-phase walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]
+            twins.findings.check()
