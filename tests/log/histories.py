@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.log.log_doubles import START, StoppedClock, batch, marker, topic_id
 
-from fencepost.log import checkpointing, commit_log, storage
+from fencepost.log import checkpointing, commit_log, commit_log_entries, durability, storage
 from fencepost.log.commit_log import REST_SECONDS, StorageFailed
 from fencepost.log.open_files import USUAL
 from fencepost.log.partition import Appended, Partition
@@ -398,8 +398,11 @@ def lose(world: World) -> None:
 
 
 def small_files(monkeypatch: Any) -> None:
-    """Extents, allocations and parts of a checkpoint of a size that a short history meets."""
+    """Extents, allocations and parts of a checkpoint and of a sync of a size that a short history meets."""
     monkeypatch.setattr(storage, "EXTENT_THRESHOLD", EXTENT)
     monkeypatch.setattr(commit_log, "_ALLOCATION", 4096)
     monkeypatch.setattr(commit_log, "_LITTLE", 300)
     monkeypatch.setattr(checkpointing, "_TOGETHER", 1)
+    monkeypatch.setattr(commit_log_entries, "PIECE_ENTRIES", 2)
+    monkeypatch.setattr(durability, "CALLED_AT_ONCE", 1)
+    monkeypatch.setattr(storage, "_ADVANCED_AT_ONCE", 1)

@@ -13,6 +13,7 @@ from fencepost.log.commit_log import REST_SECONDS, CommitLog, StorageFailed
 from fencepost.log.commit_log_entries import DURABLE_ENTRY, DURABLE_SIZE, FRAME, HEADER_SIZE, Kind, NamedFile
 from fencepost.log.commit_log_reading import read_generation
 from fencepost.log.replay import Replay
+from fencepost.runtime import Work
 from fencepost.simulation.disk import SimulatedDisk
 
 ROOT = Path("/log")
@@ -31,6 +32,10 @@ def begun(disk: SimulatedDisk, generation: int = 1) -> CommitLog:
 
 def named(number: int = 1, size: int = 0, next_offset: int = 0) -> NamedFile:
     return NamedFile(number, size, next_offset, bytes(16), f"t-0/{next_offset:020d}.log")
+
+
+def no_steps() -> Work[None]:
+    yield from ()
 
 
 def replayed(disk: SimulatedDisk) -> Replay:
@@ -72,8 +77,8 @@ def test_the_mark_behind_the_last_sync_is_written_after_a_rest_and_never_in_fron
 
         for number in range(10):
             log.add_bytes(1, number, b"x")
-            assert log.flush(lambda: None, lambda: None)
-            await log.wait_durable(log.appended)
+            assert log.flush(lambda: None, no_steps, lambda: None)
+            await log.durability.wait(log.appended)
             await asyncio.sleep(REST_SECONDS / 3)
             assert not is_marked(), "the next sync says it"
         await asyncio.sleep(2 * REST_SECONDS)
@@ -96,17 +101,17 @@ def test_durable_is_said_after_the_sync_and_in_order() -> None:
         said: list[str] = []
         log.add_file(named())
         first = log.add_bytes(1, 0, b"x")
-        log.when_durable(first, lambda: said.append("first"))
-        assert log.flush(lambda: said.append("taken"), lambda: said.append("done"))
+        log.durability.when(first, lambda: said.append("first"))
+        assert log.flush(lambda: said.append("taken"), no_steps, lambda: said.append("done"))
         second = log.add_bytes(1, 1, b"y")
-        log.when_durable(second, lambda: said.append("second"))
-        assert not log.flush(lambda: None, lambda: None), "one sync at a time"
-        assert (said, log.durable, log.idle) == (["taken"], 0, False)
+        log.durability.when(second, lambda: said.append("second"))
+        assert not log.flush(lambda: None, no_steps, lambda: None), "one sync at a time"
+        assert (said, log.durability.lsn, log.idle) == (["taken"], 0, False)
         await asyncio.sleep(1)
-        assert (said, log.durable) == (["taken", "done", "first"], first)
+        assert (said, log.durability.lsn) == (["taken", "done", "first"], first)
         log.flush_now()
-        assert (said[3:], log.durable, log.idle) == (["second"], second, True)
-        log.when_durable(second, lambda: said.append("at once"))
+        assert (said[3:], log.durability.lsn, log.idle) == (["second"], second, True)
+        log.durability.when(second, lambda: said.append("at once"))
         assert said[4:] == ["at once"]
 
     run(main())

@@ -151,7 +151,7 @@ def test_where_earlier_reads_ended_changes_nothing(
         for count, size in batches:
             append(node.partition, batch(count, size=size))
         await node.settled()
-        remembering, reader = node.partition.reader, Reader(node.partition)
+        remembering, reader = node.partition.reader, Reader(node.partition, {})
         for at, max_bytes, at_least_one, isolation in reads:
             offset = at % (node.partition.log_end_offset + 1)
             reader.forget()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker import BadSetting, Broker
 from fencepost.cli import Refused
+from fencepost.cli.garbage import GarbageCollection
 from fencepost.log.descriptors import raise_limit
 from fencepost.log.storage import DirectoryUnusable
 from fencepost.node_log import get_logger
@@ -126,7 +127,7 @@ def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
 
 async def _serve(broker: Broker, options: argparse.Namespace, metrics: tuple[str, int] | None) -> int:
     # A collection of what is being loaded would look at all of it, again and again, while others wait; little of it is
-    # garbage.  What is here when that is over stays for good, and need not be looked at later.
+    # garbage.
     gc.collect()
     gc.disable()
     try:
@@ -140,9 +141,12 @@ async def _serve(broker: Broker, options: argparse.Namespace, metrics: tuple[str
     except Refused:
         await broker.stop()
         raise
+    garbage = GarbageCollection(lambda: broker.node.counters.requests.total())
+    garbage.start()
     try:
         return await _until_signalled(broker, options.data, exporter)
     finally:
+        garbage.stop()
         if exporter is not None:
             await asyncio.to_thread(exporter.close)
 
@@ -152,8 +156,6 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None)
     signalled: asyncio.Future[object] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.cancel)
-    gc.freeze()
-    gc.enable()
     measured = f", metrics on http://{exporter.host}:{exporter.port}/metrics" if exporter is not None else ""
     print(f"fencepost is ready on {broker.bootstrap_servers}, data in {data}{measured}", flush=True)
     assert broker.failed is not None

@@ -149,7 +149,7 @@ class Checkpoints:
                 await self._room
                 self._room = None
         await self._slices.run(self._set_ready())
-        await self._log.wait_durable(self._log.appended)
+        await self._log.durability.wait(self._log.appended)
         self._remove(older)
         await self._slices.run(self._complete(offsets))
 

@@ -20,12 +20,11 @@ written already, without a sync of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from crc32c import crc32c
 
-from fencepost.log.callbacks import call_each
 from fencepost.log.commit_log_entries import (
     BYTES_ENTRY,
     DURABLE_ENTRY,
@@ -39,15 +38,19 @@ from fencepost.log.commit_log_entries import (
     NamedFile,
     bytes_entry,
     extent_entry,
+    framed,
+    pieces,
     remove_entry,
     start_entry,
     synced_entry,
 )
 from fencepost.log.disk import Disk, DiskFull, File, NothingLeft
+from fencepost.log.durability import Durability
 from fencepost.log.file_names import numbered
 from fencepost.log.outcome import StorageFailed
 from fencepost.log.space import Space
 from fencepost.protocol.types import Buffer
+from fencepost.runtime import Work, at_once
 
 __all__ = ["CommitLog", "StorageFailed"]
 
@@ -66,7 +69,7 @@ _BESIDES = 1024
 
 
 class CommitLog:
-    """Writes one generation.  `appended` and `durable` are positions (lsn) in the order of all appends."""
+    """Writes one generation.  `appended` and `durability.lsn` are positions (lsn) in the order of all appends."""
 
     def __init__(
         self, disk: Disk, directory: Path, failed: Callable[[StorageFailed], None], space: Space | None = None
@@ -78,7 +81,7 @@ class CommitLog:
         self._file: File | None = None
         self.generation = 0
         self.appended = 0
-        self.durable = 0
+        self.durability = Durability()
         self.size = 0
         """Bytes in this generation, extents counted in full."""
         self._tail = 0
@@ -98,7 +101,6 @@ class CommitLog:
         self._extents: dict[int, File] = {}
         self._syncing = False
         self._stopped = False
-        self._durable_callbacks: list[tuple[int, Callable[[], None]]] = []
 
     def path(self, generation: int) -> Path:
         return self._directory / f"{generation:020d}.log"
@@ -232,32 +234,29 @@ class CommitLog:
         self.appended += 1
         return self.appended
 
-    def _take(self) -> tuple[bytes, list[File]]:
-        """Everything pending as bytes, and the files whose extents it names."""
-        seed, pack = self._seed, FRAME.pack
-        parts, self._mark = [self._mark or self._durable_entry()], None
-        for payload in self._pending:
-            parts += (pack(len(payload), crc32c(payload, seed)), payload)
-        extents = list(self._extents.values())
-        self._pending, self._pending_bytes, self._extents = [], 0, {}
-        return b"".join(parts), extents
+    def _take(self) -> tuple[Iterable[bytes], int, list[File]]:
+        """Everything pending in pieces, the bytes of them all, and the files whose extents are named there."""
+        first, extents = self._mark or self._durable_entry(), list(self._extents.values())
+        size = len(first) + self._pending_bytes
+        taken = pieces(first, self._pending, size, self._seed)
+        self._mark, self._pending, self._pending_bytes, self._extents = None, [], 0, {}
+        return taken, size, extents
 
     def _durable_entry(self) -> bytes:
         """What the next sync begins with, as long as none is under way."""
-        payload = DURABLE_ENTRY.pack(Kind.DURABLE, self._tail, self._durable_size)
-        return FRAME.pack(len(payload), crc32c(payload, self._seed)) + payload
+        return framed(DURABLE_ENTRY.pack(Kind.DURABLE, self._tail, self._durable_size), self._seed)
 
     def _mark_after_rest(self) -> None:
         """Have the end marked when nothing more is synced for a while."""
         if self._rest is None:
-            self._rest = asyncio.get_running_loop().call_later(REST_SECONDS, self._rested, self.durable)
+            self._rest = asyncio.get_running_loop().call_later(REST_SECONDS, self._rested, self.durability.lsn)
 
     def _rested(self, durable: int) -> None:
         """Mark the end if nothing was made durable since; else wait once more."""
         self._rest = None
         if self._stopped or self._syncing:
             return  # What is under way asks for another rest when it is durable.
-        if durable != self.durable:
+        if durable != self.durability.lsn:
             self._mark_after_rest()
             return
         try:
@@ -283,66 +282,59 @@ class CommitLog:
         """Whether a generation may begin."""
         return not self._syncing and self._file is not None
 
-    def when_durable(self, lsn: int, callback: Callable[[], None]) -> None:
-        """Call back when everything up to `lsn` is durable: now if it is."""
-        if lsn <= self.durable:
-            callback()
-        else:
-            self._durable_callbacks.append((lsn, callback))
+    def flush(self, taken: Callable[[], None], advance: Callable[[], Work[None]], done: Callable[[], None]) -> bool:
+        """Write and sync everything pending, where it is much a piece in each turn of the event loop.
 
-    async def wait_durable(self, lsn: int) -> None:
-        """Wait until everything up to `lsn` is durable."""
-        if lsn > self.durable:
-            waiter = asyncio.get_running_loop().create_future()
-
-            def wake() -> None:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-            self.when_durable(lsn, wake)
-            await waiter
-
-    def flush(self, taken: Callable[[], None], done: Callable[[], None]) -> bool:
-        """Write and sync everything pending.
-
-        `taken` is called at once: this sync reaches up to what has been appended by now.  `done` is called when that is
-        durable.  Returns False, and does nothing, while an earlier sync is under way or nothing is pending.
+        `taken` is called at once: this sync reaches up to what has been appended by now.  When that is on disk
+        `advance` is done, then it is durable, and `done` is called.  Returns False, and does nothing, while an earlier
+        sync is under way or nothing is pending.
         """
         if self._syncing or not self._pending or self._file is None:
             return False
         self._syncing = True
         lsn = self.appended
-        data, extents = self._take()
+        data, size, extents = self._take()
         taken()
         file, position, allocated = self._file, self._tail, self._allocated
         full: OSError | None = None
         try:
-            self._make_room(len(data))
+            self._make_room(size)
         except OSError as error:
             full = error
-        self._tail += len(data)
+        self._tail = end = position + size
 
         def write(error: OSError | None) -> None:
-            if error is None:
-                try:
-                    file.pwrite(data, position)
-                except OSError as failure:
-                    error = failure
             if error is not None:
                 synced(error)
             else:
-                self._disk.sync([file], synced)
+                self._in_turns(writing())
+
+        def writing() -> Work[None]:
+            at = position
+            try:
+                for piece in data:
+                    file.pwrite(piece, at)
+                    at += len(piece)
+                    if at < end:
+                        yield
+            except OSError as failure:
+                synced(failure)
+                return
+            assert at == end, "what was written is what there was room for"
+            self._disk.sync([file], synced)
 
         def synced(error: OSError | None) -> None:
             if error is not None:
                 self._failed(StorageFailed(f"the disk did not take a sync: {error}"))
-                return
-            if self._stopped:
-                return
-            self._syncing = False
-            self.durable = lsn
-            self._durable_size = allocated
+            elif not self._stopped:
+                self._in_turns(settling())
+
+        def settling() -> Work[None]:
             try:
+                yield from advance()
+                self._syncing = False
+                self.durability.lsn = lsn
+                self._durable_size = allocated
                 done()
             except StorageFailed:
                 raise
@@ -350,7 +342,7 @@ class CommitLog:
                 # Some partitions know that this is durable and others do not.
                 self._failed(StorageFailed(f"what follows a sync could not be done: {failure!r}"))
                 raise
-            self._call_back()
+            yield from self.durability.call_back()
             self._mark_after_rest()
 
         if extents and full is None:
@@ -359,15 +351,23 @@ class CommitLog:
             write(full)
         return True
 
-    def _call_back(self) -> None:
-        waiting = self._durable_callbacks
-        if not waiting or waiting[0][0] > self.durable:
+    def _in_turns(self, work: Work[None]) -> None:
+        """Do a step of it now, and each of the others in a later turn of the event loop."""
+        for _ in work:
+            asyncio.get_running_loop().call_soon(self._next_turn, work)
             return
-        ready = 1
-        while ready < len(waiting) and waiting[ready][0] <= self.durable:
-            ready += 1
-        self._durable_callbacks = waiting[ready:]
-        call_each([callback for _, callback in waiting[:ready]])
+
+    def _next_turn(self, work: Work[None]) -> None:
+        if self._stopped or self._file is None:
+            return
+        try:
+            self._in_turns(work)
+        except StorageFailed:
+            raise
+        except Exception as failure:
+            if not self._stopped:
+                self._failed(StorageFailed(f"the commit log could not be written: {failure!r}"))
+            raise
 
     def stop(self) -> None:
         """Something else has failed: nothing is acknowledged any more, not even what a sync under way reaches."""
@@ -376,15 +376,16 @@ class CommitLog:
     def flush_now(self) -> None:
         """Write and sync everything pending, and wait.  For stop and checkpoints at start."""
         assert not self._syncing and self._file is not None
-        data, extents = self._take()
+        data, size, extents = self._take()
         self._disk.sync_now(extents)
-        self._make_room(len(data))
-        self._file.pwrite(data, self._tail)
-        self._tail += len(data)
+        self._make_room(size)
+        for piece in data:
+            self._file.pwrite(piece, self._tail)
+            self._tail += len(piece)
         self._disk.sync_now([self._file])
-        self.durable = self.appended
+        self.durability.lsn = self.appended
         self._durable_size = self._allocated
-        self._call_back()
+        at_once(self.durability.call_back())
         self._mark_end()
 
     def seal(self) -> None:

@@ -21,9 +21,12 @@ everything of the segments up to there, were synced before it was noted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
 
 from fencepost.protocol.types import Buffer
 
@@ -89,3 +92,36 @@ def synced_entry(number: int, size: int, next_offset: int) -> bytes:
 
 def start_entry(offset: int, directory: str) -> bytes:
     return START_ENTRY.pack(Kind.START, offset) + directory.encode()
+
+
+# As they are written
+
+PIECE_ENTRIES: Final = 1000
+PIECE_BYTES: Final = 1024 * 1024
+"""Entries, and about as many bytes, that are made and written in one step."""
+
+
+def framed(payload: bytes, seed: int) -> bytes:
+    """An entry.  `seed`: the checksum of the generation."""
+    return FRAME.pack(len(payload), crc32c(payload, seed)) + payload
+
+
+def pieces(first: bytes, payloads: Sequence[bytes], size: int, seed: int) -> Iterable[bytes]:
+    """An entry, and one for each of the payloads, as they stand in the file: `size` bytes, some of them at a time."""
+    if len(payloads) > PIECE_ENTRIES or size > PIECE_BYTES:
+        return _many_pieces(first, payloads, seed)
+    pack, parts = FRAME.pack, [first]
+    for payload in payloads:
+        parts += (pack(len(payload), crc32c(payload, seed)), payload)
+    return (b"".join(parts),)
+
+
+def _many_pieces(first: bytes, payloads: Sequence[bytes], seed: int) -> Iterator[bytes]:
+    parts, held = [first], len(first)
+    for payload in payloads:
+        if held >= PIECE_BYTES or len(parts) >= PIECE_ENTRIES:
+            yield b"".join(parts)
+            parts, held = [], 0
+        parts.append(framed(payload, seed))
+        held += len(payload)
+    yield b"".join(parts)

@@ -86,9 +86,7 @@ class Partition:
         self._journal = journal
         self.disk = disk
         self.directory = directory
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
+        self.topic, self.index, self.topic_id = topic, index, topic_id
         self.settings = settings
         self.leader_epoch = leader_epoch
         self.epoch_starts: list[tuple[int, int]] = []
@@ -109,7 +107,12 @@ class Partition:
         self.scans = 0
         self.is_held = False
         """Whether no segment may be removed now."""
-        self.reader = reading.Reader(self)
+        self._read: reading.Places = {}
+
+    @property
+    def reader(self) -> reading.Reader:
+        """For one read.  Kept, it would keep a partition that is deleted until the garbage collector comes."""
+        return reading.Reader(self, self._read)
 
     @property
     def last_stable_offset(self) -> int:

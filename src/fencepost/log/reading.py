@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from fencepost.log.batch_check import most_unfolded
 from fencepost.log.damage import FileDamaged
@@ -89,15 +89,19 @@ class ReadablePartition(Protocol):
         ...
 
 
+Places: TypeAlias = dict[int, tuple[Segment, int, int]]
+"""Offset -> segment and position of the first batch that ends there or after it, and where it begins at the least."""
+
+
 class Reader:
-    """Reads of one partition.  Remembers where the last reads ended: consumers go on from there.
+    """Reads of one partition.  Remembers in `places` where the last reads ended: consumers go on from there.
 
     Raises FileDamaged where what is asked for cannot be read.
     """
 
-    def __init__(self, partition: ReadablePartition) -> None:
+    def __init__(self, partition: ReadablePartition, places: Places) -> None:
         self._partition = partition
-        self._positions: dict[int, tuple[Segment, int, int]] = {}
+        self._positions = places
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool) -> Fetched:
         partition = self._partition

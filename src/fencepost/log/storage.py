@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from fencepost.log import data_directory, deletion, opening
 from fencepost.log.checkpoint import write_down
@@ -31,11 +32,13 @@ from fencepost.log.space import Space
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Buffer, Milliseconds
-from fencepost.runtime import Clock, Slices
+from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
 
 __all__ = ["DirectoryUnusable", "Storage"]
+
+_ADVANCED_AT_ONCE: Final = 200  # partitions whose high watermark follows a sync in one turn of the event loop
 
 
 class Storage:
@@ -63,8 +66,7 @@ class Storage:
         if flush not in ("durable", "os"):
             raise ValueError(f"flush is {flush!r}: it must be 'durable' or 'os'")
         self.disk = self._disk = disk = OpenFiles(disk, open_files)
-        self.path, self.settings = path, settings
-        self._clock = clock
+        self.path, self.settings, self._clock = path, settings, clock
         self.flush_to_os = flush == "os"
         self._failed = failed or self._raise
         self._recover_from_segments = recover_from_segments
@@ -81,8 +83,7 @@ class Storage:
         self._taken: dict[Partition, int] = {}
         self._new_files: dict[Partition, None] = {}
         """Partitions with files whose directory entry may not be synced yet."""
-        self._next_number = 0
-        self._flush_scheduled = False
+        self._next_number, self._flush_scheduled = 0, False
         self._release: Callable[[], None] | None = None
         self._replay = Replay()
         self.removals = Removals(disk, self.space)
@@ -327,8 +328,7 @@ class Storage:
 
     def append_failed(self, partition: Partition, error: Exception) -> None:
         """A batch is in the file of a partition, and not everything that follows from it in memory."""
-        if self.failure is None:
-            self.fail(StorageFailed(f"a batch was written to {partition.directory} and not accounted for: {error!r}"))
+        self.fail(StorageFailed(f"a batch was written to {partition.directory} and not accounted for: {error!r}"))
 
     def _sync_directory(self, partition: Partition) -> None:
         del self._new_files[partition]
@@ -359,7 +359,7 @@ class Storage:
     @property
     def durable(self) -> int:
         """Everything up to this lsn survives a power loss."""
-        return self._log.durable
+        return self._log.durability.lsn
 
     @property
     def last_appended(self) -> int:
@@ -367,14 +367,11 @@ class Storage:
         return self._log.appended
 
     def when_durable(self, lsn: int, callback: Callable[[], None]) -> None:
-        """Call back, in the order of the lsns, when everything up to `lsn` is durable: now if it is."""
-        self._log.when_durable(lsn, callback)
+        """Call back when everything up to `lsn` is durable: now if it is."""
+        self._log.durability.when(lsn, callback)
 
     async def wait_durable(self, lsn: int) -> None:
-        if lsn > self._log.durable:
-            waiter = asyncio.get_running_loop().create_future()
-            self.when_durable(lsn, lambda: None if waiter.done() else waiter.set_result(None))
-            await waiter
+        await self._log.durability.wait(lsn)
 
     async def settle(self) -> None:
         """Wait until no sync and no checkpoint is under way, so that `close` may be called."""
@@ -390,20 +387,24 @@ class Storage:
         self._flush_scheduled = False
         if self.failure is None:
             try:
-                self._log.flush(self._take_dirty, self._synced)
+                self._log.flush(self._take_dirty, self._advance, self._synced)
             except Exception as error:
-                if self.failure is None:
-                    self.fail(StorageFailed(f"the commit log could not be written: {error!r}"))
+                self.fail(StorageFailed(f"the commit log could not be written: {error!r}"))
                 raise
 
     def _take_dirty(self) -> None:
         self._taken = {partition: partition.log_end_offset for partition in self._dirty}
         self._dirty = {}
 
-    def _synced(self) -> None:
+    def _advance(self) -> Work[None]:
+        """Readers may have what was taken."""
         taken, self._taken = self._taken, {}
-        for partition, end in taken.items():
+        for number, (partition, end) in enumerate(taken.items(), 1):
             partition.advance(end)
+            if number % _ADVANCED_AT_ONCE == 0:
+                yield
+
+    def _synced(self) -> None:
         self._checkpoints.begin_if_due()
         if not self._log.idle:
             self._schedule_flush()

@@ -38,7 +38,7 @@ _DELETED = "deleted-topic/"
 """Ids of topics that are deleted, with their names, until nothing of them could be taken for another one's."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Topic:
     """One topic."""
 
@@ -326,16 +326,16 @@ class Topics:
                 self._buried[f"{_DELETED}{topic.topic_id}"] = (None, 1)
             self._going.pop(topic.name).set_result(None)
 
-    def _removal(self, topics: Sequence[Topic], forgetting: Work[None]) -> Work[list[Topic]]:
+    def _removal(self, topics: Sequence[Topic], forgetting: Work[None]) -> Work[set[Topic]]:
         """Those of which nothing is left under its own name."""
-        renamed = []
+        renamed = set()
         for topic in topics:
             whole = True
             for partition in topic.partitions + topic.coming:
                 whole &= self._storage.delete_partition(partition)
                 yield
             if whole:
-                renamed.append(topic)
+                renamed.add(topic)
         self._storage.deleted_durably()
         yield from forgetting
         return renamed

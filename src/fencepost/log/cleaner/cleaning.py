@@ -50,13 +50,15 @@ class Log(Protocol):
     directory: Path
     settings: LogSettings
     producers: Producers
-    reader: Reader
     segments: list[Segment]
     bases: list[int]
     is_held: bool
     """Whether no segment may be removed: some are being replaced on disk."""
     scans: int
     """How many readers go over the segments one after the other."""
+
+    @property
+    def reader(self) -> Reader: ...
 
     def aborted_transactions(self, offset: int, upper_bound: int) -> list[AbortedTransaction]: ...
 

@@ -1,0 +1,47 @@
+"""How far the commit log is durable, and those who wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from fencepost.log.callbacks import call_each
+from fencepost.runtime import Work
+
+CALLED_AT_ONCE: Final = 100
+"""Of those who wait for one sync; the others are called in later turns of the event loop."""
+
+
+class Durability:
+    """`lsn`: everything up to there survives a power loss."""
+
+    def __init__(self) -> None:
+        self.lsn = 0
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+
+    def when(self, lsn: int, callback: Callable[[], None]) -> None:
+        """Call back when everything up to `lsn` is durable: now if it is."""
+        if lsn <= self.lsn:
+            callback()
+        else:
+            self._waiting.append((lsn, callback))
+
+    async def wait(self, lsn: int) -> None:
+        """Wait until everything up to `lsn` is durable."""
+        if lsn > self.lsn:
+            waiter = asyncio.get_running_loop().create_future()
+            self.when(lsn, lambda: None if waiter.done() else waiter.set_result(None))
+            await waiter
+
+    def call_back(self) -> Work[None]:
+        """Those who wait for what is durable now, in the order in which they came."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self.lsn:
+            ready = [waiting.popleft()[1]]
+            while waiting and waiting[0][0] <= self.lsn and len(ready) < CALLED_AT_ONCE:
+                ready.append(waiting.popleft()[1])
+            call_each(ready)
+            if len(ready) == CALLED_AT_ONCE:
+                yield

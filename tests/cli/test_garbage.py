@@ -1,0 +1,106 @@
+"""The garbage collector of a node: how many objects it looks at in one step, and that it finds cycles all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.log.log_doubles import run
+
+from fencepost.cli.garbage import LONGEST_SECONDS, LOOK_SECONDS, GarbageCollection
+
+LIVE = 300_000
+AT_ONCE = 40_000
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.ring = self
+
+
+@pytest.fixture
+def looked_at() -> Iterator[list[int]]:
+    """How many objects each collection of the oldest generation had before it."""
+    found: list[int] = []
+
+    def begun(phase: str, info: dict[str, Any]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            found.append(len(gc.get_objects()))
+
+    gc.collect()
+    gc.callbacks.insert(0, begun)
+    yield found
+    gc.callbacks.remove(begun)
+
+
+class Requests:
+    def __init__(self, each_time: int) -> None:
+        self.count, self._each_time = 0, each_time
+
+    def __call__(self) -> int:
+        self.count += self._each_time
+        return self.count
+
+
+def test_no_collection_looks_at_more_than_a_few_thousand_objects_however_many_there_are(looked_at: list[int]) -> None:
+    async def main() -> None:
+        garbage = GarbageCollection(Requests(1))
+        garbage.start()
+        try:
+            held = [[number] for number in range(LIVE)]
+            assert len(held) == LIVE
+            await asyncio.sleep(10 * LOOK_SECONDS)
+        finally:
+            garbage.stop()
+
+    run(main())
+    assert len(looked_at) >= LIVE // AT_ONCE
+    assert max(looked_at) <= AT_ONCE
+
+
+@pytest.mark.parametrize(("each_time", "seconds"), [(0, 0), (1, LONGEST_SECONDS - 2 * LOOK_SECONDS)])
+def test_a_cycle_that_was_set_aside_goes_when_nobody_asks_or_after_a_day(
+    each_time: int, seconds: int, looked_at: list[int]
+) -> None:
+    async def main() -> None:
+        garbage = GarbageCollection(Requests(each_time))
+        garbage.start()
+        try:
+            held = [[number] for number in range(LIVE)]
+            ring = Ring()
+            gone = weakref.ref(ring)
+            gc.collect()  # sets it aside
+            del ring
+            await asyncio.sleep(seconds)
+            gc.collect()
+            assert gone() is not None
+            await asyncio.sleep(4 * LOOK_SECONDS)
+            assert gone() is None
+            assert len(held) == LIVE
+            complete = len(looked_at)
+            await asyncio.sleep(10 * LOOK_SECONDS)
+            assert len(looked_at) == complete, "what was looked at once need not be again"
+        finally:
+            garbage.stop()
+
+    run(main())
+
+
+def test_a_stop_leaves_the_collector_as_it_was() -> None:
+    async def main() -> None:
+        before = gc.get_threshold(), len(gc.callbacks), gc.isenabled()
+        garbage = GarbageCollection(Requests(0))
+        garbage.stop()
+        garbage.start()
+        garbage.stop()
+        garbage.stop()
+        assert (gc.get_threshold(), len(gc.callbacks), gc.isenabled()) == before
+        assert gc.get_freeze_count() == 0
+
+    run(main())
