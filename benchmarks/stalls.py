@@ -34,12 +34,15 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
     FetchRequest,
     ListOffsetsRequest,
+    ListTransactionsRequest,
     MetadataRequest,
     OffsetFetchRequest,
 )
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
@@ -53,6 +56,8 @@ GROUPS = 100_000
 FETCHES = 20_000
 TRANSACTIONAL_IDS = 20_000
 TRANSACTIONS = 40_000
+LISTED = 100_000
+WIDE = 5000
 LONG_AGO_MS = 1_600_000_000_000
 
 
@@ -321,6 +326,47 @@ def metadata(table: Table) -> None:
                 print("  (it was refused)")
 
 
+def ids(broker: Broker) -> Iterator[None]:
+    """Transactional ids that have had no transaction."""
+    for number in range(LISTED):
+        broker.node.transactions.init_producer_id(f"id-{number}", 60_000)
+        yield
+
+
+def large_answers(table: Table) -> None:
+    with folder() as path:
+        asyncio.run(fill(path / "data", ids))
+        node = Node(path / "data")
+        try:
+            node.wait_ready()
+            wire = node.wire()
+            create(wire, "wide", WIDE)
+            with probing(node.address, node.steps) as prober:
+                for what, request, version in large_requests():
+                    with table.measuring(what, prober):
+                        wire.ask(request, version)
+        finally:
+            node.end()
+
+
+def large_requests() -> Iterator[tuple[str, Any, int]]:
+    yield f"ListTransactions of {LISTED} ids", ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0
+    names = [MetadataRequestTopic(name=f"nowhere-{number}") for number in range(30_000)]
+    yield "Metadata of 30,000 unknown topics", MetadataRequest(topics=names, allow_auto_topic_creation=False), 12
+    one = [MetadataRequestTopic(name="wide")]
+    yield f"Metadata of {WIDE} partitions", MetadataRequest(topics=one, allow_auto_topic_creation=False), 12
+    resources = [DescribeConfigsResource(resource_type=2, resource_name="wide", configuration_keys=None)] * 2000
+    yield "DescribeConfigs of 2,000 resources", DescribeConfigsRequest(resources=resources, include_synonyms=True), 4
+    latest = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(WIDE)]
+    offsets = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="wide", partitions=latest)])
+    yield f"ListOffsets of {WIDE} partitions", offsets, LIST_OFFSETS_VERSION
+    places = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1000) for number in range(WIDE)]
+    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="wide", partitions=places)])
+    yield f"Fetch of {WIDE} partitions", fetch, 12
+    wanted = [OffsetFetchRequestTopic(name="wide", partition_indexes=list(range(WIDE)))]
+    yield f"OffsetFetch of {WIDE} partitions", OffsetFetchRequest(group_id="g", topics=wanted), OFFSET_FETCH_VERSION
+
+
 def write_everywhere(wire: Wire, topic: str, count: int, batch: bytes) -> None:
     for first in range(0, count, 100):
         wire.ask(produce_request(topic, dict.fromkeys(range(first, first + 100), batch)))
@@ -362,7 +408,18 @@ def retention(table: Table) -> None:
 
 WORKS: dict[str, Callable[[Table], None]] = {
     work.__name__: work
-    for work in (nothing, partitions, journals, groups, waiting, large_batches, metadata, checkpoint, retention)
+    for work in (
+        nothing,
+        partitions,
+        journals,
+        groups,
+        waiting,
+        large_batches,
+        metadata,
+        large_answers,
+        checkpoint,
+        retention,
+    )
 }
 
 

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.protocol.random_messages import CLASSES, every_version, random_message, versions
 
+from fencepost.protocol import codec, encoding
 from fencepost.protocol.codec import (
+    begin_response,
     decode,
     decode_request,
     decode_response,
@@ -21,7 +23,7 @@ from fencepost.protocol.codec import (
     read_request_header,
 )
 from fencepost.protocol.decoding import MOST_ITEMS
-from fencepost.protocol.encoding import uvarint
+from fencepost.protocol.encoding import STEP, uvarint
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.messages import (
     REQUESTS,
@@ -30,12 +32,15 @@ from fencepost.protocol.messages import (
     EndTxnResponse,
     ListOffsetsResponse,
     MetadataRequest,
+    MetadataResponse,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
 from fencepost.protocol.messages.list_offsets import ListOffsetsTopicResponse
+from fencepost.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from fencepost.protocol.steps import finish
 
 FLEXIBLE = {api: cls.__schema__.flexible for api, cls in REQUESTS.items()}
 EVERY_VERSION = [pytest.param(cls, version, id=f"{cls.__name__}-v{version}") for cls, version in every_version()]
@@ -258,3 +263,47 @@ def test_any_frame_has_a_header_or_is_refused(frame: bytes) -> None:
         except ProtocolError:
             continue
         assert header.body_start <= len(start + frame)
+
+
+@pytest.mark.parametrize("version", [0, 12])
+def test_a_long_response_is_encoded_in_steps_that_are_bounded(version: int) -> None:
+    """To the same bytes; what each step adds is at most so many elements, however they are nested."""
+    partitions = [
+        MetadataResponsePartition(error_code=0, partition_index=n, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+        for n in range(3 * STEP)
+    ]
+    topics = [
+        MetadataResponseTopic(error_code=0, name=f"t{n}", partitions=partitions if n == 7 else [])
+        for n in range(3 * STEP)
+    ]
+    message = MetadataResponse(brokers=[], topics=topics)
+    begun = begin_response(message, version, 5)
+    assert not isinstance(begun, bytes)
+    steps = 0
+    while True:
+        try:
+            next(begun)
+        except StopIteration as done:
+            frame = done.value
+            break
+        steps += 1
+    assert steps == 6
+    front = b"\0\0\0\x05" + (b"\0" if codec.is_flexible(MetadataResponse, version) else b"")
+    assert frame[4:] == front + encode(message, version)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert isinstance(begin_response(MetadataResponse(brokers=[], topics=topics[: STEP // 2][:7]), version, 5), bytes)
+
+
+RESPONSE_VERSIONS = [one for one in EVERY_VERSION if "Response-v" in str(one.id)]
+
+
+@pytest.mark.parametrize(("cls", "version"), RESPONSE_VERSIONS)
+def test_in_steps_a_response_has_the_same_bytes(cls: Any, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "STEP", 1)
+    monkeypatch.setattr(codec, "_STEPPED_ENCODERS", {})
+    for seed in range(10):
+        message = random_message(cls, version, Random(seed))
+        begun = begin_response(message, version, 5)
+        frame = begun if isinstance(begun, bytes) else finish(begun)
+        body = encode(message, version)
+        assert frame[4:8] == b"\0\0\0\x05" and frame[-len(body) :] == body and len(frame) - len(body) in (8, 9)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar
 
 from fencepost.protocol.decoding import BAD_INPUT, MOST_ITEMS, Decoder, compile_decoder, cut_off, read_uvarint, too_many
-from fencepost.protocol.encoding import Encoder, compile_encoder
+from fencepost.protocol.encoding import Encoder, SteppedEncoder, compile_encoder, compile_stepped_encoder
 from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.steps import finish
 from fencepost.protocol.types import Buffer
 
 T = TypeVar("T")
@@ -33,6 +35,7 @@ class RequestHeader(NamedTuple):
 
 _DECODERS: dict[tuple[type[Any], int], Decoder] = {}
 _ENCODERS: dict[tuple[type[Any], int], Encoder] = {}
+_STEPPED_ENCODERS: dict[tuple[type[Any], int], SteppedEncoder] = {}
 
 
 def _decoder(cls: type[Any], version: int) -> Decoder:
@@ -48,6 +51,14 @@ def _encoder(cls: type[Any], version: int) -> Encoder:
     if encoder is None:
         encoder = compile_encoder(cls, _checked(cls, version), is_flexible(cls, version))
         _ENCODERS[cls, version] = encoder
+    return encoder
+
+
+def _stepped_encoder(cls: type[Any], version: int) -> SteppedEncoder:
+    encoder = _STEPPED_ENCODERS.get((cls, version))
+    if encoder is None:
+        encoder = compile_stepped_encoder(cls, _checked(cls, version), is_flexible(cls, version))
+        _STEPPED_ENCODERS[cls, version] = encoder
     return encoder
 
 
@@ -116,13 +127,40 @@ def encode_request(message: Any, version: int, correlation_id: int, client_id: s
 
 def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
     """A response frame, length prefix included."""
+    begun = begin_response(message, version, correlation_id)
+    return begun if isinstance(begun, bytes) else finish(begun)
+
+
+def begin_response(message: Any, version: int, correlation_id: int) -> bytes | Generator[None, None, bytes]:
+    """The same where it is short; else the first step of it is done, and here are the others.
+
+    The message is not to be changed before the last one.
+    """
     schema = message.__schema__
     out: list[Any] = [b""]
     if version >= schema.flexible and schema.api != API_VERSIONS:
         out.append(b"\x00")
-    _encoder(type(message), version)(message, out.append)
+    steps = _stepped_encoder(type(message), version)(message, out.append)
+    for _ in steps or ():
+        assert steps is not None
+        return _rest_of_response(steps, out, correlation_id)
     out[0] = _RESPONSE_FRONT.pack(sum(map(len, out)) + 4, correlation_id)
     return b"".join(out)
+
+
+def _rest_of_response(
+    steps: Generator[None, None, None], out: list[Any], correlation_id: int
+) -> Generator[None, None, bytes]:
+    parts = [b"", b"".join(out)]
+    out.clear()
+    yield
+    for _ in steps:
+        parts.append(b"".join(out))
+        out.clear()
+        yield
+    parts.append(b"".join(out))
+    parts[0] = _RESPONSE_FRONT.pack(sum(map(len, parts)) + 4, correlation_id)
+    return b"".join(parts)
 
 
 def read_request_header(buffer: Buffer, flexible: dict[int, int], start: int = 0) -> RequestHeader:

@@ -5,7 +5,7 @@ The generated function appends pieces to a list that the caller joins: record ba
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from struct import Struct
 from typing import Any
@@ -16,6 +16,11 @@ from fencepost.protocol.message import Message
 
 Encoder = Callable[[Any, Callable[[Any], None]], None]
 """(message, append) -> None; every piece goes to `append`."""
+
+STEP = 500
+"""Elements that are encoded in one step."""
+SteppedEncoder = Callable[[Any, Callable[[Any], None]], Generator[None, None, None] | None]
+"""The same in steps, between which somebody else may be served; None where there are no arrays: all of it is done."""
 
 
 def _uvarint(number: int) -> bytes:
@@ -42,7 +47,7 @@ def _not_nullable(name: str) -> TypeError:
 class _Writer:
     """Lines of the function under construction, and the objects that they refer to."""
 
-    def __init__(self, flexible: bool, version: int) -> None:
+    def __init__(self, flexible: bool, version: int, stepped: bool = False) -> None:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
             "small": _SMALL,
@@ -52,6 +57,7 @@ class _Writer:
         }
         self.flexible = flexible
         self.version = version
+        self.stepped = stepped
         self._names = 0
 
     def name(self, stem: str) -> str:
@@ -125,6 +131,8 @@ class _Writer:
         item = self.name("item")
         self.add(depth, f"for {item} in {source}:")
         self.value(depth + 1, element, item)
+        if self.stepped:
+            self.add(depth + 1, "left -= 1", f"if not left: left = {STEP}; yield")
 
     def structure(self, depth: int, cls: type[Message], held: str) -> None:
         tagged, run = [], []
@@ -194,9 +202,19 @@ def _compile_value(field: Field, version: int) -> Callable[[Any], bytes]:
 
 def compile_encoder(cls: type[Message], version: int, flexible: bool) -> Encoder:
     """The encoder of a declared class in one version."""
-    writer = _Writer(flexible, version)
-    writer.structure(1, cls, "m")
-    source = "\n".join(["def encode(m, w):", *(writer.lines or [" pass"])])
-    exec(compile(source, f"<encoder of {cls.__name__} v{version}>", "exec"), writer.scope)
-    encoder: Encoder = writer.scope["encode"]
+    encoder: Encoder = _compile(cls, _Writer(flexible, version))
     return encoder
+
+
+def compile_stepped_encoder(cls: type[Message], version: int, flexible: bool) -> SteppedEncoder:
+    """The encoder for messages that may be long, in steps."""
+    encoder: SteppedEncoder = _compile(cls, _Writer(flexible, version, stepped=True))
+    return encoder
+
+
+def _compile(cls: type[Message], writer: _Writer) -> Any:
+    writer.structure(1, cls, "m")
+    lines = [f" left = {STEP}", *writer.lines] if writer.stepped else writer.lines or [" pass"]
+    source = "\n".join(["def encode(m, w):", *lines])
+    exec(compile(source, f"<encoder of {cls.__name__} v{writer.version}>", "exec"), writer.scope)
+    return writer.scope["encode"]

@@ -25,16 +25,29 @@ from tests.broker.wire import (
 
 from fencepost.broker import Broker
 from fencepost.broker.apis.produce import produce as produce_api
-from fencepost.broker.network import pacing
+from fencepost.broker.network import connection, pacing
 from fencepost.broker.network.registry import Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
+from fencepost.protocol.codec import begin_response
 from fencepost.protocol.compression import Compression
+from fencepost.protocol.encoding import STEP as STEP_OF_ENCODING
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest
+from fencepost.protocol.messages import (
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeTransactionsRequest,
+    ListOffsetsRequest,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    MetadataRequest,
+)
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.records import decode_batch, encode_batch, seal
 from fencepost.protocol.steps import STEP
+from fencepost.runtime import Slices, Work
 
 client = clients()
 MANY = 3 * STEP
@@ -200,3 +213,105 @@ def test_a_few_bytes_that_unfold_to_millions_of_records_are_refused(client: Clie
         assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
         less = seal(one * (1 << 20), 1 << 20, NOW, 2**60, compression=compression)
         assert produce(client, new_topic(client), less).error_code == ErrorCode.INVALID_RECORD, "not numbered"
+
+
+def test_while_a_long_answer_is_encoded_others_get_their_turns_and_the_order_stays(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks: list[int] = []
+    turns = 0
+
+    def noted(*response: Any) -> Any:
+        begun = begin_response(*response)
+        return begun if isinstance(begun, bytes) else noting(begun)
+
+    def noting(steps: Work[bytes]) -> Work[bytes]:
+        while True:
+            ticks.append(turns)
+            try:
+                next(steps)
+            except StopIteration as done:
+                data: bytes = done.value
+                return data
+            yield
+
+    def tick() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(tick)
+
+    monkeypatch.setattr(connection, "begin_response", noted)
+    monkeypatch.setattr(client.broker.node, "slices", Slices(steps=1))
+    on_the_loop(client.broker, tick)
+    names = [MetadataRequestTopic(name=f"nowhere-{number}") for number in range(4 * STEP_OF_ENCODING)]
+    client.send(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+    client.send(DescribeTransactionsRequest(transactional_ids=["nobody"]))
+    client.send(MetadataRequest(topics=[]))
+    assert [topic.name for topic in client.receive().topics] == [topic.name for topic in names]
+    assert len(client.receive().transaction_states) == 1
+    assert client.receive().topics == []
+    assert len(ticks) >= 4 and len(set(ticks)) == len(ticks), "one step in each turn"
+
+
+def test_a_client_that_goes_while_its_answer_is_encoded_leaves_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = 0
+
+    def endless(response: Any, version: int, correlation_id: int) -> Any:
+        begun = begin_response(response, version, correlation_id)
+        return begun if not isinstance(response, ListTransactionsResponse) else never()
+
+    def never() -> Work[bytes]:
+        nonlocal encoded
+        while True:
+            encoded += 1
+            yield
+
+    monkeypatch.setattr(connection, "begin_response", endless)
+    other = Client(client.broker)
+    other.send(ListTransactionsRequest(state_filters=[], producer_id_filters=[]))
+    wait_until("the answer is being encoded", lambda: encoded > 10)
+    other.close()
+    assert client.ask(MetadataRequest(topics=[])).brokers
+    wait_until("one connection is left", lambda: len(client.broker.node.connections) == 1)
+    before = on_the_loop(client.broker, lambda: encoded)
+    assert client.ask(MetadataRequest(topics=[])).brokers
+    assert on_the_loop(client.broker, lambda: encoded) == before
+
+
+def test_an_answer_that_fails_in_a_later_step_is_an_error_of_its_request(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing() -> Work[bytes]:
+        yield
+        raise TypeError("this field may not be None")
+
+    def begin(response: Any, version: int, correlation_id: int) -> Any:
+        begun = begin_response(response, version, correlation_id)
+        return failing() if isinstance(response, ListTransactionsResponse) else begun
+
+    monkeypatch.setattr(connection, "begin_response", begin)
+    client.send(ListTransactionsRequest(state_filters=[], producer_id_filters=[]), MetadataRequest(topics=[]))
+    assert client.receive().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert client.receive().brokers
+
+
+def test_many_resources_are_described_in_steps(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = new_topic(client)
+    pauses: list[None] = []
+    pause = Slices.pause
+
+    async def counted(slices: Slices) -> None:
+        pauses.append(None)
+        await pause(slices)
+
+    monkeypatch.setattr(Slices, "pause", counted)
+    asked = [
+        DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=["retention.ms"])
+        for name in [topic, "nowhere"] * 50
+    ]
+    found = client.ask(DescribeConfigsRequest(resources=asked)).results
+    assert [result.resource_name for result in found] == [one.resource_name for one in asked]
+    assert [len(result.configs) for result in found] == [1, 0] * 50
+    assert len(pauses) >= len(asked)

@@ -7,6 +7,9 @@ v4    flexible
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.configuration import (
     BROKER_RESOURCE,
@@ -16,7 +19,7 @@ from fencepost.broker.metadata.configuration import (
     described_topic,
 )
 from fencepost.broker.metadata.topic_rules import topic_name_error
-from fencepost.broker.network.registry import Reply, independent, serves
+from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
@@ -28,10 +31,24 @@ from fencepost.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+_AT_ONCE: Final = 10
+"""Resources that are described in one step."""
 
-@serves(DescribeConfigsRequest)
-def describe_configs(request: DescribeConfigsRequest, context: RequestContext, node: Node) -> Reply:
-    results = [_describe(resource, request.include_synonyms, context, node) for resource in request.resources]
+
+@serves(DescribeConfigsRequest, in_turn=True)
+def describe_configs(request: DescribeConfigsRequest, context: RequestContext, node: Node) -> Reply | Later:
+    found = (_describe(resource, request.include_synonyms, context, node) for resource in request.resources)
+    if len(request.resources) > _AT_ONCE:
+        return _in_slices(found, node)
+    return independent(DescribeConfigsResponse(results=list(found)))
+
+
+async def _in_slices(found: Iterator[DescribeConfigsResult], node: Node) -> Reply:
+    """With turns for others, who may change settings meanwhile."""
+    results = []
+    for result in found:
+        results.append(result)
+        await node.slices.pause()
     return independent(DescribeConfigsResponse(results=results))
 
 

@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fencepost.broker.network import refusals
 from fencepost.broker.network.error_responses import error_response
 from fencepost.broker.network.frame_buffer import SMALL, FrameBuffer
 from fencepost.broker.network.limits import LARGE_ANSWER, MOST_HELD, MOST_KEPT, MOST_WAITING, ONE_AT_A_TIME, PIECE
+from fencepost.broker.network.outgoing import Outgoing, Slot
 from fencepost.broker.network.registry import CLOSE, NO_ANSWER, SERVED, Later, Reply, independent
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.node_log import get_logger
-from fencepost.protocol.codec import API_VERSIONS, RequestHeader, decode_request, encode_response, read_request_header
+from fencepost.protocol.codec import (
+    API_VERSIONS,
+    RequestHeader,
+    begin_response,
+    decode_request,
+    encode_response,
+    read_request_header,
+)
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import REQUESTS, ApiVersionsResponse
 from fencepost.protocol.messages.api_versions import ApiVersion
+from fencepost.runtime import Work
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -28,18 +38,6 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
-
-
-class _Slot:
-    """The place of one response in the order of requests."""
-
-    __slots__ = ("data", "lsn", "size")
-
-    def __init__(self, size: int) -> None:
-        self.data: bytes | None = None
-        self.lsn = 0
-        self.size = size
-        """Bytes that wait in it: of the request, then of the response."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -55,14 +53,11 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(node.largest_request)
         self._reserved = 0
         """Bytes of the node's request memory that the frame at hand takes."""
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._held = 0
         """Bytes in the slots."""
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._output: list[bytes] = []
-        self._unsent = 0
-        self._rest: deque[memoryview] = deque()
-        """What the transport did not take; in front of the output."""
+        self._out = Outgoing()
         self._large = 0
         """Bytes of large answers that have not left."""
         self._active = True
@@ -71,7 +66,6 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._stopped = False
         """Whether the frame at hand waits for its turn, or for memory."""
-        self._writable = True
         self._handling = False
         self._in_turn: asyncio.Task[None] | None = None
         """What every later request waits for."""
@@ -100,15 +94,13 @@ class Connection(asyncio.BufferedProtocol):
             if task is not self._in_turn:  # a write goes on without its client, who may be gone unnoticed anyway
                 task.cancel()
         self._slots.clear()
-        self._output.clear()
-        self._rest.clear()
+        self._out.clear()
 
     def close(self) -> None:
         """End the connection; the answers that are ready are still sent."""
         self._send()
         if self._transport is not None:
-            while self._rest:
-                self._transport.write(self._rest.popleft())
+            self._out.send_all(self._transport)
             self._transport.close()
 
     def abort(self) -> None:
@@ -117,11 +109,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        self._writable = False
+        self._out.is_writable = False
         self._throttle()
 
     def resume_writing(self) -> None:
-        self._writable = self._active = True
+        self._out.is_writable = self._active = True
         self._send()
         self._throttle()
 
@@ -169,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
             self._request(frame)
             if self._reserved:
                 self._release_request()
-            if self._unsent > PIECE:
+            if self._out.unsent > PIECE:
                 self._send()
             if self._transport is None or self._transport.is_closing():
                 return
@@ -241,33 +233,53 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             reply = self._failed(request, header)
         if not isinstance(reply, Reply):
-            slot = _Slot(len(frame))
-            self._slots.append(slot)
-            self._held += slot.size
-            task = asyncio.get_running_loop().create_task(self._wait(reply, slot, header, request, context))
-            self._tasks[task] = None
-            task.add_done_callback(self._tasks.pop)
+            slot = self._new_slot(len(frame))
+            task = self._begin(self._wait(reply, slot, header, request, context))
             if served.in_turn:
                 self._in_turn = task
                 task.add_done_callback(self._turn_over)
             self._throttle()
         else:
-            self._answer(reply, None, header, request, context)
+            rest = self._answer(reply, None, header, request, context)
+            if rest is not None:
+                self._begin(self._encode_rest(rest, self._new_slot(0), reply.lsn, header, request))
+                self._throttle()
+
+    def _new_slot(self, size: int) -> Slot:
+        slot = Slot(size)
+        self._slots.append(slot)
+        self._held += size
+        return slot
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
 
     async def _wait(
-        self,
-        later: Later,
-        slot: _Slot,
-        header: RequestHeader,
-        request: Any,
-        context: RequestContext,
+        self, later: Later, slot: Slot, header: RequestHeader, request: Any, context: RequestContext
     ) -> None:
         try:
             reply = await later
         except Exception:
             reply = self._failed(request, header)
         try:
-            self._answer(reply, slot, header, request, context)
+            rest = self._answer(reply, slot, header, request, context)
+        except Exception:
+            self._broken()
+        else:
+            if rest is not None:
+                await self._encode_rest(rest, slot, reply.lsn, header, request)
+
+    async def _encode_rest(self, rest: Work[bytes], slot: Slot, lsn: int, header: RequestHeader, request: Any) -> None:
+        """Of a long response."""
+        try:
+            data = await self._node.slices.run(rest)
+        except Exception:
+            data = self._error_instead(request, header)
+        try:
+            self._put(data, slot, lsn)
         except Exception:
             self._broken()
 
@@ -284,40 +296,48 @@ class Connection(asyncio.BufferedProtocol):
         response = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
         return CLOSE if response is None else independent(response)
 
+    def _error_instead(self, request: Any, header: RequestHeader) -> bytes:
+        """Where a response could not be encoded; nothing where the connection ends."""
+        instead = self._failed(request, header)
+        if instead is CLOSE:
+            self.close()
+            return b""
+        return encode_response(instead.response, header.api_version, header.correlation_id)
+
     def _turn_over(self, _: asyncio.Task[None]) -> None:
         self._in_turn = None
         self._throttle()
 
     def _answer(
-        self, reply: Reply, slot: _Slot | None, header: RequestHeader, request: Any, context: RequestContext
-    ) -> None:
-        """Put a response into its place, and send what is ready."""
+        self, reply: Reply, slot: Slot | None, header: RequestHeader, request: Any, context: RequestContext
+    ) -> Work[bytes] | None:
+        """Put a response into its place, and send what is ready; of a long one, what is left to encode before that."""
         if reply is CLOSE:
             self.close()
-            return
+            return None
         response, lsn = reply
         try:
             if response is not None:
                 refusals.report(request, response, context)
-            data = b"" if reply is NO_ANSWER else encode_response(response, header.api_version, header.correlation_id)
+            data = b"" if reply is NO_ANSWER else begin_response(response, header.api_version, header.correlation_id)
         except Exception:
-            instead = self._failed(request, header)
-            if instead is CLOSE:
-                self.close()
-                return
-            data = encode_response(instead.response, header.api_version, header.correlation_id)
+            data = self._error_instead(request, header)
+        if not isinstance(data, bytes):
+            return data
+        self._put(data, slot, lsn)
+        return None
+
+    def _put(self, data: bytes, slot: Slot | None, lsn: int) -> None:
         held, size = lsn > self._node.storage.durable, len(data)
         if size > LARGE_ANSWER and self._transport is not None:
             self._large += size
             self._node.answer_memory.add(size)
         if slot is None and not self._slots and not held:
             if data:
-                self._output.append(data)
-                self._unsent += size
+                self._out.add(data)
             return
         if slot is None:
-            slot = _Slot(0)
-            self._slots.append(slot)
+            slot = self._new_slot(0)
         self._held += size - slot.size
         slot.data, slot.lsn, slot.size = data, lsn, size
         if held:
@@ -348,8 +368,7 @@ class Connection(asyncio.BufferedProtocol):
             if slot.data is None or slot.lsn > durable:
                 break
             if slot.data:
-                self._output.append(slot.data)
-                self._unsent += slot.size
+                self._out.add(slot.data)
             self._held -= slot.size
             slots.popleft()
         if self._stopped and not slots and not self._node.request_memory.waits(self._memory_came):
@@ -360,34 +379,14 @@ class Connection(asyncio.BufferedProtocol):
             self._throttle()
 
     def _send(self) -> None:
-        if not self._output and not self._rest:
-            return
-        if self._transport is not None:
-            if self._rest or self._unsent > PIECE:
-                self._send_pieces(self._transport)
-            else:
-                self._transport.write(self._output[0] if len(self._output) == 1 else b"".join(self._output))
-        self._output, self._unsent = [], 0
-        if self._large and not self._rest and not self._slots:
+        if self._out.send(self._transport) and self._large and not self._out.has_rest and not self._slots:
             self._node.answer_memory.give(self._large)
             self._large = 0
-
-    def _send_pieces(self, transport: asyncio.Transport) -> None:
-        """Nothing is copied before the transport takes it."""
-        rest = self._rest
-        rest.extend(map(memoryview, self._output))
-        while rest and self._writable:
-            piece = rest[0][:PIECE]
-            if len(piece) == len(rest[0]):
-                rest.popleft()
-            else:
-                rest[0] = rest[0][PIECE:]
-            transport.write(piece)
 
     @property
     def _may_go_on(self) -> bool:
         return (
-            self._writable
+            self._out.is_writable
             and not self._stopped
             and self._in_turn is None
             and self._held < MOST_HELD
