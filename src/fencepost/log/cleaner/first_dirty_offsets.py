@@ -46,7 +46,7 @@ def read(disk: Disk, root: Path) -> dict[Key, int]:
 
 
 def write(disk: Disk, root: Path, offsets: Mapping[Key, int], done: Callable[[OSError | None], None]) -> None:
-    """Replace the file as a whole, then call `done`.  Raises NothingLeft."""
+    """Replace the file as a whole, then call `done`.  Raises OSError where that is not begun."""
     fresh = root / (NAME + ".tmp")
     file = disk.open(fresh)
     try:
@@ -59,7 +59,10 @@ def write(disk: Disk, root: Path, offsets: Mapping[Key, int], done: Callable[[OS
     def synced(error: OSError | None) -> None:
         file.close()
         if error is None:
-            disk.rename(fresh, root / NAME)
+            try:
+                disk.rename(fresh, root / NAME)
+            except OSError as failure:
+                error = failure
         done(error)
 
     disk.sync([file], synced)

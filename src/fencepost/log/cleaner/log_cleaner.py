@@ -17,7 +17,7 @@ from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.settings import CleanerSettings
 from fencepost.log.cleaner.work import Chosen, CleanerMetrics, Work
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.damage import FileDamaged
+from fencepost.log.damage import FileDamaged, not_written
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
@@ -229,6 +229,9 @@ class LogCleaner:
                     partition.roll()
                 except NothingLeft:
                     return
+                except (FileDamaged, OSError) as error:
+                    # It is for its next writer to meet that again, and for others to go on.
+                    partition.refusal(not_written(partition.directory, error))
 
     def _dirty_from(self, partition: Partition) -> int:
         checkpoint = self._first_dirty.get((partition.topic, partition.index))
@@ -244,7 +247,11 @@ class LogCleaner:
             key = (partition.topic, partition.index)
             if len(partition.segments) < 2 or key in self.uncleanable or self._later.get(key, 0) > now:
                 continue
-            wanted, possible = self._ranges(partition, now)
+            try:
+                wanted, possible = self._ranges(partition, now)
+            except (FileDamaged, OSError) as error:
+                self._leave(key, error)
+                continue
             self.metrics.max_dirty_percent = max(self.metrics.max_dirty_percent, 100 * wanted.dirty_ratio)
             delay = max(wanted.overdue_ms, 0) / 1000
             self.metrics.max_compaction_delay_secs = max(self.metrics.max_compaction_delay_secs, delay)
@@ -364,14 +371,17 @@ class LogCleaner:
             # Half of a swap is done: only a start can tell what of it.
             self._fail(error, f"a cleaned segment of {work.partition.directory}")
             return
-        self.uncleanable[work.key] = str(error)
+        self._leave(work.key, error)
+        self._end(work)
+
+    def _leave(self, key: Key, error: Exception) -> None:
+        self.uncleanable[key] = str(error)
         logger.error(
             "a log is not compacted any more until the node is started again, for it cannot be read: put back a copy "
             "of the file topic=%s partition=%d reason=%s",
-            *work.key,
+            *key,
             error,
         )
-        self._end(work)
 
     def _fail(self, error: Exception, what: str) -> None:
         """The node ends, as with any sync that fails."""
@@ -390,13 +400,15 @@ class LogCleaner:
         self._note_after = now + self._settings.backoff_ms
 
         def written(error: OSError | None) -> None:
-            if error is not None:
+            if isinstance(error, NothingLeft):
+                self._noted = {}
+            elif error is not None:
                 self._fail(error, first_dirty_offsets.NAME)
 
         try:
             first_dirty_offsets.write(self._storage.disk, self._storage.path, offsets, written)
-        except NothingLeft:
-            self._noted = {}
+        except OSError as error:
+            written(error)
 
 
 def _first_timestamp(segment: Segment) -> int:

@@ -1,0 +1,169 @@
+"""Whatever the disk does to the cleaner, it goes on with what it can, and the node ends only where it must."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.log.cleaner_doubles import SETTINGS, cleaner_of
+from tests.log.log_doubles import START, Node, append, run
+
+from fencepost.log.damage import FileDamaged
+from fencepost.log.disk import DiskFull, File, NoDescriptors
+from fencepost.log.partition import Partition
+from fencepost.log.settings import LONG
+from fencepost.protocol.records import encode_batch
+from fencepost.simulation.disk import SimulatedDisk
+
+NAMES = [("a", 0), ("b", 0), ("c", 0)]
+
+
+class Disk(SimulatedDisk):
+    """Fails where it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.error: OSError | None = None
+        self.where = ""
+
+    def open(self, path: Path) -> File:
+        self._meet(path)
+        return super().open(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._meet(new)
+        super().rename(old, new)
+
+    def _meet(self, path: Path) -> None:
+        if self.error is not None and self.where in f"{path}|":
+            raise self.error
+
+
+async def filled(disk: Disk, **settings: Any) -> Node:
+    """Journals that have something to clean, and must roll before they can."""
+    node = Node(disk, NAMES, **{**SETTINGS, "segment_bytes": 1_000_000, "journal_roll_bytes": 1_000, **settings})
+    for name, _ in NAMES:
+        for _ in range(20):
+            append(node.of(name), encode_batch([(START, b"k", bytes(200), ())]))
+    await node.settled()
+    return node
+
+
+def records(node: Node, name: str) -> int:
+    return len(list(node.of(name).scan()))
+
+
+async def look(node: Node) -> None:
+    """Let the cleaner look many times."""
+    for _ in range(20):
+        node.clock.at += 1_000
+        await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EIO, "Input/output error"),
+        OSError(errno.EROFS, "Read-only file system"),
+        PermissionError(errno.EACCES, "Permission denied"),
+        DiskFull(errno.ENOSPC, "No space left on device"),
+        NoDescriptors(errno.EMFILE, "Too many open files"),
+    ],
+)
+def test_a_journal_that_cannot_begin_a_segment_stops_neither_the_others_nor_itself_for_good(error: OSError) -> None:
+    async def main() -> None:
+        disk = Disk()
+        node = await filled(disk)
+        disk.error, disk.where = error, "/a-0/"
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        await look(node)
+        assert records(node, "a") == 20
+        if not isinstance(error, (DiskFull, NoDescriptors)):  # these are everybody's
+            assert records(node, "b") < 20 and records(node, "c") < 20
+        disk.error = None
+        await look(node)
+        assert [records(node, name) < 20 for name, _ in NAMES] == [True] * 3
+        assert node.storage.failure is None
+        cleaner.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("raised", [FileDamaged(Path("/data/a-0/x.index"), "is short"), OSError(errno.EIO, "EIO")])
+def test_so_does_one_whose_indexes_cannot_be_written_down(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    roll = Partition.roll
+
+    def failing(partition: Partition) -> Any:
+        if partition.topic == "a":
+            raise raised
+        return roll(partition)
+
+    async def main() -> None:
+        node = await filled(Disk())
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(Partition, "roll", failing)
+            await look(node)
+            assert [records(node, name) < 20 for name, _ in NAMES] == [False, True, True]
+        await look(node)
+        assert records(node, "a") < 20 and node.storage.failure is None
+        cleaner.close()
+
+    run(main())
+
+
+def test_a_log_whose_age_cannot_be_read_is_left_and_the_others_are_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        node = await filled(Disk(), max_compaction_lag_ms=LONG - 1)
+        for name, _ in NAMES:
+            node.of(name).roll()
+        broken = node.of("a").segments[0]
+        headers_from = type(broken).headers_from
+
+        def damaged(segment: Any, *at: int) -> Any:
+            if segment is broken:
+                raise FileDamaged(segment.path, "is shorter than it was")
+            return headers_from(segment, *at)
+
+        monkeypatch.setattr(type(broken), "headers_from", damaged)
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        await look(node)
+        monkeypatch.undo()
+        assert list(cleaner.uncleanable) == [("a", 0)]
+        assert [records(node, name) < 20 for name, _ in NAMES] == [False, True, True]
+        assert node.storage.failure is None
+        cleaner.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "EIO"), DiskFull(errno.ENOSPC, "full")])
+@pytest.mark.parametrize("where", ["cleaner-offset-checkpoint.tmp|", "cleaner-offset-checkpoint|"])
+def test_where_it_notes_what_is_clean_a_full_disk_is_waited_for_and_a_broken_one_ends_the_node(
+    where: str, error: OSError
+) -> None:
+    async def main() -> None:
+        disk = Disk()
+        node = await filled(disk)
+        failures: list[Exception] = []
+        node.storage._failed = failures.append
+        disk.error, disk.where = error, where
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        await look(node)
+        is_waited_for = isinstance(error, DiskFull)
+        assert (failures == []) == is_waited_for
+        if is_waited_for:
+            disk.error = None
+            await look(node)
+            assert disk.exists(node.root / "cleaner-offset-checkpoint")
+        cleaner.abandon()
+
+    run(main())
