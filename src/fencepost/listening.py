@@ -79,6 +79,7 @@ class SocketListener:
         self._beginning: dict[asyncio.Task[object], None] = {}
         """Accepted, and not yet known to whoever counts connections."""
         self._accepting = False
+        self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
         self.accept_again()
 
@@ -88,6 +89,8 @@ class SocketListener:
         return port
 
     def close(self) -> None:
+        """Those who are accepted and not yet known to their owner end with it."""
+        self._is_closed = True
         self._stop_accepting()
         for listening in self._sockets:
             listening.close()
@@ -139,11 +142,17 @@ class SocketListener:
             task.add_done_callback(self._beginning.pop)
 
     async def _begin(self, accepted: socket.socket) -> None:
+        if self._is_closed:
+            accepted.close()
+            return
         try:
-            await self._loop.connect_accepted_socket(self._factory, accepted)
+            transport, _ = await self._loop.connect_accepted_socket(self._factory, accepted)
         except OSError as error:
             logger.warning("a connection ended before it began: %s", error)
             accepted.close()
+            return
+        if self._is_closed:
+            transport.abort()
 
     def _pause(self, why: str) -> None:
         logger.error(
