@@ -14,7 +14,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-DESCRIPTORS = 90
+from fencepost.log.descriptors import LEAST
+
+DESCRIPTORS = LEAST
 PARTITIONS = 120
 
 
@@ -77,3 +79,19 @@ def test_connections_without_end_neither_stop_the_node_nor_fill_its_log(tmp_path
     assert process.returncode == 0, said
     assert "no connection is accepted for a second" in said and "max.connections" in said
     assert len(said) < 10_000, "no line repeats without a limit"
+
+
+def test_fewer_descriptors_than_a_node_needs_are_refused_with_the_number(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+    for few in (20, LEAST - 1):
+        limits = (few, few)
+        refused = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            preexec_fn=lambda limits=limits: resource.setrlimit(resource.RLIMIT_NOFILE, limits),  # type: ignore[misc]
+        )
+        assert refused.returncode == 2 and refused.stdout == ""
+        assert f"{few} files" in refused.stderr and f"needs {LEAST}" in refused.stderr
+    assert not (tmp_path / "data").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
 import logging
 import signal
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker import BadSetting, Broker
 from fencepost.cli import Refused
 from fencepost.cli.garbage import GarbageCollection
-from fencepost.log.descriptors import raise_limit
+from fencepost.log.descriptors import LEAST, raise_limit
 from fencepost.log.storage import DirectoryUnusable
 from fencepost.node_log import get_logger
 
@@ -75,7 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve; 0 after a clean stop, 1 if the disk fails."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    raise_limit()
+    limit = raise_limit()
+    if 0 <= limit < LEAST:
+        raise Refused(
+            f"this process may have {limit} files open at once and a node needs {LEAST}, better thousands: "
+            f"raise the hard limit (ulimit -Hn, or LimitNOFILE= in a systemd unit)"
+        )
     get_logger("asyncio")  # its lines are limited too
     host, port = _address("--listen", options.listen)
     metrics = _address("--metrics", options.metrics) if options.metrics else None
@@ -122,6 +128,8 @@ def _exporter(broker: Broker, metrics: tuple[str, int]) -> Exporter:
 
 
 def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return Refused(f"cannot listen on {address}: {error.strerror}; raise the limit of open files (ulimit -Hn)")
     return Refused(f"cannot listen on {address}: {error.strerror or error}; choose another {option}")
 
 

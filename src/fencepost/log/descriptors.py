@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import resource
 
-_LEAST, _MOST = 16, 10_000
+LEAST = 64
+"""With fewer a node may start, and then have none for its clients."""
+_LEAST_FOR_FILES, _MOST = 16, 10_000
 _OTHERS = 64
 """For the event loop, the metadata, standard streams and so on."""
 
@@ -26,4 +28,4 @@ def raise_limit() -> int:
 
 def for_files(limit: int) -> int:
     """How many of `limit` descriptors (-1: no limit) are for files; the others are for connections."""
-    return _MOST if limit < 0 else min(max((limit - _OTHERS) // 2, _LEAST), _MOST)
+    return _MOST if limit < 0 else min(max((limit - _OTHERS) // 2, _LEAST_FOR_FILES), _MOST)
