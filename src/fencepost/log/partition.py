@@ -178,9 +178,8 @@ class Partition:
         if wanted is not None and wanted != header.attributes & 7:
             records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:])
             anew = recompress(records, header, wanted, self.settings)
-            if isinstance(anew, Refused):
-                return self._refused(anew)
-            batch, header = anew, read_header(anew)
+            if not isinstance(anew, Refused):  # else it stays as it is: no setting may stop a coordinator
+                batch, header = anew, read_header(anew)
         if header.size > self.settings.segment_bytes:
             limit = self.settings.segment_bytes
             why = f"the batch has {header.size} bytes, and a segment no more than {limit} (segment.bytes)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker.group_talk import commit, committed_offset, find_group
+from tests.broker.group_talk import commit, committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
     Client,
@@ -173,3 +173,22 @@ def incrementally(client: Client, name: str, key: str, value: str | None, operat
     wanted = IncrementalResource(resource_type=TOPIC, resource_name=name, configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False)
     return int(client.ask(request).responses[0].error_code)
+
+
+@pytest.mark.parametrize("codec", ["producer", "uncompressed", "zstd"])
+def test_no_setting_of_theirs_stops_what_coordinators_write(client: Client, codec: str) -> None:
+    topic = new_topic(client)
+    find_group(client)
+    init(client, "before")
+    for name in INTERNAL:
+        assert incrementally(client, name, "max.message.bytes", "1", SET) == ErrorCode.NONE
+        assert incrementally(client, name, "compression.type", codec, SET) == ErrorCode.NONE
+    for transactional_id in ("before", "new"):
+        pair = init(client, transactional_id)
+        data = batch("x", pair=pair, sequence=0, transactional=True)
+        assert produce(client, topic, data, transactional_id).error_code == ErrorCode.NONE
+        assert txn_commit(client, transactional_id, pair, topic, 7) == [ErrorCode.NONE]
+        assert end(client, transactional_id, pair).error_code == ErrorCode.NONE
+    assert committed_offset(client, topic) == (7, ErrorCode.NONE)
+    assert commit(client, topic, 8) == [ErrorCode.NONE]
+    assert committed_offset(client, topic) == (8, ErrorCode.NONE)
