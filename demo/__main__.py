@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,11 +17,12 @@ from rich.table import Table
 
 from demo import bad_company, feed, markers, verdict
 from demo.flights import ALL
-from demo.node import Node
+from demo.node import Node, empty
 from fencepost.protocol.types import ProducerIdAndEpoch
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".demo"
+DATA = FOLDER / "data"
 FLIGHTS_PER_BATCH = 50_000
 FEWEST_BATCHES = 4  # so that there is something left to go wrong
 
@@ -35,7 +35,7 @@ class Day:
     def __init__(self, bootstrap: str | None, count: int) -> None:
         self.count = count
         self.prefix = "" if bootstrap is None else f"demo{uuid.uuid4().hex[:8]}-"
-        self.node = Node(FOLDER / "data", FOLDER / "broker.log") if bootstrap is None else None
+        self.node = Node(DATA, FOLDER / "broker.log") if bootstrap is None else None
         self.bootstrap = bootstrap or (self.node.address if self.node is not None else "")
         self.old_identity: ProducerIdAndEpoch | None = None
         self.zombie: list[str] = []
@@ -165,7 +165,7 @@ def show(found: verdict.Verdict, ends: markers.Ends, day: Day) -> None:
 def what_next(day: Day) -> None:
     console.print("\nTry next:")
     if day.node is not None:
-        console.print(f"  .venv/bin/fencepost serve --listen 127.0.0.1:9092 --data {FOLDER.relative_to(ROOT)}/data")
+        console.print(f"  .venv/bin/fencepost serve --listen 127.0.0.1:9092 --data {DATA.relative_to(ROOT)}")
     console.print("  less examples/flights_pipeline.py")
     console.print("  make test")
     console.print("The same job runs on an Apache Kafka that you have: make demo with BOOTSTRAP=host:port.")
@@ -176,8 +176,7 @@ def main() -> int:
     parser.add_argument("--bootstrap", help="host:port of an Apache Kafka to use (default: a broker of our own)")
     parser.add_argument("--flights", type=int, default=ALL, help=f"how many of the {ALL:,} flights")
     options = parser.parse_args()
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir()
+    empty(FOLDER, DATA)
     day = Day(options.bootstrap, options.flights)
     try:
         found = day.run()
@@ -193,4 +192,7 @@ def main() -> int:
 
 START = time.monotonic()
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

@@ -1,13 +1,32 @@
-"""A broker as its own process, to be killed."""
+"""A broker as its own process, to be killed, and the folder that it leaves."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from fencepost.log.disk import DirectoryInUse, LocalDisk
+
+
+def empty(folder: Path, data: Path) -> None:
+    """Remove what an earlier run left in a folder, and make it again.
+
+    A person may have started a broker on its data since, as the demo's last lines say: then nothing is removed, and
+    this exits with a sentence.
+    """
+    lock = data / ".lock"
+    if lock.exists():
+        try:
+            LocalDisk().lock(lock)()
+        except DirectoryInUse:
+            sys.exit(f"a broker runs on {data}, which this would remove: stop it, or move the data elsewhere")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
 
 
 class Node:
