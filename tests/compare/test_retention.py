@@ -129,5 +129,6 @@ def test_retention_takes_nothing_of_an_open_transaction(nodes: tuple[Node, Node]
     for node in nodes:
         node.make("open", SHORT)
         node.send("open", OLD)
+        wait_until(lambda node=node: node.ends("open") == (1, 1), _PATIENCE, "the first segment is gone")  # type: ignore[misc]
         node.open_transaction("open")
     assert after_retention(nodes, ["open"], "open", [(2, 2), (1, 2)]) == ([(2, 2)], [(1, 2)])
