@@ -430,3 +430,18 @@ def test_files_stay_readable(module: Path) -> None:
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_every_module_says_what_it_is(module: Path) -> None:
     assert ast.get_docstring(ast.parse(module.read_text()))
+
+
+#: In these the module says it, which has one public name, or the name is all there is to say.
+SAID_BY_THE_MODULE = ("broker/apis/", "protocol/messages/")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_every_public_class_and_function_says_what_it_is(module: Path) -> None:
+    defined = [
+        node
+        for node in ast.parse(module.read_text()).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+    ]
+    if not name_of(module).startswith(SAID_BY_THE_MODULE):
+        assert [node.name for node in defined if not ast.get_docstring(node)] == []

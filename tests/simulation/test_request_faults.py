@@ -1,6 +1,6 @@
 """Requests of clients are lost, answered in vain, late or too late, API by API, and no promise is broken.
 
-For each kind of mishap there is a mutant, a bug put in on purpose, that the simulation finds only because of it.
+For each kind of fault there is a mutant, a bug put in on purpose, that the simulation finds only because of it.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ class Operation(Enum):
 
 
 class Resource(Enum):
+    """What may be asked for, by Apache Kafka's ResourceType."""
+
     TOPIC = "TOPIC"
     GROUP = "GROUP"
     CLUSTER = "CLUSTER"

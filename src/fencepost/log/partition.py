@@ -72,6 +72,8 @@ class Journal(Protocol):
 
 
 class Partition:
+    """One partition of a topic.  `index`: its number; `leader_epoch`: what its batches are stamped with."""
+
     def __init__(
         self,
         journal: Journal,

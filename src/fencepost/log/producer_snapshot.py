@@ -24,6 +24,7 @@ _BATCH = Struct(">iqiq")
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
+    """Where the snapshot as of an offset stands."""
     return directory / f"{offset:020d}.snapshot"
 
 
@@ -116,6 +117,7 @@ def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) 
 
 
 def snapshot_exists(disk: Disk, directory: Path, offset: int) -> bool:
+    """Whether there is a snapshot as of this offset, good or not."""
     return disk.exists(snapshot_path(directory, offset))
 
 
@@ -125,6 +127,7 @@ def snapshot_offsets(disk: Disk, directory: Path) -> list[int]:
 
 
 def remove_snapshot(disk: Disk, directory: Path, offset: int) -> None:
+    """Remove the snapshot as of this offset, and what stands beside it."""
     path = snapshot_path(directory, offset)
     disk.remove(path)
     disk.remove(path.with_suffix(".window"))

@@ -13,6 +13,8 @@ from fencepost.protocol.types import Buffer, binary, int32, string
 
 @struct
 class ConsumerTopicPartitions:
+    """A topic, and partitions of it."""
+
     topic: string
     partitions: list[int32]
 

@@ -44,18 +44,22 @@ def read_uvarint(buffer: Buffer, at: int, n: int) -> tuple[int, int]:
 
 
 def cut_off() -> ProtocolError:
+    """What is said of a length that cannot be."""
     return ProtocolError("a length or count is larger than what is left of the message, or negative")
 
 
 def too_many(count: int) -> ProtocolError:
+    """What is said of a request with more than MOST_ITEMS items."""
     return ProtocolError(f"its lists have {count} items in all, and those of a request no more than {MOST_ITEMS}")
 
 
 def too_long(name: str, length: int) -> ProtocolError:
+    """What is said of a string of more than LONGEST_STRING bytes."""
     return ProtocolError(f"{name} has {length} bytes: a string has at most {LONGEST_STRING}")
 
 
 def unexpected_null(name: str) -> ProtocolError:
+    """What is said of a null where there must be a value."""
     return ProtocolError(f"{name} is null, which it may not be")
 
 

@@ -19,6 +19,8 @@ class TransactionLogKey:
 
 @struct
 class TransactionPartitions:
+    """A topic of a transaction, and its partitions."""
+
     topic: string
     partition_ids: list[int32]
 
@@ -82,6 +84,8 @@ class GroupMetadataKey:
 
 @struct
 class GroupMember:
+    """A member of a classic group.  Time-outs are in milliseconds."""
+
     member_id: string
     group_instance_id: string | None = since(3, default=None)
     client_id: string

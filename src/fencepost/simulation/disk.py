@@ -27,6 +27,8 @@ class PowerCut(BaseException):
 
 
 class SimulatedFile:
+    """An open file of a simulated disk."""
+
     def __init__(self, disk: SimulatedDisk, node: Node) -> None:
         disk.take_descriptor()
         self._disk = disk

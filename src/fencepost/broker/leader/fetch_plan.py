@@ -205,6 +205,7 @@ def _parted(wanted: FetchPartition, partition: Partition, diverging: EpochEndOff
 def partition_error(
     wanted: FetchPartition, error: ErrorCode, aborted: list[AbortedTransaction] | None = None
 ) -> PartitionData:
+    """A partition that is answered with an error, and nothing else."""
     return PartitionData(
         partition_index=wanted.partition,
         error_code=error,

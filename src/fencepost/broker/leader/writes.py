@@ -160,6 +160,7 @@ def check_topic(write: Write, request: ProduceRequest) -> None:
 
 
 def check_batches(writes: list[Write]) -> Steps[None]:
+    """Check the batches that nothing has been said of yet, each as far as it tells by itself."""
     pace = Pace()
     for write in writes:
         if write.outcome is None:

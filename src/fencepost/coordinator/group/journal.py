@@ -48,6 +48,7 @@ def offset_commit_entry(group: str, at: TopicPartition, committed: CommittedOffs
 
 
 def offset_commit_key(group: str, at: TopicPartition) -> bytes:
+    """The key of the record of a committed offset."""
     key = OffsetCommitKey(group=group, topic=at.topic, partition=at.partition)
     return encode_stored(key, OFFSET_KEY_VERSION)
 

@@ -17,6 +17,7 @@ Key = tuple[str, int]
 
 
 def encode(offsets: Mapping[Key, int]) -> bytes:
+    """The file that says this."""
     lines = ["0", str(len(offsets)), *(f"{topic} {index} {offsets[topic, index]}" for topic, index in sorted(offsets))]
     return ("\n".join(lines) + "\n").encode()
 
@@ -36,6 +37,7 @@ def decode(data: bytes) -> dict[Key, int]:
 
 
 def read(disk: Disk, root: Path) -> dict[Key, int]:
+    """What the file in a data directory says; nothing if it is not there or not whole."""
     if not disk.exists(root / NAME):
         return {}
     file = disk.open(root / NAME)

@@ -123,4 +123,5 @@ def emptied(header: BatchHeader) -> bytes:
 
 
 def any_tombstone(kept: Iterable[Span]) -> bool:
+    """Whether one of these records has no value."""
     return any(not span.has_value for span in kept)
