@@ -305,7 +305,7 @@ class World:
         if partition.producers.open_transactions() != [(i, at) for at, i in opened]:
             raise Violation("open transactions are not what the log says")
         low, high = partition.segments[0].base_offset, partition.log_end_offset
-        index = [tuple(entry[:3]) for entry in partition.aborted_transactions(low, high)]
+        index = [tuple(entry[:3]) for entry in partition.segments.aborted_transactions(low, high)]
         if index != [entry for entry in aborted if entry[2] >= low and entry[1] < high]:
             raise Violation(f"aborted transactions {index}, the log says {aborted}")
 

@@ -276,10 +276,10 @@ def test_the_log_rolls_by_size_and_age() -> None:
         node = Node(segment_bytes=200, segment_ms=1000)
         for _ in range(3):
             append(node.partition, batch())
-        assert node.partition.bases == [0, 2]
+        assert node.partition.segments.bases == [0, 2]
         node.clock.at += 1000
         append(node.partition, batch())
-        assert node.partition.bases == [0, 2, 3]
+        assert node.partition.segments.bases == [0, 2, 3]
 
     run(main())
 
@@ -300,7 +300,7 @@ def test_delete_records_moves_the_start_for_good_and_keeps_the_producers() -> No
             assert node.partition.log_start_offset == 3
             assert isinstance(node.partition.read(2, 100, Isolation.READ_UNCOMMITTED), Refused)
             assert append(node.partition, batch(producer=(7, 0, 1))).duplicate
-        assert node.partition.bases[0] == 3, "the files go with a checkpoint"
+        assert node.partition.segments.bases[0] == 3, "the files go with a checkpoint"
         assert isinstance(node.partition.delete_records(-1), int)
         assert node.partition.log_start_offset == 5
 
@@ -324,7 +324,7 @@ def test_retention(settings: dict[str, Any], first: int) -> None:
         node.partition.retain(Milliseconds(node.clock.at + 250 - 1))
         await node.settled()
         assert node.partition.log_start_offset == first
-        assert node.partition.bases[0] == first
+        assert node.partition.segments.bases[0] == first
 
     run(main())
 

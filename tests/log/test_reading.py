@@ -151,13 +151,14 @@ def test_where_earlier_reads_ended_changes_nothing(
         for count, size in batches:
             append(node.partition, batch(count, size=size))
         await node.settled()
-        remembering, reader = node.partition.reader, Reader(node.partition, {})
+        remembering, reader = node.partition.reader, Reader(node.partition.segments, node.partition, {})
         for at, max_bytes, at_least_one, isolation in reads:
             offset = at % (node.partition.log_end_offset + 1)
             reader.forget()
-            expected = reader.read(offset, max_bytes, isolation, at_least_one)
-            found = remembering.read(offset, max_bytes, isolation, at_least_one)
-            assert found._replace(records=bytes(found.records)) == expected._replace(records=bytes(expected.records))
+            bound = node.partition.bound(isolation)
+            expected, *follows = reader.batches(offset, bound, max_bytes, at_least_one)
+            found, *follows_remembered = remembering.batches(offset, bound, max_bytes, at_least_one)
+            assert (bytes(found), follows_remembered) == (bytes(expected), follows)
 
     run(main())
 

@@ -182,12 +182,12 @@ def test_a_segment_goes_on_when_delete_records_has_passed_some_of_it(policy: str
         await node.settled()
         node.partition.delete_records(1)
         at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
-        assert node.partition.bases == [0]
+        assert node.partition.segments.bases == [0]
         append(node.partition, batch())
         await node.settled()
         node.partition.delete_records(-1)
         at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
-        assert node.partition.bases[-1] == 4
+        assert node.partition.segments.bases[-1] == 4
 
     run(main())
 

@@ -71,7 +71,7 @@ def test_a_stop_and_a_kill_lose_nothing(flush: str, local: bool, tmp_path: Path)
         else:
             node.kill()
         assert node.of("a").high_watermark == 12
-        assert [tuple(t) for t in node.of("a").aborted_transactions(0, 99)] == [(7, 10, 11, 12)]
+        assert [tuple(t) for t in node.of("a").segments.aborted_transactions(0, 99)] == [(7, 10, 11, 12)]
 
     run(main())
 

@@ -110,7 +110,7 @@ class Place(NamedTuple):
 def completed(disk: Disk, partition: Partition, offset: int) -> None:
     """It is written down as of `offset`, and no older generation is left: nothing before that is needed any more."""
     partition.checkpointed(offset)
-    keep = {offset, *partition.bases}
+    keep = {offset, *partition.segments.bases}
     for old in snapshot_offsets(disk, partition.directory):
         if old not in keep and old < offset:
             remove_snapshot(disk, partition.directory, old)

@@ -60,7 +60,7 @@ def _fits(partition: Partition, starts: list[tuple[int, int]]) -> bool:
         return False
     if not starts:
         return True
-    first = partition.bases[0] if partition.bases else partition.log_end_offset
+    first = partition.segments[0].base_offset if partition.segments else partition.log_end_offset
     if len(starts) == 1 and partition.leader_epoch == 0 and starts[0][1] <= first:
         return True  # there was never another
     try:
@@ -90,7 +90,7 @@ def _is_of(partition: Partition, epoch: int, start: int, stop: int) -> bool:
 
 def _batch_from(partition: Partition, offset: int) -> BatchHeader | None:
     """The first batch that ends at this offset or after it; None if there is none.  Raises FileDamaged."""
-    for segment in partition.segments[partition.segment_of(offset) :]:
+    for segment in partition.segments.holding(offset):
         position = segment.locate(offset) if offset > segment.base_offset else 0
         if position is not None and position < segment.size:
             return next(segment.headers_from(position))[1]

@@ -7,7 +7,6 @@ the high watermark follows when it is, so a reader never sees what a power loss 
 from __future__ import annotations
 
 import uuid
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +24,9 @@ from fencepost.log.producers import ActiveProducer, Producers
 from fencepost.log.recompression import recompress
 from fencepost.log.retention import new_start
 from fencepost.log.segment import Segment
+from fencepost.log.segments import Segments
 from fencepost.log.settings import LogSettings
 from fencepost.log.space import Space
-from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import (
     HEADER_SIZE,
     NO_PRODUCER_ID,
@@ -94,8 +93,7 @@ class Partition:
         self.epoch_starts: list[tuple[int, int]] = []
         """(leader epoch, first offset), ascending: the leader-epoch-checkpoint."""
         self.producers = Producers()
-        self.segments: list[Segment] = []
-        self.bases: list[int] = []
+        self.segments = Segments()
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
@@ -114,7 +112,7 @@ class Partition:
     @property
     def reader(self) -> reading.Reader:
         """For one read.  Kept, it would keep a partition that is deleted until the garbage collector comes."""
-        return reading.Reader(self, self._read)
+        return reading.Reader(self.segments, self, self._read)
 
     @property
     def last_stable_offset(self) -> int:
@@ -271,7 +269,7 @@ class Partition:
             segment.transactions.append(self.producers.aborted(completed))
 
     def _active_segment(self, count: int, header: BatchHeader, now: Milliseconds) -> Segment:
-        segment = self.segments[-1]
+        segment = self.segments.ordered[-1]
         too_old = segment.created >= 0 and now - segment.created >= self.settings.longest_segment_ms
         far = self.log_end_offset + header.last_offset_delta - segment.base_offset > 0x7FFFFFFF
         if segment.size and (segment.size + count > self.settings.segment_bytes or too_old or far):
@@ -279,10 +277,9 @@ class Partition:
         return segment
 
     def roll(self) -> Segment:
-        """Begin a new segment at the log end."""
+        """Begin a new segment at the log end; something must be in the one before it."""
         segment = self._journal.new_segment(self, self.log_end_offset)
         self.segments.append(segment)
-        self.bases.append(segment.base_offset)
         return segment
 
     def advance(self, high_watermark: int) -> None:
@@ -302,7 +299,7 @@ class Partition:
     @property
     def changed(self) -> bool:
         """Whether there is anything that the last checkpoint does not have, be it the end of a segment."""
-        return self.log_end_offset != self.checkpoint_offset or self.unsynced_from < self.bases[-1]
+        return self.log_end_offset != self.checkpoint_offset or self.unsynced_from < self.segments.bases[-1]
 
     def unsynced_segments(self) -> list[Segment]:
         return [segment for segment in self.segments if segment.base_offset >= self.unsynced_from]
@@ -310,7 +307,7 @@ class Partition:
     def checkpointed(self, offset: int) -> None:
         """Everything as of `offset` is synced."""
         self.checkpoint_offset = offset
-        self.unsynced_from = self.bases[self.segment_of(offset)]
+        self.unsynced_from = self.segments[self.segments.number_of(offset)].base_offset
         self.drop_segments()
 
     # Reading
@@ -321,10 +318,18 @@ class Partition:
         """Whole batches from the one that holds `offset` on, up to what the isolation lets a reader see."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
             return Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        stable, committed = self.last_stable_offset, isolation is Isolation.READ_COMMITTED
+        bound = stable if committed else self.high_watermark
         try:
-            return self.reader.read(offset, max_bytes, isolation, at_least_one)
+            records, following, cost = self.reader.batches(offset, bound, max_bytes, at_least_one)
         except FileDamaged as damaged:
             return self.refusal(damaged)
+        aborted = None
+        # Where not even the first batch has room Apache Kafka says nothing of aborted transactions either.
+        if committed and (records or offset >= bound or max_bytes == 0):
+            found = self.segments.aborted_transactions(offset, following) if records else []
+            aborted = [(entry.producer_id, entry.first_offset) for entry in found]
+        return reading.Fetched(records, self.high_watermark, stable, self.log_start_offset, aborted, cost)
 
     def refusal(self, damaged: FileDamaged) -> Refused:
         """What is answered where a file cannot be read; said in the log, too."""
@@ -345,25 +350,13 @@ class Partition:
         """Every batch from the one that holds `offset` to the log end, durable or not: for coordinators that load."""
         self.scans += 1
         try:
-            for segment in self.segments[self.segment_of(offset) :]:
+            for segment in self.segments.holding(offset):
                 position = segment.locate(offset) if offset > segment.base_offset else 0
                 if position is not None:
                     for _, header, data in segment.walk(position):
                         yield header, data
         finally:
             self.scans -= 1
-
-    def segment_of(self, offset: int) -> int:
-        """Number of the segment that holds an offset (the first one for an older offset)."""
-        return max(bisect_right(self.bases, offset) - 1, 0)
-
-    def aborted_transactions(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch [offset, upper_bound)."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments[self.segment_of(offset) :]:
-            if segment.transactions.collect(offset, upper_bound, found):
-                break
-        return found
 
     def active_producers(self) -> list[ActiveProducer]:
         return self.producers.active()
@@ -398,8 +391,8 @@ class Partition:
         Not before they are checkpointed: until then they are what the producer state is made from again.
         """
         while not self.is_held and self.has_segments_to_drop and self.segments[0].base_offset < self.unsynced_from:
-            segment = self.segments.pop(0)
-            self.bases.pop(0)
+            segment = self.segments[0]
+            self.segments.remove(segment)
             self._journal.segment_removed(self, segment)
 
     def retain(self, now: Milliseconds) -> None:

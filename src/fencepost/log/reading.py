@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from fencepost.log.batch_check import most_unfolded
 from fencepost.log.damage import FileDamaged
 from fencepost.log.segment import Segment
+from fencepost.log.segments import Segments
 from fencepost.log.settings import LogSettings
-from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_scan import first_moment
@@ -48,21 +47,11 @@ class TimestampOffset:
     leader_epoch: int
 
 
-class ReadablePartition(Protocol):
-    """What a reader needs of a partition."""
+class Ends(Protocol):
+    """What a reader needs of a partition besides its segments."""
 
     @property
     def settings(self) -> LogSettings: ...
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """In the order of their offsets; the last one is written to."""
-        ...
-
-    @property
-    def bases(self) -> Sequence[int]:
-        """Base offsets of the segments."""
-        ...
 
     @property
     def log_start_offset(self) -> int: ...
@@ -73,19 +62,8 @@ class ReadablePartition(Protocol):
     @property
     def high_watermark(self) -> int: ...
 
-    @property
-    def last_stable_offset(self) -> int: ...
-
     def bound(self, isolation: Isolation, /) -> int:
         """How far a reader may read."""
-        ...
-
-    def segment_of(self, offset: int, /) -> int:
-        """The number of the segment where this offset is, or would be."""
-        ...
-
-    def aborted_transactions(self, offset: int, upper_bound: int, /) -> list[AbortedTransaction]:
-        """The aborted transactions that touch [offset, upper_bound)."""
         ...
 
 
@@ -99,35 +77,23 @@ class Reader:
     Raises FileDamaged where what is asked for cannot be read.
     """
 
-    def __init__(self, partition: ReadablePartition, places: Places) -> None:
+    def __init__(self, segments: Segments, partition: Ends, places: Places) -> None:
+        self._segments = segments
         self._partition = partition
         self._positions = places
 
-    def read(self, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool) -> Fetched:
-        partition = self._partition
-        bound = partition.bound(isolation)
-        records: bytes | memoryview = b""
-        following, cost = offset, 0
-        if offset < bound:
-            records, following, cost = self._batches(offset, bound, max_bytes, at_least_one)
-        aborted = None
-        # Where not even the first batch has room Apache Kafka says nothing of aborted transactions either.
-        if isolation is Isolation.READ_COMMITTED and (records or offset >= bound or max_bytes == 0):
-            found = partition.aborted_transactions(offset, following) if records else []
-            aborted = [(entry.producer_id, entry.first_offset) for entry in found]
-        start = partition.log_start_offset
-        return Fetched(records, partition.high_watermark, partition.last_stable_offset, start, aborted, cost)
-
-    def _batches(
+    def batches(
         self, offset: int, bound: int, max_bytes: int, at_least_one: bool
     ) -> tuple[bytes | memoryview, int, int]:
-        """Whole batches of one segment, from the one that holds `offset`, all before `bound`.
+        """Whole batches of one segment, from the one that holds `offset`, all before `bound`; none from there on.
 
         Also the offset that follows them, and what they cost.
         """
+        if offset >= bound:
+            return b"", offset, 0
         place = self._place(offset)
         if place is None:
-            last = self._partition.segments[-1]
+            last = self._segments[-1]
             raise last.damaged(last.size, f"offset {offset} is not there")
         segment, position, least = place
         room = min(max(max_bytes, HEADER_SIZE), segment.size - position)
@@ -144,7 +110,7 @@ class Reader:
         taken, following = self._take(place, data, room, offset, bound)
         if taken > max_bytes and not at_least_one:
             return b"", offset, 0
-        if following < self._end_of(segment) or segment is self._partition.segments[-1]:
+        if following < self._end_of(segment) or segment is self._segments.ordered[-1]:
             self._remember(following, segment, position + taken, following if taken else least)
         cut = taken and following < bound and position + taken < segment.size
         return data[:taken], following, max(taken, max_bytes) if cut else taken
@@ -197,9 +163,7 @@ class Reader:
 
     def _end_of(self, segment: Segment) -> int:
         """The offset at which the next segment, or the next batch, begins."""
-        partition = self._partition
-        number = partition.segment_of(segment.base_offset) + 1
-        return partition.bases[number] if number < len(partition.bases) else partition.log_end_offset
+        return self._segments.end_of(segment, self._partition.log_end_offset)
 
     def _place(self, offset: int) -> tuple[Segment, int, int] | None:
         """Segment and position of the first batch that ends at `offset` or after it, and where it begins at the least.
@@ -209,8 +173,7 @@ class Reader:
         known = self._positions.pop(offset, None)
         if known is not None and known[1] < known[0].size:
             return known
-        partition = self._partition
-        for segment in partition.segments[partition.segment_of(offset) :]:
+        for segment in self._segments.holding(offset):
             position = segment.locate(offset)
             if position is not None:
                 return segment, position, segment.base_offset
@@ -236,7 +199,7 @@ class Reader:
         except FileDamaged:
             return None
         if place is None:
-            last = partition.segments[-1]
+            last = self._segments[-1]
             return last.base_offset, last.size
         self._remember(offset, *place)
         return place[0].base_offset, place[1]
@@ -277,7 +240,7 @@ class Reader:
         After many others in vain: the header of the last one of those, and None.  Raises FileDamaged.
         """
         at, left = max(at, self._partition.log_start_offset), _HEADERS_AT_ONCE
-        for segment in self._partition.segments[self._partition.segment_of(at) :]:
+        for segment in self._segments.holding(at):
             if segment.max_timestamp < timestamp:
                 continue
             position = segment.position_from(timestamp)
@@ -319,7 +282,7 @@ class Reader:
     def _newest(self, pace: Pace) -> Steps[bytes | None]:
         """The first batch with the largest timestamp.  What is not durable yet is not there yet."""
         best: tuple[BatchHeader, bytes] | None = None
-        newest_first = sorted(self._partition.segments, key=lambda segment: segment.max_timestamp, reverse=True)
+        newest_first = sorted(self._segments, key=lambda segment: segment.max_timestamp, reverse=True)
         for segment in newest_first:
             if best is not None and segment.max_timestamp <= best[0].max_timestamp:
                 break
@@ -334,7 +297,7 @@ class Reader:
         first = True
         while at is not None:
             # Between two steps it may have been replaced, or removed.
-            segment = self._partition.segments[self._partition.segment_of(base)]
+            segment = self._segments[self._segments.number_of(base)]
             if segment.base_offset != base:
                 return best
             start, stop = segment.newest_before(end)

@@ -67,8 +67,9 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
         # An index may survive a power loss that its segment did not; a new segment must not find it.
         if base not in bases:
             disk.remove(partition.directory / entry)
-    partition.segments = [_open(partition, base, number) for base in bases]
-    partition.bases = bases
+    for base in bases:
+        partition.segments.append(_open(partition, base, number))
+    bases = partition.segments.bases
     partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
     if bases:
         if replay.ready and not replay.damaged and bases[0] > replay.starts.get(name, 0):
@@ -107,8 +108,8 @@ def _open(partition: Partition, base: int, number: Callable[[], int]) -> Segment
 
 def _synced_base(partition: Partition, known: dict[int, KnownFile]) -> int:
     """Up to the segment with this base all was synced once: offsets that are missing there were compacted away."""
-    places = [base for base in partition.bases if base in known and known[base].checkpoint_offset >= 0]
-    unknown = partition.bases[-1] if partition.settings.is_compacted else partition.bases[0]
+    places = [base for base in partition.segments.bases if base in known and known[base].checkpoint_offset >= 0]
+    unknown = partition.segments.bases[-1] if partition.settings.is_compacted else partition.segments.bases[0]
     return min(places, default=unknown)
 
 
@@ -124,10 +125,10 @@ def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> 
     ]
     places.sort(key=lambda place: place[2])
     # The first known file is the one of the oldest checkpoint; the others began later.
-    first = places[0] if places else (0, 0, partition.bases[0])
+    first = places[0] if places else (0, 0, partition.segments.bases[0])
     disk, directory = partition.disk, partition.directory
     for offset in snapshot_offsets(disk, directory):
-        if offset > first[2] and not (by_scan and offset in partition.bases):
+        if offset > first[2] and not (by_scan and offset in partition.segments.bases):
             remove_snapshot(disk, directory, offset)
     wrong = "an index"
     if first[1] == 0 or partition.segments[first[0]].is_as_of(first[1]):
@@ -136,10 +137,10 @@ def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> 
             partition.producers.load(entries)
             partition.checkpoint_offset = first[2]
             return first
-        if first[2] == partition.bases[0] and first[1] == 0:
+        if first[2] == partition.segments.bases[0] and first[1] == 0:
             return first
     number = _load_before(partition, partition.producers, first[2])
-    base = partition.bases[number or 0]
+    base = partition.segments.bases[number or 0]
     if places:
         logger.warning(
             "%s of the last checkpoint is damaged or missing; what it had is made again from what the log has from "
@@ -164,8 +165,8 @@ def _load_before(partition: Partition, producers: Producers, offset: int) -> int
 
     Returns its number; None, with nothing loaded, if there is no such segment.
     """
-    for number in range(len(partition.bases) - 1, -1, -1):
-        base = partition.bases[number]
+    for number in range(len(partition.segments.bases) - 1, -1, -1):
+        base = partition.segments.bases[number]
         entries = read_snapshot(partition.disk, partition.directory, base) if base <= offset else None
         if entries is not None:
             producers.load(entries)
@@ -179,7 +180,8 @@ def _check_older(partition: Partition, count: int) -> None:
     Their transaction indexes are made again where they are not what they were: a reader must never be shown what was
     aborted.
     """
-    for number, (segment, base) in enumerate(zip(partition.segments[:count], partition.bases[1:], strict=False)):
+    following = partition.segments.bases[1:]
+    for number, (segment, base) in enumerate(zip(partition.segments[:count], following, strict=False)):
         holds = segment.trust_checksums()
         # What is before the start of the log may have been removed in any order.
         if 0 <= segment.next_offset < base and base > partition.log_start_offset:
@@ -224,7 +226,7 @@ def _catch_up(
 ) -> None:
     """Read the log from `start` on.  `synced`: how many bytes of a segment there must be, where a scan decides."""
     number, position, offset = start
-    partition.unsynced_from = partition.bases[number]
+    partition.unsynced_from = partition.segments.bases[number]
     partition.log_end_offset = offset
     for segment in partition.segments[number:]:
         if segment.base_offset <= synced_base:
@@ -247,7 +249,6 @@ def _catch_up(
                     segment.size,
                 )
             partition.segments.remove(segment)
-            partition.bases.remove(segment.base_offset)
             segment.remove()
             continue
         segment.cut_indexes(position, partition.log_end_offset)

@@ -39,7 +39,7 @@ def check(node: Node, writer: Writer) -> None:
     for name in node.disk.list(partition.directory):
         assert not name.endswith((swapping.CLEANED, ".swap")), name
         if name.endswith(("log", "index")):
-            assert int(name[:20]) in partition.bases, name
+            assert int(name[:20]) in partition.segments.bases, name
 
 
 def die(node: Node, cleaner: LogCleaner) -> None:
@@ -109,7 +109,8 @@ def act(node: Node, writer: Writer) -> None:
     elif dice < 0.2:
         node.storage.checkpoint_soon()
     elif dice < 0.3:
-        node.partition.roll()
+        if node.partition.segments[-1].size:
+            node.partition.roll()
     else:
         writer.step()
 
@@ -140,7 +141,7 @@ def test_what_is_deleted_between_decision_and_swap_goes_after_it() -> None:
             node.partition.roll()
         await node.settled()
         node.restart()
-        sources, readers = node.partition.bases[:2], []
+        sources, readers = node.partition.segments.bases[:2], []
         original = swapping.decide
 
         def decide(*where: Any) -> None:

@@ -65,7 +65,7 @@ def check(node: Node, writer: Writer) -> None:
 
 def is_clean(cleaner: LogCleaner, node: Node, topic: str) -> bool:
     """Whether there is nothing left to clean."""
-    return cleaner._first_dirty.get((topic, 0)) == node.of(topic).bases[-1]
+    return cleaner._first_dirty.get((topic, 0)) == node.of(topic).segments.bases[-1]
 
 
 # What happens

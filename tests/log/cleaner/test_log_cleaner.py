@@ -198,7 +198,7 @@ def test_what_is_left_of_an_aborted_transaction_stays_aborted_when_its_beginning
         partition.delete_records(1)
         node.storage.checkpoint_soon()
         await node.settled()
-        assert partition.bases[0] == 1, "the segment in which it began is gone"
+        assert partition.segments.bases[0] == 1, "the segment in which it began is gone"
         await until_idle(node)
         assert [record.key for record in committed(partition)] == [b"c"]
         node.kill()

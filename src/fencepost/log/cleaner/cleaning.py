@@ -20,6 +20,7 @@ from fencepost.log.disk import Disk, File
 from fencepost.log.producers import Producers
 from fencepost.log.reading import Reader
 from fencepost.log.segment import Segment
+from fencepost.log.segments import Segments
 from fencepost.log.settings import LogSettings
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader, crc_matches, read_header
@@ -50,8 +51,7 @@ class Log(Protocol):
     directory: Path
     settings: LogSettings
     producers: Producers
-    segments: list[Segment]
-    bases: list[int]
+    segments: Segments
     is_held: bool
     """Whether no segment may be removed: some are being replaced on disk."""
     scans: int
@@ -59,8 +59,6 @@ class Log(Protocol):
 
     @property
     def reader(self) -> Reader: ...
-
-    def aborted_transactions(self, offset: int, upper_bound: int) -> list[AbortedTransaction]: ...
 
     def drop_segments(self) -> None: ...
 
@@ -123,7 +121,7 @@ class Pass:
             end = self._end_of(number)
             if end <= first:
                 continue
-            transactions.announce(self._log.aborted_transactions(segment.base_offset, end))
+            transactions.announce(self._log.segments.aborted_transactions(segment.base_offset, end))
             for _, header, data in self._batches(segment):
                 if header.is_control:
                     self._end_transaction(transactions, header, data)
@@ -204,7 +202,7 @@ class Pass:
         """Write down what stays of these segments."""
         for segment in sources:
             end = self._end_of(self._sources.index(segment))
-            self._transactions.announce(self._log.aborted_transactions(segment.base_offset, end))
+            self._transactions.announce(self._log.segments.aborted_transactions(segment.base_offset, end))
             for _, header, data in self._batches(segment):
                 discardable = self._meet(header, data, cleaned)
                 last = _last_batch(self._log.producers, header.producer_id)
@@ -301,9 +299,7 @@ class Pass:
 
 def _put_in_place(log: Log, sources: Sequence[Segment], fresh: Segment) -> None:
     """Readers get the new segment from here on; what was to go meanwhile goes."""
-    first = log.segments.index(sources[0])
-    log.segments[first : first + len(sources)] = [fresh]
-    log.bases[first : first + len(sources)] = [fresh.base_offset]
+    log.segments.replace(sources, fresh)
     log.reader.forget()
     for segment in sources:
         segment.close()

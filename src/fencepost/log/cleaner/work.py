@@ -45,7 +45,7 @@ class Chosen(NamedTuple):
     @property
     def is_there(self) -> bool:
         """Whether retention or DeleteRecords has left something of it since it was chosen."""
-        return self.partition.bases[0] < self.over.upper_bound
+        return self.partition.segments[0].base_offset < self.over.upper_bound
 
 
 class Work:
