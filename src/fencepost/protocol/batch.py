@@ -6,10 +6,11 @@ a batch without touching it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -93,6 +94,10 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & LOG_APPEND_TIME)
 
 
+_header: Final[Callable[[tuple[Any, ...]], BatchHeader]] = partial(tuple.__new__, BatchHeader)
+"""Of the fields as they were unpacked: these are as many, so nothing need look at them (as `_make` does)."""
+
+
 def next_sequence(sequence: int, count: int) -> int:
     """The sequence `count` records on; after 2147483647 comes 0 (facts §6.2)."""
     following = sequence + count
@@ -102,7 +107,7 @@ def next_sequence(sequence: int, count: int) -> int:
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """The header of the batch that starts there.  Raises ProtocolError if there is no whole header of format 2."""
     try:
-        header = BatchHeader._make(_HEADER.unpack_from(buffer, at))
+        header = _header(_HEADER.unpack_from(buffer, at))
     except StructError:
         raise ProtocolError("a record batch is cut off inside its header") from None
     if header.magic != MAGIC:
@@ -114,7 +119,7 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 def read_part_of_header(buffer: Buffer, end: int) -> BatchHeader:
     """What a batch of format 2 that claims to end there says of itself: fields behind its end are 0."""
-    return BatchHeader._make(_HEADER.unpack(bytes(buffer[: min(end, HEADER_SIZE)]).ljust(HEADER_SIZE, b"\0")))
+    return _header(_HEADER.unpack(bytes(buffer[: min(end, HEADER_SIZE)]).ljust(HEADER_SIZE, b"\0")))
 
 
 def headers(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -147,7 +152,7 @@ def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoc
     _EPOCH.pack_into(buffer, at + 12, leader_epoch)
 
 
-def set_max_timestamp(buffer: bytearray, at: int, header: BatchHeader, timestamp: int) -> BatchHeader:
+def set_max_timestamp(buffer: bytearray | memoryview, at: int, header: BatchHeader, timestamp: int) -> BatchHeader:
     """Make a batch one of log-append time (message.timestamp.type), with its CRC anew."""
     return _rewrite(
         buffer, at, header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=timestamp)
@@ -160,12 +165,12 @@ def with_max_timestamp(batch: Buffer, header: BatchHeader, timestamp: int) -> tu
     return data, _rewrite(data, 0, header._replace(max_timestamp=timestamp))
 
 
-def clear_log_append_time(buffer: bytearray, at: int, header: BatchHeader) -> BatchHeader:
+def clear_log_append_time(buffer: bytearray | memoryview, at: int, header: BatchHeader) -> BatchHeader:
     """Make a batch one whose records have the times that their producer gave them, with its CRC anew."""
     return _rewrite(buffer, at, header._replace(attributes=header.attributes & ~LOG_APPEND_TIME))
 
 
-def _rewrite(buffer: bytearray, at: int, header: BatchHeader) -> BatchHeader:
+def _rewrite(buffer: bytearray | memoryview, at: int, header: BatchHeader) -> BatchHeader:
     AFTER_CRC.pack_into(buffer, at + CRC_START, *header[5:])
     header = header._replace(crc=crc32c(memoryview(buffer)[at + CRC_START : at + header.size]))
     _HEADER.pack_into(buffer, at, *header)

@@ -38,27 +38,21 @@ _ENCODERS: dict[tuple[type[Any], int], Encoder] = {}
 _STEPPED_ENCODERS: dict[tuple[type[Any], int], SteppedEncoder] = {}
 
 
-def _decoder(cls: type[Any], version: int) -> Decoder:
-    decoder = _DECODERS.get((cls, version))
-    if decoder is None:
-        decoder = compile_decoder(cls, _checked(cls, version), is_flexible(cls, version))
-        _DECODERS[cls, version] = decoder
+def _make_decoder(cls: type[Any], version: int) -> Decoder:
+    decoder = compile_decoder(cls, _checked(cls, version), is_flexible(cls, version))
+    _DECODERS[cls, version] = decoder
     return decoder
 
 
-def _encoder(cls: type[Any], version: int) -> Encoder:
-    encoder = _ENCODERS.get((cls, version))
-    if encoder is None:
-        encoder = compile_encoder(cls, _checked(cls, version), is_flexible(cls, version))
-        _ENCODERS[cls, version] = encoder
+def _make_encoder(cls: type[Any], version: int) -> Encoder:
+    encoder = compile_encoder(cls, _checked(cls, version), is_flexible(cls, version))
+    _ENCODERS[cls, version] = encoder
     return encoder
 
 
-def _stepped_encoder(cls: type[Any], version: int) -> SteppedEncoder:
-    encoder = _STEPPED_ENCODERS.get((cls, version))
-    if encoder is None:
-        encoder = compile_stepped_encoder(cls, _checked(cls, version), is_flexible(cls, version))
-        _STEPPED_ENCODERS[cls, version] = encoder
+def _make_stepped_encoder(cls: type[Any], version: int) -> SteppedEncoder:
+    encoder = compile_stepped_encoder(cls, _checked(cls, version), is_flexible(cls, version))
+    _STEPPED_ENCODERS[cls, version] = encoder
     return encoder
 
 
@@ -78,7 +72,8 @@ def is_flexible(cls: type[Any], version: int) -> bool:
 def encode(message: Any, version: int) -> bytes:
     """The body of a message.  Raises ProtocolError for a version that the message does not have."""
     out: list[Any] = []
-    _encoder(type(message), version)(message, out.append)
+    cls = type(message)
+    (_ENCODERS.get((cls, version)) or _make_encoder(cls, version))(message, out.append)
     return b"".join(out)
 
 
@@ -106,7 +101,7 @@ def _decode(cls: type[T], buffer: Buffer, version: int, start: int) -> tuple[T, 
     """The message at `start`, and where it ends."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
-        return _decoder(cls, version)(view, start, len(view))
+        return (_DECODERS.get((cls, version)) or _make_decoder(cls, version))(view, start, len(view))
     except BAD_INPUT as error:
         raise ProtocolError(f"{cls.__name__} v{version} is malformed: {error}") from None
 
@@ -118,7 +113,8 @@ def encode_request(message: Any, version: int, correlation_id: int, client_id: s
     out: list[Any] = [b"", name]
     if version >= schema.flexible:
         out.append(b"\x00")
-    _encoder(type(message), version)(message, out.append)
+    cls = type(message)
+    (_ENCODERS.get((cls, version)) or _make_encoder(cls, version))(message, out.append)
     size = sum(map(len, out)) + _REQUEST_HEADER.size
     length = -1 if client_id is None else len(name)
     out[0] = _REQUEST_FRONT.pack(size, schema.api, version, correlation_id, length)
@@ -140,7 +136,8 @@ def begin_response(message: Any, version: int, correlation_id: int) -> bytes | G
     out: list[Any] = [b""]
     if version >= schema.flexible and schema.api != API_VERSIONS:
         out.append(b"\x00")
-    steps = _stepped_encoder(type(message), version)(message, out.append)
+    cls = type(message)
+    steps = (_STEPPED_ENCODERS.get((cls, version)) or _make_stepped_encoder(cls, version))(message, out.append)
     for _ in steps or ():
         assert steps is not None
         return _rest_of_response(steps, out, correlation_id)
@@ -179,7 +176,7 @@ def read_request_header(buffer: Buffer, flexible: dict[int, int], start: int = 0
             client_id = str(memoryview(buffer)[at : at + length], "utf-8")
             at += length
         if version >= flexible.get(api_key, 1 << 15):
-            at = _skip_tags(buffer, at)
+            at = _skip_tags(buffer, at) if buffer[at] else at + 1
     except BAD_INPUT as error:
         raise ProtocolError(f"a request header is malformed: {error}") from None
     return RequestHeader(api_key, version, correlation_id, client_id, at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from struct import Struct
+from struct import Struct, unpack_from
 from struct import error as StructError
 from typing import Any
 
@@ -76,6 +76,7 @@ class _Writer:
             "too_many": too_many,
             "null": unexpected_null,
             "UUID": uuid.UUID,
+            "unpack_from": unpack_from,
         }
         self.flexible = flexible
         self.version = version
@@ -95,37 +96,39 @@ class _Writer:
 
     # Every method below leaves the position in `p`; `e` is the end of the buffer.
 
-    def uvarint(self, depth: int, target: str) -> None:
-        self.add(depth, f"{target} = b[p]; p += 1", f"if {target} > 127: {target}, p = uvarint(b, p, {target})")
+    def uvarint(self, depth: int, target: str, *checks: str) -> None:
+        """`checks`: of what has more than one byte."""
+        self.add(depth, f"{target} = b[p]; p += 1", f"if {target} > 127:")
+        self.add(depth + 1, f"{target}, p = uvarint(b, p, {target})", *checks)
 
-    def length(self, depth: int, kind: str) -> None:
-        """Read a length or count into `n`, -1 for null."""
+    def length(self, depth: int, field: Field, target: str) -> tuple[int, str]:
+        """Read a length or count; returns the depth of the code for a value that is there, and the length of that.
+
+        Null becomes None where it is allowed.
+        """
         if self.flexible:
-            self.uvarint(depth, "n")
-            self.add(depth, "n -= 1")
-        elif kind == "string":
-            self.add(depth, f"n, = {self.refer('s', Struct('>h').unpack_from)}(b, p); p += 2")
+            too_long = f"if n > {LONGEST_STRING + 1}: raise too_long({field.name!r}, n - 1)"
+            self.uvarint(depth, "n", *([too_long] if field.kind == "string" else []))
+            null, length = "not n", "n - 1"
         else:
-            self.add(depth, f"n, = {self.refer('s', Struct('>i').unpack_from)}(b, p); p += 4")
-
-    def null_check(self, depth: int, field: Field, target: str) -> int:
-        """Handle n < 0; returns the depth of the code for a value that is there."""
+            form = Struct(">h" if field.kind == "string" else ">i")
+            self.add(depth, f"n, = {self.refer('s', form.unpack_from)}(b, p); p += {form.size}")
+            null, length = "n == -1", "n"
         if field.nullable:
-            self.add(depth, f"if n == -1: {target} = None", "else:")
-            self.add(depth + 1, "if n < 0: raise cut_off()")
-            return depth + 1
-        self.add(depth, f"if n < 0: raise null({field.name!r}) if n == -1 else cut_off()")
-        return depth
+            self.add(depth, f"if {null}: {target} = None", "else:")
+            depth += 1
+        else:
+            self.add(depth, f"if {null}: raise null({field.name!r})")
+        if not self.flexible:
+            self.add(depth, "if n < 0: raise cut_off()")
+        return depth, length
 
     def value(self, depth: int, field: Field, target: str) -> None:
         match field.kind:
             case "string" | "binary" | "batches":
-                self.length(depth, field.kind)
-                depth = self.null_check(depth, field, target)
-                if field.kind == "string" and self.flexible:
-                    self.add(depth, f"if n > {LONGEST_STRING}: raise too_long({field.name!r}, n)")
+                depth, length = self.length(depth, field, target)
                 take = {"string": "str(b[p:q], 'utf-8')", "binary": "bytes(b[p:q])", "batches": "b[p:q]"}[field.kind]
-                self.add(depth, "q = p + n", "if q > e: raise cut_off()", f"{target} = {take}; p = q")
+                self.add(depth, f"q = p + {length}", "if q > e: raise cut_off()", f"{target} = {take}; p = q")
             case "uuid":
                 self.add(
                     depth, "q = p + 16", "if q > e: raise cut_off()", f"{target} = UUID(bytes=bytes(b[p:q])); p = q"
@@ -136,26 +139,28 @@ class _Writer:
                 if field.nullable:
                     self.add(depth, "n = b[p]; p += 1", f"if n == 255: {target} = None", "else:")
                     depth += 1
-                self.structure(depth, field.of, target)
+                self.add(depth, f"{target} = {self.structure(depth, field.of)}")
             case fixed:
                 unpack = Struct(">" + FIXED[fixed])
                 self.add(depth, f"{target}, = {self.refer('s', unpack.unpack_from)}(b, p); p += {unpack.size}")
 
     def array(self, depth: int, field: Field, target: str) -> None:
-        self.length(depth, "array")
-        depth = self.null_check(depth, field, target)
-        self.add(depth, "if n > e - p: raise cut_off()")
-        self.counted(depth, "n")
+        depth, length = self.length(depth, field, target)
+        self.add(depth, f"if {length} > e - p: raise cut_off()")
+        self.counted(depth, length)
         element: Field = field.of
         if element.kind in FIXED:
-            unpack = self.refer("s", Struct)
             size = Struct(">" + FIXED[element.kind]).size
-            self.add(depth, f"q = p + n * {size}", "if q > e: raise cut_off()")
-            self.add(depth, f"{target} = list({unpack}(f'>{{n}}{FIXED[element.kind]}').unpack_from(b, p)); p = q")
+            self.add(depth, f"q = p + ({length}) * {size}", "if q > e: raise cut_off()")
+            self.add(depth, f"{target} = list(unpack_from(f'>{{{length}}}{FIXED[element.kind]}', b, p)); p = q")
             return
-        items, item = self.name("items"), self.name("item")
-        self.add(depth, f"{items} = []", "for _ in range(n):")
-        self.value(depth + 1, element, item)
+        items = self.name("items")
+        self.add(depth, f"{items} = []", f"for _ in range({length}):")
+        if element.kind == "struct" and not element.nullable:
+            item = self.structure(depth + 1, element.of)
+        else:
+            item = self.name("item")
+            self.value(depth + 1, element, item)
         self.add(depth + 1, f"{items}.append({item})")
         self.add(depth, f"{target} = {items}")
 
@@ -164,7 +169,8 @@ class _Writer:
         if self.bounded:
             self.add(depth, f"c += {count}", f"if c > {MOST_ITEMS}: raise too_many(c)")
 
-    def structure(self, depth: int, cls: type[Message], target: str) -> None:
+    def structure(self, depth: int, cls: type[Message]) -> str:
+        """Returns what the message is called."""
         made = self.name("m")
         self.add(depth, f"{made} = {self.refer('new', cls.__new__)}({self.refer('cls', cls)})")
         tagged, run = [], []
@@ -183,7 +189,7 @@ class _Writer:
         self.fixed_run(depth, run, made)
         if self.flexible:
             self.tags(depth, tagged, made)
-        self.add(depth, f"{target} = {made}")
+        return made
 
     def default(self, depth: int, field: Field, made: str) -> None:
         default = default_of(field)
@@ -198,11 +204,11 @@ class _Writer:
 
     def tags(self, depth: int, tagged: list[Field], made: str) -> None:
         """Tagged fields come as count, then tag, size and bytes of each; unknown ones are stepped over."""
-        count, stop = self.name("count"), self.name("stop")
-        self.uvarint(depth, count)
-        self.add(depth, f"if {count}:", f" if {count} > e - p: raise cut_off()")
-        self.counted(depth + 1, count)
-        self.add(depth + 1, f"for _ in range({count}):")
+        stop = self.name("stop")
+        self.add(depth, "n = b[p]; p += 1", "if n:")
+        self.add(depth + 1, "if n > 127: n, p = uvarint(b, p, n)", "if n > e - p: raise cut_off()")
+        self.counted(depth + 1, "n")
+        self.add(depth + 1, "for _ in range(n):")
         self.uvarint(depth + 2, "t")
         self.uvarint(depth + 2, "n")
         self.add(depth + 2, f"{stop} = p + n", f"if {stop} > e: raise cut_off()")
@@ -216,8 +222,8 @@ class _Writer:
 def compile_decoder(cls: type[Message], version: int, flexible: bool) -> Decoder:
     """The decoder of a declared class in one version."""
     writer = _Writer(flexible, version, bounded=cls.__schema__.is_request)
-    writer.structure(1, cls, "made")
-    source = "\n".join(["def decode(b, p, e):", " c = 0", *writer.lines, " return made, p"])
+    made = writer.structure(1, cls)
+    source = "\n".join(["def decode(b, p, e):", " c = 0", *writer.lines, f" return {made}, p"])
     exec(compile(source, f"<decoder of {cls.__name__} v{version}>", "exec"), writer.scope)
     decoder: Decoder = writer.scope["decode"]
     return decoder

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from struct import Struct
+from struct import Struct, pack
 from typing import Any
 
 from fencepost.protocol.decoding import LONGEST_STRING, too_long
@@ -50,6 +50,7 @@ class _Writer:
     def __init__(self, flexible: bool, version: int, stepped: bool = False) -> None:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
+            "pack": pack,
             "small": _SMALL,
             "uvarint": uvarint,
             "not_nullable": _not_nullable,
@@ -59,6 +60,8 @@ class _Writer:
         self.version = version
         self.stepped = stepped
         self._names = 0
+        self._run: list[tuple[str, str]] = []
+        """Formats and values of what is of fixed size and not written yet: it goes out in one piece."""
 
     def name(self, stem: str) -> str:
         self._names += 1
@@ -70,107 +73,128 @@ class _Writer:
         return name
 
     def add(self, depth: int, *lines: str) -> None:
+        self.flush(depth)
         self.lines += [" " * depth + line for line in lines]
 
+    def fixed(self, kind: str, value: str) -> None:
+        self._run.append((kind, value))
+
+    def zero(self) -> None:
+        """One byte of 0."""
+        self._run.append(("x", ""))
+
+    def flush(self, depth: int) -> None:
+        """Write what is of fixed size, before anything else is done."""
+        run, self._run = self._run, []
+        if run:
+            form = Struct(">" + "".join(kind for kind, _ in run))
+            values = ", ".join(value for _, value in run if value)
+            self.add(depth, f"w({self.refer('s', form.pack)}({values}))" if values else f"w({form.pack()!r})")
+
     def length(self, depth: int, kind: str, expression: str) -> None:
-        """Of what is there; `-1`: of what is null."""
+        """Of what is there.  Nearly every number is small: then no function is called for it."""
         if self.flexible:
-            self.uvarint(depth, f"{expression} + 1")
+            self.add(depth, f"n = {expression} + 1", f"w(small[n] if n < {len(_SMALL)} else uvarint(n))")
         else:
-            pack = Struct(">h" if kind == "string" else ">i").pack
-            self.add(depth, f"w({self.refer('s', pack)}({expression}))")
+            self.fixed("h" if kind == "string" else "i", expression)
 
-    def uvarint(self, depth: int, expression: str) -> None:
-        """Nearly every number is small: then no function is called for it."""
-        self.add(depth, f"n = {expression}", f"w(small[n] if n < {len(_SMALL)} else uvarint(n))")
-
-    def null(self, depth: int, field: Field, source: str) -> int:
-        """Write null where the value is None; returns the depth of the code for a value that is there."""
-        self.add(depth, f"if {source} is None:")
-        if field.nullable:
-            self.length(depth + 1, field.kind, "-1")
-        else:
+    def null(self, depth: int, field: Field, source: str) -> tuple[int, str]:
+        """Write null where the value is None; returns the depth of the code for one that is there, and its name."""
+        held = self.name("x")
+        self.add(depth, f"{held} = {source}", f"if {held} is None:")
+        if not field.nullable:
             self.add(depth + 1, f"raise not_nullable({field.name!r})")
+            return depth, held
+        if self.flexible:
+            self.zero()
+        else:
+            self.fixed("h" if field.kind == "string" else "i", "-1")
+        self.flush(depth + 1)
         self.add(depth, "else:")
-        return depth + 1
+        return depth + 1, held
 
     def value(self, depth: int, field: Field, source: str) -> None:
         match field.kind:
             case "string":
-                depth = self.null(depth, field, source)
-                self.add(depth, f"x = {source}.encode()")
-                if self.flexible:  # else its length does not fit
-                    self.add(depth, f"if len(x) > {LONGEST_STRING}: raise too_long({field.name!r}, len(x))")
-                self.length(depth, "string", "len(x)")
-                self.add(depth, "w(x)")
+                inner, held = self.null(depth, field, source)
+                self.add(inner, f"{held} = {held}.encode()")
+                if self.flexible:
+                    self.string(inner, field, held)
+                else:  # else its length does not fit
+                    self.length(inner, "string", f"len({held})")
+                    self.add(inner, f"w({held})")
             case "binary" | "batches":
-                depth = self.null(depth, field, source)
-                self.length(depth, field.kind, f"len({source})")
-                self.add(depth, f"w({source})")
+                inner, held = self.null(depth, field, source)
+                self.length(inner, field.kind, f"len({held})")
+                self.add(inner, f"w({held})")
             case "uuid":
-                self.add(depth, f"w({source}.bytes)")
+                self.fixed("16s", f"{source}.bytes")
             case "array":
-                depth = self.null(depth, field, source)
-                self.length(depth, "array", f"len({source})")
-                self.elements(depth, field.of, source)
+                inner, held = self.null(depth, field, source)
+                self.length(inner, "array", f"len({held})")
+                self.elements(inner, field.of, held)
             case "struct":
-                if field.nullable:
-                    self.add(depth, f"if {source} is None: w(b'\\xff')", "else:", " w(b'\\x01')")
-                    depth += 1
                 held = self.name("m")
                 self.add(depth, f"{held} = {source}")
+                if field.nullable:
+                    self.add(depth, f"if {held} is None: w(b'\\xff')", "else:", " w(b'\\x01')")
+                    depth += 1
                 self.structure(depth, field.of, held)
+                self.flush(depth)
             case fixed:
-                self.add(depth, f"w({self.refer('s', Struct('>' + FIXED[fixed]).pack)}({source}))")
+                self.fixed(FIXED[fixed], source)
+
+    def string(self, depth: int, field: Field, held: str) -> None:
+        """With its length in front, in one piece where it is short."""
+        self.add(depth, f"n = len({held}) + 1", f"if n < {len(_SMALL)}: w(small[n] + {held})", "else:")
+        self.add(depth + 1, f"if n > {LONGEST_STRING + 1}: raise too_long({field.name!r}, n - 1)")
+        self.add(depth + 1, "w(uvarint(n))", f"w({held})")
 
     def elements(self, depth: int, element: Field, source: str) -> None:
         if element.kind in FIXED:
-            pack = self.refer("s", Struct)
-            self.add(depth, f"w({pack}(f'>{{len({source})}}{FIXED[element.kind]}').pack(*{source}))")
+            self.add(depth, f"w(pack(f'>{{len({source})}}{FIXED[element.kind]}', *{source}))")
             return
         item = self.name("item")
         self.add(depth, f"for {item} in {source}:")
-        self.value(depth + 1, element, item)
+        if element.kind == "struct":
+            self.structure(depth + 1, element.of, item)
+        else:
+            self.value(depth + 1, element, item)
+        self.flush(depth + 1)
         if self.stepped:
             self.add(depth + 1, "left -= 1", f"if not left: left = {STEP}; yield")
 
     def structure(self, depth: int, cls: type[Message], held: str) -> None:
-        tagged, run = [], []
+        tagged = []
         for field in fields_of(cls):
             if not field.wire.in_version(self.version) or (field.wire.tag is not None and not self.flexible):
                 continue
             if field.wire.tag is not None:
                 tagged.append(field)
-            elif field.kind in FIXED:
-                run.append(field)
             else:
-                self.fixed_run(depth, run, held)
-                run = []
                 self.value(depth, field, f"{held}.{field.name}")
-        self.fixed_run(depth, run, held)
         if self.flexible:
             self.tags(depth, tagged, held)
-
-    def fixed_run(self, depth: int, run: list[Field], held: str) -> None:
-        if run:
-            pack = Struct(">" + "".join(FIXED[field.kind] for field in run)).pack
-            values = ", ".join(f"{held}.{field.name}" for field in run)
-            self.add(depth, f"w({self.refer('s', pack)}({values}))")
 
     def tags(self, depth: int, tagged: list[Field], held: str) -> None:
         """Count, then tag, size and bytes of each tagged field that differs from its default, in tag order."""
         if not tagged:
-            self.add(depth, "w(b'\\x00')")
+            self.zero()
             return
         present = self.name("present")
-        self.add(depth, f"{present} = []")
+        defaults, pieces = [], []
         for field in sorted(tagged, key=lambda field: field.wire.tag or 0):
             source = f"{held}.{field.name}"
             piece = self.refer("tag", _tagged(field, self.version))
-            different = f"{source} != {self.refer('d', default_of(field))}"
-            self.add(depth, f"if {different}: {present}.append({piece}({source}))")
-        self.uvarint(depth, f"len({present})")
-        self.add(depth, f"for x in {present}: w(x)")
+            default = default_of(field)
+            same, other = ("is", "is not") if default is None else ("==", "!=")
+            expected = "None" if default is None else self.refer("d", default)
+            defaults.append(f"{source} {same} {expected}")
+            pieces.append(f"if {source} {other} {expected}: {present}.append({piece}({source}))")
+        self.add(depth, f"if {' and '.join(defaults)}: w(b'\\x00')", "else:")
+        self.add(depth + 1, f"{present} = []", *pieces)
+        self.add(depth + 1, f"n = len({present})", f"w(small[n] if n < {len(_SMALL)} else uvarint(n))")
+        self.add(depth + 1, f"for x in {present}: w(x)")
 
 
 def _tagged(field: Field, version: int) -> Callable[[Any], bytes]:
@@ -194,6 +218,7 @@ def _compile_value(field: Field, version: int) -> Callable[[Any], bytes]:
     """The encoder of a tagged field's value."""
     writer = _Writer(flexible=True, version=version)
     writer.value(1, field, "value")
+    writer.flush(1)
     source = "\n".join(["def encode(value):", " out = []; w = out.append", *writer.lines, " return b''.join(out)"])
     exec(compile(source, f"<encoder of tagged field {field.name}>", "exec"), writer.scope)
     encode: Callable[[Any], bytes] = writer.scope["encode"]
@@ -214,6 +239,7 @@ def compile_stepped_encoder(cls: type[Message], version: int, flexible: bool) ->
 
 def _compile(cls: type[Message], writer: _Writer) -> Any:
     writer.structure(1, cls, "m")
+    writer.flush(1)
     lines = [f" left = {STEP}", *writer.lines] if writer.stepped else writer.lines or [" pass"]
     source = "\n".join(["def encode(m, w):", *lines])
     exec(compile(source, f"<encoder of {cls.__name__} v{writer.version}>", "exec"), writer.scope)
