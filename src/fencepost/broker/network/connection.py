@@ -64,6 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether something came or went since `tidy` looked last."""
         self._idle_since = 0.0
         self._reading = True
+        """`_may_go_on` as of the last change of what that looks at: requests are read, and handled."""
         self._stopped = False
         """Whether the frame at hand waits for its turn, or for memory."""
         self._handling = False
@@ -144,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self) -> None:
         """The requests that are there, as far as they may be handled now."""
         frames = self._frames
-        while self._may_go_on:
+        while self._reading:
             try:
                 frame = frames.take()
             except ProtocolError as error:
@@ -216,18 +217,19 @@ class Connection(asyncio.BufferedProtocol):
     def _request(self, frame: memoryview) -> None:
         try:
             header = read_request_header(frame, _FLEXIBLE)
-            served = SERVED.get(header.api_key)
-            if served is None or not served.first <= header.api_version <= served.newest(self._node.settings):
+            api_key, version, _, client_id, body_start = header
+            served = SERVED.get(api_key)
+            if served is None or not served.first <= version <= served.newest(self._node.settings):
                 self._unsupported(header)
                 return
-            request = decode_request(served.request, frame, header.api_version, header.body_start)
+            request = decode_request(served.request, frame, version, body_start)
         except ProtocolError as error:
             self._refuse(str(error))
             return
-        self._node.counters.requests[header.api_key] += 1
+        self._node.counters.requests[api_key] += 1
         context = self._context
-        if context.version != header.api_version or context.client_id != header.client_id:
-            context = self._context = RequestContext(self.peer, header.api_version, header.client_id)
+        if context.version != version or context.client_id != client_id:
+            context = self._context = RequestContext(self.peer, version, client_id)
         try:
             reply = served.handler(request, context, self._node)
         except Exception:

@@ -6,10 +6,12 @@ doubles while a large frame comes in, and is made small again when `shrink` is c
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from fencepost.protocol.errors import ProtocolError
 
+_SIZE: Final = Struct(">i")
 SMALL: Final = 64 * 1024
 """Bytes of a buffer that is used; one that never was has `_FIRST`."""
 _FIRST: Final = 4 * 1024
@@ -55,7 +57,7 @@ class FrameBuffer:
                 self._start = self._end = 0
             self.announced = 0
             return None
-        size = int.from_bytes(self._view[at : at + 4], "big", signed=True)
+        (size,) = _SIZE.unpack_from(self._bytes, at)
         if not _SHORTEST <= size <= self._largest:
             raise ProtocolError(f"a frame of {size} bytes announced: it must have {_SHORTEST} to {self._largest}")
         stop = at + 4 + size
