@@ -25,12 +25,12 @@ from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import Producers
 from fencepost.protocol.batch import BatchHeader, read_header, stamp
-from fencepost.protocol.control import COMMIT, control_batch, read_control_record
+from fencepost.protocol.control import ABORT, COMMIT, ControlRecord, control_batch, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import Milliseconds, Offset, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import Milliseconds, Offset, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import at_once
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -68,6 +68,7 @@ class FakeJournal:
         *,
         guard: VerificationGuard | None = None,
         marker_transaction_version: int = 0,
+        control: ControlRecord | None = None,
     ) -> Appended | Refused:
         assert origin is Origin.COORDINATOR
         if self.refuse is not None:
@@ -77,6 +78,7 @@ class FakeJournal:
         if header.is_control:
             marker = read_control_record(batch)
             assert marker is not None and marker.coordinator_epoch is not None
+            assert control is None or control == marker, "what a marker is said to say, it says"
             wrong = producers.check_marker(header, marker.coordinator_epoch, marker_transaction_version)
             if wrong is None:
                 committed = marker.type == COMMIT
@@ -167,7 +169,8 @@ class World:
     def end(self, pair: tuple[int, int], commit: bool, transaction_version: int = 2) -> ErrorCode:
         """A marker that carries this pair: from transaction.version 2 on an epoch above that of what it ends."""
         marker = control_batch(*pair, 0, commit, self.clock.now())
-        return self.coordinator.complete_transaction(0, marker, transaction_version)
+        control = ControlRecord(COMMIT if commit else ABORT, 0)
+        return self.coordinator.complete_transaction(0, marker, ProducerId(pair[0]), control, transaction_version)
 
     def committed_offset(self, at: TopicPartition, group: str = "g", stable: bool = False) -> int | ErrorCode | None:
         found = self.coordinator.fetch_offsets(group, [at], stable)

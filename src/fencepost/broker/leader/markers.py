@@ -41,7 +41,9 @@ class LocalMarkers:
             deleted = not self.storage.exists(at.topic, at.partition)
             return ErrorCode.UNKNOWN_TOPIC_ID if deleted else ErrorCode.KAFKA_STORAGE_ERROR
         if at.topic == CONSUMER_OFFSETS:
-            return self._groups.complete_transaction(at.partition, batch, marker.transaction_version)
+            return self._groups.complete_transaction(
+                at.partition, batch, marker.producer_id, control, marker.transaction_version
+            )
         outcome = partition.append(
             batch, Origin.COORDINATOR, marker_transaction_version=marker.transaction_version, control=control
         )

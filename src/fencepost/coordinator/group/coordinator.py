@@ -29,12 +29,11 @@ from fencepost.coordinator.group.shards import GroupCoordinatorShard, Journals
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.node_log import get_logger
-from fencepost.protocol.batch import read_header
-from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.control import COMMIT, ControlRecord
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.partitioning import partition_for_id
-from fencepost.protocol.types import Milliseconds, Offset, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import Milliseconds, Offset, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import Clock, Work, at_once
 
 logger = get_logger(__name__)
@@ -249,20 +248,25 @@ class GroupCoordinator:
         errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE) | dict.fromkeys(taken, ErrorCode.NONE)
         return errors, [journal.offset_commit_entry(group_id, at, offsets[at], now) for at in taken], taken
 
-    def complete_transaction(self, index: int, batch: bytes, marker_transaction_version: int) -> ErrorCode:
-        """Append a transaction's marker to a journal partition, and apply it to the pending offsets."""
+    def complete_transaction(
+        self, index: int, batch: bytes, producer_id: ProducerId, control: ControlRecord, marker_transaction_version: int
+    ) -> ErrorCode:
+        """Append a transaction's marker to a journal partition, and apply it to the pending offsets.
+
+        `control`: what `batch`, the marker of this producer, says.
+        """
         partition = self._storage.partition(journal.TOPIC, index)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        outcome = partition.append(batch, Origin.COORDINATOR, marker_transaction_version=marker_transaction_version)
+        outcome = partition.append(
+            batch, Origin.COORDINATOR, marker_transaction_version=marker_transaction_version, control=control
+        )
         if isinstance(outcome, Refused):
             return outcome.error
-        marker = read_control_record(batch)
-        assert marker is not None, "what is appended here is a marker"
         shard = self._shards.get(index)
         if shard is not None:
             shard.lsn = outcome.lsn
-            shard.offsets.complete(read_header(batch).producer_id, marker.type == COMMIT)
+            shard.offsets.complete(producer_id, control.type == COMMIT)
         return ErrorCode.NONE
 
     def fetch_offsets(

@@ -13,7 +13,7 @@ from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import BatchHeader, crc_matches
 from fencepost.protocol.codec import decode_stored, stored_version
-from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import Record, decode_batch
 from fencepost.protocol.stored import (
@@ -46,6 +46,7 @@ class JournalPartition(Protocol):
         *,
         guard: VerificationGuard | None = None,
         marker_transaction_version: int = 0,
+        control: ControlRecord | None = None,
     ) -> Appended | Refused: ...
 
     def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, Buffer]]: ...
