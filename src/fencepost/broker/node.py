@@ -94,6 +94,7 @@ class Node:
         self.node_id = number("node.id")
         self.deadlines = Deadlines(self.turns)
         self.largest_request = number("socket.request.max.bytes")
+        self.largest_answer = number("fetch.max.bytes")
         queued = number("queued.max.request.bytes")
         self.request_memory = MemoryPool(queued if queued > 0 else NODE_REQUESTS)
         self.answer_memory = MemoryPool(NODE_ANSWERS)

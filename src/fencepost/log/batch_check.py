@@ -99,9 +99,11 @@ def check_batch(
             scanned = yield from scan(records, header, pace, most)
     except ProtocolError as wrong:
         return Checked(settings, Refused(ErrorCode.INVALID_RECORD, str(wrong)))
-    refused = yield from _check_records(records, header, settings, now, scanned, pace)
-    if refused is not None:
-        return Checked(settings, refused)
+    demands = _demands(header, settings, now, scanned)
+    if any(demands):
+        refused = yield from _check_records(records, header, settings, now, demands, pace)
+        if refused is not None:
+            return Checked(settings, refused)
     max_timestamp = header.max_timestamp
     if settings.message_timestamp_type == "CreateTime" and most >= header.record_count:
         max_timestamp = max(scanned.latest, NO_TIMESTAMP)
@@ -161,10 +163,15 @@ def most_records(header: BatchHeader) -> int:
     return (header.size - HEADER_SIZE) * _LARGEST_RATIO[header.attributes & 7] // _SMALLEST_RECORD
 
 
-def _check_records(
-    records: Buffer, header: BatchHeader, settings: LogSettings, now: Milliseconds, scanned: Scanned, pace: Pace
-) -> Steps[Refused | None]:
-    """What the settings ask of each record."""
+class _Demands(NamedTuple):
+    """What the settings ask of each record, and some record does not have."""
+
+    keyed: bool
+    timed: bool
+    stamped: bool
+
+
+def _demands(header: BatchHeader, settings: LogSettings, now: Milliseconds, scanned: Scanned) -> _Demands:
     created = settings.message_timestamp_type == "CreateTime"
     keyed = scanned.keyless and "compact" in settings.cleanup_policy
     timed = created and (
@@ -173,8 +180,14 @@ def _check_records(
     )
     # To say when records are appended is the broker's; where records have times of their own, it does not matter.
     stamped = header.is_log_append_time and (not created or header.max_timestamp == NO_TIMESTAMP)
-    if not keyed and not timed and not stamped:
-        return None
+    return _Demands(keyed, timed, stamped)
+
+
+def _check_records(
+    records: Buffer, header: BatchHeader, settings: LogSettings, now: Milliseconds, demands: _Demands, pace: Pace
+) -> Steps[Refused | None]:
+    """Which records do not have what is demanded of them."""
+    keyed, timed, stamped = demands
     wrong: list[tuple[int, str]] = []
     error = ErrorCode.INVALID_RECORD
     for number, (timestamp, _, keyless) in enumerate(moments(bytes(records), header._replace(attributes=0))):

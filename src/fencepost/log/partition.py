@@ -29,6 +29,7 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.space import Space
 from fencepost.protocol.batch import (
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     NO_PRODUCER_ID,
     BatchHeader,
     clear_log_append_time,
@@ -156,8 +157,8 @@ class Partition:
     ) -> Appended | Refused:
         """Check one batch against the rules of facts §5.3 and §6.3-§6.5 and append it.
 
-        `control`: what a marker says, if its writer knows; else it is read.  Never awaits: check and append are one
-        step.
+        A writable view is stamped in its place: whoever gives one does not use the batch again.  `control`: what a
+        marker says, if its writer knows; else it is read.  Never awaits: check and append are one step.
         """
         try:
             header = read_header(batch)
@@ -220,11 +221,12 @@ class Partition:
 
     def _write(self, batch: Buffer, header: BatchHeader, marker: tuple[int, bool] | None = None) -> Appended | Refused:
         journal, base_offset, now = self._journal, self.log_end_offset, self._journal.now()
-        data = bytearray(batch)
+        # A copy of a large batch costs as much as all the rest.
+        data = batch if isinstance(batch, memoryview) and not batch.readonly else bytearray(batch)
         log_append_time = -1
         if self.settings.message_timestamp_type == "LogAppendTime" and marker is None:
             header, log_append_time = set_max_timestamp(data, 0, header, now), now
-        elif header.is_log_append_time:
+        elif header.attributes & LOG_APPEND_TIME:
             header = clear_log_append_time(data, 0, header)
         stamp(data, 0, base_offset, self.leader_epoch)
         try:
@@ -269,10 +271,12 @@ class Partition:
             segment.transactions.append(self.producers.aborted(completed))
 
     def _active_segment(self, count: int, header: BatchHeader, now: Milliseconds) -> Segment:
-        segment = self.segments.ordered[-1]
-        too_old = segment.created >= 0 and now - segment.created >= self.settings.longest_segment_ms
-        far = self.log_end_offset + header.last_offset_delta - segment.base_offset > 0x7FFFFFFF
-        if segment.size and (segment.size + count > self.settings.segment_bytes or too_old or far):
+        segment, settings = self.segments.ordered[-1], self.settings
+        if segment.size and (
+            segment.size + count > settings.segment_bytes
+            or (segment.created >= 0 and now - segment.created >= settings.longest_segment_ms)
+            or self.log_end_offset + header.last_offset_delta - segment.base_offset > 0x7FFFFFFF
+        ):
             return self.roll()
         return segment
 

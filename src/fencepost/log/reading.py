@@ -100,26 +100,35 @@ class Reader:
         # With the header that follows: it tells whether the offsets of the last batch are right.
         data = memoryview(segment.read(min(room + HEADER_SIZE, segment.size - position), position, HEADER_SIZE))
         room = min(room, len(data))
+        first = None
         if at_least_one:
-            size = segment.header(data, 0, position, least).size
+            first = segment.header(data, 0, position, least)
+            size = first.size
             if position + size > segment.size:
                 raise segment.damaged(position, "a batch does not end before the file does")
             if size > room:
                 room = size
                 data = memoryview(segment.read(min(size + HEADER_SIZE, segment.size - position), position, size))
-        taken, following = self._take(place, data, room, offset, bound)
+        taken, following = self._take(place, data, first, room, offset, bound)
         if taken > max_bytes and not at_least_one:
             return b"", offset, 0
-        if following < self._end_of(segment) or segment is self._segments.ordered[-1]:
+        if segment is self._segments.ordered[-1] or following < self._end_of(segment):
             self._remember(following, segment, position + taken, following if taken else least)
         cut = taken and following < bound and position + taken < segment.size
         return data[:taken], following, max(taken, max_bytes) if cut else taken
 
     def _take(
-        self, place: tuple[Segment, int, int], data: memoryview, room: int, offset: int, bound: int
+        self,
+        place: tuple[Segment, int, int],
+        data: memoryview,
+        first: BatchHeader | None,
+        room: int,
+        offset: int,
+        bound: int,
     ) -> tuple[int, int]:
         """How many bytes of `data` are whole batches before `bound` that have room, and the offset that follows them.
 
+        `first`: the header of the first batch, where it was looked at.
         A batch with a gap in front may be what is wrong where the next one does not fit: then it is not given.
         """
         segment, position, least = place
@@ -128,7 +137,8 @@ class Reader:
         last: tuple[int, BatchHeader] | None = None
         while taken + HEADER_SIZE <= len(data):
             try:
-                header = segment.header(data, taken, position + taken, least)
+                header = first or segment.header(data, taken, position + taken, least)
+                first = None
                 last_offset, size = header.last_offset, header.size
                 if last_offset < offset:
                     raise segment.damaged(position, f"offset {offset} does not stand there")

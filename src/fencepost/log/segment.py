@@ -97,12 +97,12 @@ class Segment:
 
     def note(self, header: BatchHeader, base_offset: int, position: int) -> None:
         """Keep the indexes up with a batch that stands at `position`."""
-        self.next_offset = base_offset + header.last_offset_delta + 1
+        last = base_offset + header.last_offset_delta
+        self.next_offset = last + 1
         if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
-            self._max_timestamp_offset = base_offset + header.last_offset_delta
+            self.max_timestamp, self._max_timestamp_offset = header.max_timestamp, last
         if self._since_index > self._interval:
-            self.offsets.append(base_offset + header.last_offset_delta - self.base_offset, position)
+            self.offsets.append(last - self.base_offset, position)
             self._note_time()
             self._since_index = 0
         self._since_index += header.size

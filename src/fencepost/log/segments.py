@@ -45,6 +45,8 @@ class Segments(Sequence[Segment]):
 
     def end_of(self, segment: Segment, log_end_offset: int) -> int:
         """The offset at which the next segment begins, or else the log ends."""
+        if segment is self.ordered[-1]:
+            return log_end_offset
         number = self.number_of(segment.base_offset) + 1
         return self.bases[number] if number < len(self.bases) else log_end_offset
 

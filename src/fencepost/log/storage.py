@@ -66,7 +66,8 @@ class Storage:
         if flush not in ("durable", "os"):
             raise ValueError(f"flush is {flush!r}: it must be 'durable' or 'os'")
         self.disk = self._disk = disk = OpenFiles(disk, open_files)
-        self.path, self.settings, self._clock = path, settings, clock
+        self.path, self.settings = path, settings
+        self.now: Callable[[], Milliseconds] = clock.now
         self.flush_to_os = flush == "os"
         self._failed = failed or self._raise
         self._recover_from_segments = recover_from_segments
@@ -281,9 +282,6 @@ class Storage:
         return self._next_number
 
     # What partitions call (partition.Journal)
-
-    def now(self) -> Milliseconds:
-        return self._clock.now()
 
     @property
     def lsn(self) -> int:

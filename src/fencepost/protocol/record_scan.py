@@ -63,7 +63,8 @@ def scan(body: Buffer, header: BatchHeader, pace: Pace, most: int = MAX_INT32) -
         at = _pass_over(body, at, place, until)
         yield from pace.spend((until - place) // _PASSED_OVER_IN_A_UNIT)
         place = until
-    _must_end(body, at, count)
+    if at != len(body):
+        raise _too_short(body, at, count)
     return _scanned(header, earliest, latest, keyless)
 
 
@@ -81,8 +82,8 @@ def scan_at_once(body: Buffer, header: BatchHeader, pace: Pace, most: int = MAX_
         return None
     if passed_over:
         at = _pass_over(body, at, close, count)
-    if passed_over or close == count:
-        _must_end(body, at, count)
+    if at != len(body) and (passed_over or close == count):
+        raise _too_short(body, at, count)
     return _scanned(header, earliest, latest, keyless)
 
 
@@ -90,9 +91,8 @@ def _are_small(body: Buffer, count: int) -> bool:
     return len(body) < _WORTH_PASSING_OVER * count
 
 
-def _must_end(body: Buffer, at: int, count: int) -> None:
-    if at != len(body):
-        raise ProtocolError(f"the {count} records of the header end {len(body) - at} bytes before the batch")
+def _too_short(body: Buffer, at: int, count: int) -> ProtocolError:
+    return ProtocolError(f"the {count} records of the header end {len(body) - at} bytes before the batch")
 
 
 def _scanned(header: BatchHeader, earliest: int, latest: int, keyless: bool) -> Scanned:
@@ -200,12 +200,11 @@ def _pass_over(body: Buffer, at: int, first: int, until: int) -> int:
             n = body[at]
             if n > 127:
                 m = body[at + 1]
-                if m > 127:
-                    n, at = _number(body, at, 32)
-                    at -= 1
-                else:
-                    n += (m << 7) - 128
-                    at += 1
+                if 0 < m < 128:
+                    at += (m << 6) + (n >> 1) - 62  # two bytes, and as many as they say
+                    continue
+                n, at = _number(body, at, 32)
+                at -= 1
             if n < _SMALLEST_SIZE:
                 raise _not_whole(place)
             at += 1 + (n >> 1)

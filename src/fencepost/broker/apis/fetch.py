@@ -30,7 +30,8 @@ from fencepost.protocol.types import Milliseconds
 
 @serves(FetchRequest)
 def fetch(request: FetchRequest, context: RequestContext, node: Node) -> Reply | Later:
-    fetching = node.fetch_sessions.begin(request, context.version, _now())
+    now = _now()
+    fetching = node.fetch_sessions.begin(request, context.version, now)
     if fetching is ErrorCode.UNKNOWN_SERVER_ERROR:
         return _nonsense(request, context)
     if isinstance(fetching, ErrorCode):
@@ -40,7 +41,7 @@ def fetch(request: FetchRequest, context: RequestContext, node: Node) -> Reply |
         return _nonsense(request, context)
     found = plan.read()
     if request.max_wait_ms <= 0 or not plan.reads or found.astray or found.size >= plan.min_bytes:
-        return _answer(plan, found, node)
+        return _answer(plan, found, node, now)
     plan.begin_to_wait()
     return _wait(plan, node, asyncio.get_running_loop().time() + request.max_wait_ms / 1000)
 
@@ -55,7 +56,7 @@ async def _wait(plan: FetchPlan, node: Node, deadline: float) -> Reply:
     while True:
         plan.look_again()
         if loop.time() >= deadline or plan.enough():
-            return _answer(plan, plan.read(), node)
+            return _answer(plan, plan.read(), node, _now())
         changed: asyncio.Future[None] = loop.create_future()
 
         def wake(changed: asyncio.Future[None] = changed) -> None:
@@ -72,8 +73,8 @@ async def _wait(plan: FetchPlan, node: Node, deadline: float) -> Reply:
                 cancel()
 
 
-def _answer(plan: FetchPlan, found: Found, node: Node) -> Reply:
-    news = node.fetch_sessions.tell(plan.fetching, found.results + plan.refused, _now())
+def _answer(plan: FetchPlan, found: Found, node: Node, now: Milliseconds) -> Reply:
+    news = node.fetch_sessions.tell(plan.fetching, found.results + plan.refused, now)
     responses: list[FetchableTopicResponse] = []
     last: object = None
     for asked, answer in news.partitions:

@@ -35,7 +35,7 @@ class FetchPlan:
 
     def __init__(self, request: FetchRequest, fetching: Fetching, context: RequestContext, node: Node) -> None:
         self.isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-        self._max_bytes = min(request.max_bytes, node.settings.number("fetch.max.bytes"))
+        self._max_bytes = min(request.max_bytes, node.largest_answer)
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self.fetching = fetching
         self._storage = node.storage
