@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 from tests.broker.wire import Client, batch, fetch_request, new_topic, produce, serving, values
 from tests.log.log_doubles import run
 
 from fencepost.broker.network.turns import MOST_AT_ONCE, Deadlines, Turns
+from fencepost.simulation.loop import VirtualLoop
+from fencepost.simulation.loop import run as virtually
 
 
 class Watch:
@@ -119,3 +122,23 @@ def test_many_fetches_of_one_partition_are_all_answered_when_woken_and_when_thei
             assert values(reader.receive().responses[0].partitions[0]) == []
             reader.close()
         writer.close()
+
+
+def test_no_deadline_rings_before_its_time_whatever_is_lost_in_rounding() -> None:
+    """A caller that looks at the clock when it is called, and waits on, would be called again in the same moment."""
+
+    async def main(loop: VirtualLoop) -> None:
+        early: list[float] = []
+        deadlines = Deadlines(Turns())
+
+        def look(when: float) -> None:
+            if loop.time() < when:
+                early.append(when)
+
+        for number in range(3000):
+            when = 0.1 + number * 0.001 + 4.4e-16 * (number % 7)
+            deadlines.at(when, partial(look, when))
+        await asyncio.sleep(10)
+        assert early == []
+
+    virtually(main)

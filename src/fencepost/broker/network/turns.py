@@ -55,6 +55,8 @@ class Deadlines:
     def at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back at `when`, in event loop time, or less than a millisecond later; returns what takes this back."""
         tick = math.ceil(when * 1000)
+        if tick / 1000 < when:
+            tick += 1  # the product was rounded down
         due = self._due.get(tick)
         if due is None:
             due = self._due[tick] = {}
