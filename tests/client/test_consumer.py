@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.client.test_producer import simulate
 
-from fencepost.client import Consumer, Producer, TopicPartition
+from fencepost.client import Admin, Consumer, Producer, TopicPartition
 from fencepost.simulation.world import ADDRESS, World
 
 AT, EMPTY = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -20,5 +22,67 @@ def test_offsets_for_times_are_of_the_first_record_that_is_not_older() -> None:
             assert found == [(0, 1000), (0, 1000), (1, 3000), (1, 3000), (3, 5000), None]
             assert await reader.offsets_for_times({AT: 3001, EMPTY: 0}) == {AT: (3, 5000), EMPTY: None}
             assert await reader.offsets_for_times({}) == {}
+
+    simulate(scenario)
+
+
+async def fill(world: World, *partitions: int, count: int = 20) -> None:
+    async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+        for number in range(count):
+            for partition in partitions:
+                await writer.send("t", b"%d" % number, partition=partition)
+
+
+def test_iterating_and_polling_take_from_one_queue() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 0)
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            found = [(await anext(reader)).offset for _ in range(5)]
+            found += [record.offset for record in await reader.poll(max_records=5)]
+            found += [(await anext(reader)).offset for _ in range(5)]
+            assert reader.position(AT) == 15
+            found += [record.offset for record in await reader.poll()]
+            assert found == list(range(20))
+
+    simulate(scenario)
+
+
+def test_what_is_paused_is_not_handed_out_by_iterating_either() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 0, 1)
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            first = await anext(reader)
+            reader.pause([TopicPartition("t", first.partition)])
+            others = [await anext(reader) for _ in range(20)]
+            assert {record.partition for record in others} == {1 - first.partition}
+            reader.resume([TopicPartition("t", first.partition)])
+            rest = [await anext(reader) for _ in range(19)]
+            assert [record.offset for record in rest] == list(range(1, 20))
+
+    simulate(scenario)
+
+
+def test_seeking_while_iterating_goes_on_there() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 0)
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            for _ in range(10):
+                await anext(reader)
+            reader.seek(AT, 3)
+            assert [(await anext(reader)).offset for _ in range(3)] == [3, 4, 5]
+
+    simulate(scenario)
+
+
+def test_new_partitions_are_read_from_their_beginning_without_a_group_too() -> None:
+    async def scenario(world: World) -> None:
+        options: dict[str, Any] = {"metadata_max_age_ms": 1000, "auto_offset_reset": "latest", "fetch_max_wait_ms": 100}
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), **options) as reader:
+            await reader.poll(100)
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.create_partitions("t", 3)
+            await fill(world, 2, count=3)
+            found = [record.offset for _ in range(30) for record in await reader.poll(100)]
+            assert found == [0, 1, 2]
 
     simulate(scenario)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import math
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -34,6 +35,9 @@ class Consumer:
     producer in a transaction, or (auto_commit) every `auto_commit_interval_ms`, for records whose successors were
     asked for.  Without a group all partitions are read, from `auto_offset_reset` on.  Times are in milliseconds, sizes
     in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses BrokerError.
+
+    Partitions that are added are seen after `metadata_max_age_ms`; without a group they are read from their beginning.
+    A topic that was deleted and made anew is read from its beginning.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Consumer:
         max_partition_fetch_bytes: int = 1024 * 1024,
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
+        metadata_max_age_ms: int = 300_000,
         client_id: str = "fencepost-consumer",
         runtime: Runtime | None = None,
     ) -> None:
@@ -95,9 +100,11 @@ class Consumer:
         self._last_auto_commit = 0.0
         self._assigned: list[TopicPartition] | None = None
         """By `assign`; None: all of the topics, or what the group gives."""
+        self._to_follow: Sequence[TopicPartition] | None = None
+        """What was assigned and is not read yet."""
         self._started = False
-        self._records: deque[ConsumerRecord] = deque()
-        """Taken from the fetcher for `async for`, not handed out yet."""
+        self._metadata_max_age = metadata_max_age_ms / 1000
+        self._metadata_since = -math.inf
         self._working: dict[TopicPartition, int] = {}
         """The first offset of each partition that the caller has, and may still be working on."""
 
@@ -130,13 +137,13 @@ class Consumer:
     def subscribe(self, *topics: str) -> None:
         """Read these topics instead, from the next poll on."""
         self._topics = list(topics)
-        self._assigned, self._started = None, False
+        self._assigned, self._to_follow, self._started = None, None, False
         if self._group is not None:
             self._group.must_join = True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out."""
-        self._assigned, self._started = [TopicPartition(*at) for at in partitions], False
+        self._assigned, self._to_follow, self._started = [TopicPartition(*at) for at in partitions], None, False
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read, sorted."""
@@ -149,24 +156,27 @@ class Consumer:
         return self._group.metadata()
 
     async def _prepare(self) -> None:
-        """Have partitions and positions before anything is fetched."""
-        joins = self._group is not None and self._assigned is None
-        if joins and self._group is not None and self._group.must_join:
-            if self._auto_commit and self._started:
-                try:
-                    await self._commit_done()
-                except CommitFailedError:
-                    pass  # they belong to others by now, who read them again
-            self._records.clear()
-            self._fetcher.follow({})
-            await self._follow(await self._group.join(self._topics))
-        elif not self._started:
-            await self._follow(await self._all_partitions() if self._assigned is None else self._assigned)
-        self._started = True
-        if self._fetcher.out_of_range:
-            lost, self._fetcher.out_of_range = list(self._fetcher.out_of_range), {}
-            for at, position in (await self._reset_positions(lost)).items():
-                self._fetcher.followed[at].seek(position)
+        """Have partitions and positions before anything is fetched.  If it fails, the next call goes on from there."""
+        group = self._group if self._assigned is None else None
+        if group is not None and group.must_join:
+            await self._join(group)
+        elif not self._started and self._to_follow is None:
+            self._to_follow = await self._all_partitions() if self._assigned is None else self._assigned
+        if self._to_follow is not None:
+            await self._follow(self._to_follow)
+        await self._find_lost_positions()
+        await self._look_for_partitions(group)
+
+    async def _join(self, group: Group) -> None:
+        if self._auto_commit and self._started:
+            try:
+                await self._commit_done()
+            except CommitFailedError:
+                pass  # they belong to others by now, who read them again
+        self._fetcher.follow({}, {})
+        self._working = {}
+        self._to_follow = None
+        self._to_follow = await group.join(self._topics)
 
     async def _all_partitions(self) -> list[TopicPartition]:
         if not self._topics:
@@ -178,6 +188,8 @@ class Consumer:
         return found
 
     async def _follow(self, partitions: Sequence[TopicPartition]) -> None:
+        # First the ids: a position that is asked for later is not older than its topic.
+        topic_ids = await self._topic_ids(dict.fromkeys(at.topic for at in partitions))
         positions: dict[TopicPartition, int] = {}
         if self._group is not None and partitions:
             committed = await self._group.committed(partitions)
@@ -185,8 +197,59 @@ class Consumer:
         rest = [at for at in partitions if at not in positions]
         positions |= await self._reset_positions(rest)
         self._working = {}
-        self._fetcher.followed = {}
-        self._fetcher.follow({at: positions[at] for at in partitions})
+        self._fetcher.follow({at: positions[at] for at in partitions}, topic_ids)
+        if self._group is not None and self._assigned is None:
+            self._group.follow()
+        self._to_follow, self._started = None, True
+
+    async def _topic_ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
+        found = {}
+        for name in topics:
+            self._cluster.forget_topic(name)
+            view = await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"))
+            found[name] = view.topic_id
+        self._metadata_since = asyncio.get_running_loop().time()
+        return found
+
+    async def _find_lost_positions(self) -> None:
+        """Begin anew where the log has no such offset, and where the topic was made anew."""
+        anew = self._fetcher.made_anew()
+        if anew:
+            found = await list_offsets(self._cluster, list(anew), EARLIEST, self._isolation)
+            for at, (offset, _) in found.items():
+                self._fetcher.followed[at].seek(offset)
+                self._fetcher.followed[at].topic_id = anew[at]
+                self._working.pop(TopicPartition(*at), None)
+        lost = {
+            at: offset
+            for at, offset in self._fetcher.out_of_range.items()
+            if at in self._fetcher.followed and self._fetcher.followed[at].fetch_offset == offset
+        }
+        for at, position in (await self._reset_positions(list(lost))).items():
+            self._fetcher.followed[at].seek(position)
+        self._fetcher.out_of_range.clear()
+
+    async def _look_for_partitions(self, group: Group | None) -> None:
+        """Ask for metadata when it is old, and go after partitions that are new: alone, or as who leads the group."""
+        topics = dict.fromkeys(at.topic for at in self._fetcher.followed)
+        if self._assigned is None:
+            topics |= dict.fromkeys((*self._topics, *(group.counted if group is not None else ())))
+        now = asyncio.get_running_loop().time()
+        if topics and now - self._metadata_since >= self._metadata_max_age:
+            self._metadata_since = now
+            self._fetcher.refresh(list(topics))
+        views = {name: self._cluster.topics[name] for name in topics if name in self._cluster.topics}
+        if group is not None:
+            known = {name: view.partition_count for name, view in views.items() if name in group.counted}
+            if known != {name: group.counted[name] for name in known}:
+                group.must_join = True
+        elif self._assigned is None:
+            places = [TopicPartition(name, number) for name, view in views.items() for number in view.leaders]
+            new = [at for at in places if at not in self._fetcher.followed]
+            if new:
+                first = await list_offsets(self._cluster, new, EARLIEST, self._isolation)
+                ids = {name: view.topic_id for name, view in views.items()}
+                self._fetcher.follow_too({at: offset for at, (offset, _) in first.items()}, ids)
 
     async def _reset_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
@@ -231,38 +294,49 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        if self._records and self._group is not None and self._group.must_join:
-            self._records.clear()  # they may be somebody else's by now
-        while not self._records:
-            self._records.extend(await self.poll())
-        record = self._records.popleft()
-        self._working = {TopicPartition(record.topic, record.partition): record.offset}
-        return record
+        if self._started and not self._is_due():
+            record = self._fetcher.take_one()
+            if record is not None:
+                self._working = {TopicPartition(record.topic, record.partition): record.offset}
+                return record
+        while not (taken := await self.poll(max_records=1)):
+            pass
+        return taken[0]
+
+    def _is_due(self) -> bool:
+        """Whether there is something to do before the next record."""
+        if self._group is not None and self._group.must_join:
+            return True
+        return self._auto_commit and self._commits_now(asyncio.get_running_loop().time())
 
     # Positions
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
         """Store positions of the group: these, or those after all records handed out so far.
 
-        An offset is the next one to read.  Raises CommitFailedError if the group was rebalanced meanwhile, MisuseError
-        without a group_id.
+        An offset is the next one to read.  Raises CommitFailedError if the group was rebalanced meanwhile,
+        FencedInstanceIdError if another consumer has our group_instance_id, MisuseError without a group_id.
         """
         if self._group is None:
             raise MisuseError("commit() needs a group_id")
+        if self._group.fenced is not None:
+            raise self._group.fenced
         given = self._positions() if offsets is None else offsets
         positions = {
             TopicPartition(*at): found if isinstance(found, OffsetAndMetadata) else OffsetAndMetadata(found)
             for at, found in given.items()
         }
         if positions:
-            await self._group.commit(positions)
+            await self._group.commit(positions, self._ids_of(positions))
+
+    def _ids_of(self, partitions: Iterable[TopicPartition]) -> dict[str, uuid.UUID]:
+        """The topics in which these positions are, as far as they are being read."""
+        followed = self._fetcher.followed
+        return {at.topic: followed[at].topic_id for at in partitions if at in followed}
 
     def _positions(self) -> dict[TopicPartition, int]:
         """After everything that was handed out, and after what nobody is shown."""
-        found = {at: followed.position for at, followed in self._fetcher.followed.items()}
-        for record in reversed(self._records):
-            found[TopicPartition(record.topic, record.partition)] = record.offset
-        return found
+        return {at: followed.position for at, followed in self._fetcher.followed.items()}
 
     async def _commit_done(self) -> None:
         """Store the positions after what the caller is done with."""
@@ -274,12 +348,15 @@ class Consumer:
         if not self._auto_commit:
             return
         now = asyncio.get_running_loop().time()
-        if now - self._last_auto_commit >= self._auto_commit_interval:
+        if self._commits_now(now):
             self._last_auto_commit = now
             try:
                 await self._commit_done()
             except CommitFailedError:
                 pass  # `_prepare` joins again
+
+    def _commits_now(self, now: float) -> bool:
+        return now - self._last_auto_commit >= self._auto_commit_interval
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's stored positions, None where it has none.  Raises MisuseError without a group_id."""
@@ -295,8 +372,7 @@ class Consumer:
     def seek(self, at: TopicPartition, offset: int) -> None:
         """Go on with this offset.  Raises MisuseError for a partition that is not being read."""
         self._followed(at).seek(offset)
-        self._records = deque(record for record in self._records if (record.topic, record.partition) != at)
-        self._working.pop(at, None)
+        self._working.pop(TopicPartition(*at), None)
 
     def _followed(self, at: TopicPartition) -> Any:
         found = self._fetcher.followed.get(TopicPartition(*at))
@@ -305,7 +381,10 @@ class Consumer:
         return found
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until they are resumed.  Raises MisuseError for one that is not read."""
+        """Hand out nothing of these partitions until they are resumed, or shared out anew by a rebalance.
+
+        Raises MisuseError for one that is not being read.
+        """
         for at in partitions:
             self._followed(at).paused = True
 

@@ -76,5 +76,9 @@ class CommitFailedError(ClientError):
     """The consumer is no longer in the group, so its positions were not taken.  Its records go to other members."""
 
 
+class FencedInstanceIdError(ClientError):
+    """Another consumer with the same group_instance_id has joined the group.  This one can do nothing more there."""
+
+
 class NoOffsetError(ClientError):
     """There is no committed position, and auto_offset_reset="error" says not to choose one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
@@ -13,16 +14,18 @@ from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import FetchRequest, ListOffsetsRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
-from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 #: Newest Fetch that names topics; the ones after it need topic ids.
-_NEWEST_FETCH: Final = 12
+_NEWEST_FETCH_BY_NAME: Final = 12
 _PAUSE: Final = 0.05
 _LEADER_MOVED: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -43,10 +46,12 @@ class Fetched(NamedTuple):
 class Followed:
     """One partition that is being read."""
 
-    __slots__ = ("at", "chunk", "fetched", "in_flight", "paused", "position", "ready")
+    __slots__ = ("at", "chunk", "fetched", "in_flight", "paused", "position", "ready", "topic_id")
 
-    def __init__(self, at: TopicPartition, position: int) -> None:
+    def __init__(self, at: TopicPartition, position: int, topic_id: uuid.UUID = ZERO_UUID) -> None:
         self.at = at
+        self.topic_id = topic_id
+        """Of the topic that the position is in; zero: not known."""
         self.position = position
         """Offset of the next record to hand out."""
         self.fetched: Fetched | None = None
@@ -100,14 +105,33 @@ class Fetcher:
         self.followed: dict[TopicPartition, Followed] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiter: asyncio.Future[None] | None = None
+        self._current: Followed | None = None
+        """Where `take_one` took the last record."""
         self.error: ClientError | None = None
-        self.out_of_range: dict[TopicPartition, None] = {}
-        """Partitions whose position is not in the log."""
+        self.out_of_range: dict[TopicPartition, int] = {}
+        """Partitions whose position is not in the log, and that position."""
 
-    def follow(self, positions: dict[TopicPartition, int]) -> None:
-        """Read these partitions and no others."""
-        kept = {at: self.followed[at] for at in positions if at in self.followed}
-        self.followed = {at: kept.get(at) or Followed(at, position) for at, position in positions.items()}
+    def follow(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, uuid.UUID]) -> None:
+        """Read these partitions and no others, from these positions on."""
+        self.followed = {
+            at: Followed(at, position, topic_ids.get(at.topic, ZERO_UUID)) for at, position in positions.items()
+        }
+        self.out_of_range.clear()
+        self._current = None
+
+    def follow_too(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, uuid.UUID]) -> None:
+        """Read these partitions as well."""
+        for at, position in positions.items():
+            self.followed.setdefault(at, Followed(at, position, topic_ids.get(at.topic, ZERO_UUID)))
+
+    def made_anew(self) -> dict[TopicPartition, uuid.UUID]:
+        """Partitions whose topic is another one by now, and its id."""
+        found = {}
+        for at, partition in self.followed.items():
+            topic = self._cluster.topics.get(at.topic)
+            if topic is not None and at.partition in topic.leaders and _differ(partition.topic_id, topic.topic_id):
+                found[at] = topic.topic_id
+        return found
 
     # Records out
 
@@ -119,15 +143,38 @@ class Fetcher:
             if partition.paused:
                 continue
             partition.decode()
+            before = len(taken)
             while partition.ready and len(taken) < count:
                 taken.append(partition.ready.pop())
-            if taken and taken[-1].partition == at.partition and taken[-1].topic == at.topic:
+            if len(taken) > before:
                 partition.position = taken[-1].offset + 1 if partition.ready else partition.chunk
                 # The next call begins with another partition.
                 self.followed[at] = self.followed.pop(at)
             if len(taken) >= count:
                 break
         return taken
+
+    def take_one(self) -> ConsumerRecord | None:
+        """The next record that is here already, if there is one; of the same partition as long as that has some."""
+        partition = self._current
+        if partition is None or not partition.ready or partition.paused:
+            self._current = partition = self._next_partition()
+            if partition is None:
+                return None
+        record = partition.ready.pop()
+        partition.position = record.offset + 1 if partition.ready else partition.chunk
+        return record
+
+    def _next_partition(self) -> Followed | None:
+        for at in list(self.followed):
+            partition = self.followed[at]
+            if not partition.paused:
+                partition.decode()
+                if partition.ready:
+                    self.followed[at] = self.followed.pop(at)
+                    self.fetch()
+                    return partition
+        return None
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error if nothing comes
         """Wait until something may have come."""
@@ -157,14 +204,21 @@ class Fetcher:
             leader = -1 if topic is None else topic.leaders.get(partition.at.partition, -1)
             if leader < 0 or leader not in self._cluster.nodes:
                 lost[partition.at.topic] = None
+            elif topic is not None and _differ(partition.topic_id, topic.topic_id):
+                continue  # `made_anew`
             else:
                 by_node.setdefault(leader, []).append(partition)
         for node, partitions in by_node.items():
             self._start(self._fetch(node, partitions))
             for partition in partitions:
                 partition.in_flight = True
-        if lost and not any(task.get_name() == "metadata" for task in self._tasks):
-            self._start(self._find_leaders(list(lost)), "metadata")
+        if lost:
+            self.refresh(list(lost))
+
+    def refresh(self, topics: Sequence[str]) -> None:
+        """Ask for the leaders and partitions of these topics, unless that is under way."""
+        if not any(task.get_name() == "metadata" for task in self._tasks):
+            self._start(self._find_leaders(topics), "metadata")
 
     def _start(self, work: Any, name: str = "fetch") -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -186,7 +240,7 @@ class Fetcher:
             answer = await self._cluster.call(
                 node,
                 self._request(asked),
-                most=_NEWEST_FETCH,
+                most=None if _have_ids(partitions) else _NEWEST_FETCH_BY_NAME,
                 timeout_ms=self._cluster.request_timeout_ms + self._max_wait_ms,
             )
             self._take_answer(answer, asked)
@@ -203,9 +257,9 @@ class Fetcher:
         self._wake()
 
     def _request(self, asked: dict[TopicPartition, tuple[Followed, int]]) -> FetchRequest:
-        by_topic: dict[str, list[FetchPartition]] = {}
-        for at, (_, offset) in asked.items():
-            by_topic.setdefault(at.topic, []).append(
+        by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
+        for at, (partition, offset) in asked.items():
+            by_topic.setdefault((at.topic, partition.topic_id), []).append(
                 FetchPartition(
                     partition=at.partition, fetch_offset=offset, partition_max_bytes=self._max_partition_bytes
                 )
@@ -215,21 +269,25 @@ class Fetcher:
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
             isolation_level=self._isolation,
-            topics=[FetchTopic(topic=name, partitions=wanted) for name, wanted in by_topic.items()],
+            topics=[
+                FetchTopic(topic=name, topic_id=topic_id, partitions=wanted)
+                for (name, topic_id), wanted in by_topic.items()
+            ],
         )
 
     def _take_answer(self, answer: Any, asked: dict[TopicPartition, tuple[Followed, int]]) -> None:
         if answer.error_code:
             raise BrokerError(answer.error_code, "the fetch was refused")
+        names = {partition.topic_id: at.topic for at, (partition, _) in asked.items()}
         for topic in answer.responses:
             for found in topic.partitions:
-                at = TopicPartition(topic.topic, found.partition_index)
+                at = TopicPartition(topic.topic or names[topic.topic_id], found.partition_index)
                 partition, offset = asked[at]
                 if self.followed.get(at) is not partition or partition.fetch_offset != offset:
                     continue  # no longer read, or from elsewhere
                 error = ErrorCode(found.error_code)
                 if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self.out_of_range[at] = None
+                    self.out_of_range[at] = offset
                 elif error in _LEADER_MOVED:
                     self._cluster.forget_topic(at.topic)
                 elif error:
@@ -247,6 +305,15 @@ class Fetcher:
             task.cancel()
 
 
+def _differ(known: uuid.UUID, told: uuid.UUID) -> bool:
+    """Whether these are ids of two topics; a zero id says nothing."""
+    return known != told and known != ZERO_UUID and told != ZERO_UUID
+
+
+def _have_ids(partitions: Sequence[Followed]) -> bool:
+    return all(partition.topic_id != ZERO_UUID for partition in partitions)
+
+
 async def fetch_partition(
     cluster: Cluster, leader: int, at: TopicPartition, position: int, isolation: Isolation, *, max_bytes: int
 ) -> Any:
@@ -259,7 +326,7 @@ async def fetch_partition(
         isolation_level=isolation,
         topics=[FetchTopic(topic=at.topic, partitions=[wanted])],
     )
-    answer = await cluster.call(leader, request, most=_NEWEST_FETCH)
+    answer = await cluster.call(leader, request, most=_NEWEST_FETCH_BY_NAME)
     return answer.responses[0].partitions[0]
 
 

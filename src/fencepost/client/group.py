@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.client.assignors import RANGE, assign_ranges
 from fencepost.client.cluster import GROUP, Cluster, Deadline
-from fencepost.client.errors import BrokerError, ClientError, CommitFailedError, ConnectionLostError, UnreachableError
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    CommitFailedError,
+    ConnectionLostError,
+    FencedInstanceIdError,
+    UnreachableError,
+)
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.codec import decode_stored, encode_stored
 from fencepost.protocol.consumer_protocol import (
@@ -19,6 +27,7 @@ from fencepost.protocol.consumer_protocol import (
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
+    DescribeGroupsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -31,11 +40,13 @@ from fencepost.protocol.messages.leave_group import MemberIdentity
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+#: Newest OffsetCommit that names topics; the ones after it need topic ids.
+_NAMES_TOPICS_UNTIL: Final = 9
 _NO_MEMBER: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -59,20 +70,31 @@ class Group:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._heartbeat_interval = heartbeat_interval_ms / 1000
         self._member_id = ""
-        self._generation = -1
+        self._joined = self._followed = ConsumerGroupMetadata(group_id, group_instance_id=group_instance_id)
         self._heart: asyncio.Task[None] | None = None
         self.must_join = True
         """The consumer is to (re)join before it reads on."""
+        self.fenced: FencedInstanceIdError | None = None
+        """Another consumer has our place: nothing can be done here any more."""
+        self.counted: dict[str, int] = {}
+        """Topics of the group and their partitions as they were shared out, if we were the one to do it."""
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group, for transactions that commit our positions."""
-        return ConsumerGroupMetadata(self.group_id, self._generation, self._member_id, self._instance_id)
+        """Who we are in the group as far as it is followed, for transactions that commit our positions."""
+        return self._followed
 
     # Membership
 
     async def join(self, topics: Sequence[str]) -> list[TopicPartition]:
-        """Become (or stay) a member for the next generation; the partitions that are ours."""
+        """Become (or stay) a member for the next generation; the partitions that are ours.
+
+        Until `follow` commits are those of the last generation: so are the records that the caller has.
+        Raises FencedInstanceIdError, BrokerError, TimedOutError; then it is to be called again.
+        """
+        if self.fenced is not None:
+            raise self.fenced
         self._stop_heart()
+        self.must_join = True
         deadline = self._cluster.deadline(f"joining group {self.group_id!r}", self._rebalance_timeout_ms + 60_000)
         while True:
             assigned = await self._try_to_join(topics, deadline)
@@ -80,6 +102,10 @@ class Group:
                 self.must_join = False
                 self._heart = asyncio.get_running_loop().create_task(self._beat())
                 return assigned
+
+    def follow(self) -> None:
+        """The partitions of the newest generation are read from now on: commits are made in its name."""
+        self._followed = self._joined
 
     async def _try_to_join(self, topics: Sequence[str], deadline: Deadline) -> list[TopicPartition] | None:
         subscription = encode_stored(ConsumerProtocolSubscription(topics=sorted(topics)), 1)
@@ -93,8 +119,9 @@ class Group:
             protocols=[JoinGroupRequestProtocol(name=RANGE, metadata=subscription)],
         )
         patience = self._rebalance_timeout_ms + self._cluster.request_timeout_ms
-        joined = await self._ask(request, deadline, most=7, timeout_ms=patience)
+        joined = await self._ask(request, deadline, timeout_ms=patience)
         error = ErrorCode(joined.error_code)
+        self._check_fenced(error)
         if error is ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
             return None
@@ -104,12 +131,12 @@ class Group:
             return None
         if error:
             raise BrokerError(error, f"group {self.group_id!r} cannot be joined")
-        self._member_id, self._generation = joined.member_id, joined.generation_id
-        assignments = await self._assign(joined, deadline) if joined.leader == joined.member_id else []
+        self._member_id = joined.member_id
+        assignments = await self._lead(joined, deadline)
         synced = await self._ask(
             SyncGroupRequest(
                 group_id=self.group_id,
-                generation_id=self._generation,
+                generation_id=joined.generation_id,
                 member_id=self._member_id,
                 group_instance_id=self._instance_id,
                 protocol_type="consumer",
@@ -120,26 +147,34 @@ class Group:
             timeout_ms=patience,
         )
         error = ErrorCode(synced.error_code)
+        self._check_fenced(error)
         if error in _NO_MEMBER:
             if error is not ErrorCode.REBALANCE_IN_PROGRESS:
                 self._member_id = ""
             return None
         if error:
             raise BrokerError(error, f"group {self.group_id!r} gives no assignment")
-        if not synced.assignment:
-            return []
-        assignment = decode_stored(ConsumerProtocolAssignment, synced.assignment)
-        return [TopicPartition(found.topic, n) for found in assignment.assigned_partitions for n in found.partitions]
+        self._joined = ConsumerGroupMetadata(self.group_id, joined.generation_id, joined.member_id, self._instance_id)
+        return _partitions_of(synced.assignment)
 
-    async def _assign(self, joined: Any, deadline: Deadline) -> list[SyncGroupRequestAssignment]:
-        """We lead: give everybody a share."""
+    async def _lead(self, joined: Any, deadline: Deadline) -> list[SyncGroupRequestAssignment]:
+        """If we lead the group: give everybody a share, and remember of how many partitions."""
+        self.counted = {}
+        if joined.leader != joined.member_id:
+            return []
         wanted = {
             member.member_id: decode_stored(ConsumerProtocolSubscription, member.metadata).topics
             for member in joined.members
         }
         counts = {}
         for topic in dict.fromkeys(topic for topics in wanted.values() for topic in topics):
+            self._cluster.forget_topic(topic)  # it may have got more partitions
             counts[topic] = (await self._cluster.topic(topic, deadline)).partition_count
+        if joined.skip_assignment:
+            # A static member is back, and the group goes on as it was shared out before.
+            self.counted = await self._shared_out(counts, deadline)
+            return []
+        self.counted = counts
         given = []
         for member, partitions in assign_ranges(wanted, counts).items():
             by_topic: dict[str, list[int]] = {}
@@ -150,26 +185,53 @@ class Group:
             given.append(SyncGroupRequestAssignment(member_id=member, assignment=assignment))
         return given
 
+    async def _shared_out(self, topics: Iterable[str], deadline: Deadline) -> dict[str, int]:
+        """How many partitions of each topic the members have; -1 if that is not told."""
+        described = (await self._ask(DescribeGroupsRequest(groups=[self.group_id]), deadline)).groups[0]
+        if described.error_code:
+            return dict.fromkeys(topics, -1)
+        counts = dict.fromkeys(topics, 0)
+        for member in described.members:
+            assigned = _partitions_of(member.member_assignment)
+            for at in assigned:
+                counts[at.topic] = counts.get(at.topic, 0) + 1
+        return counts
+
+    def _check_fenced(self, error: ErrorCode) -> None:
+        """Two members with one id would take the place from each other for ever: the first one gives up."""
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self.fenced = FencedInstanceIdError(
+                f"another consumer with group_instance_id {self._instance_id!r} has joined group {self.group_id!r}: "
+                "this one can do nothing more there. If both are meant to run, give each an id of its own"
+            )
+            raise self.fenced
+
     async def _beat(self) -> None:
-        while not self.must_join:
+        """Say that we live, as long as we are a member: also while a rebalance waits for us."""
+        while True:
             await asyncio.sleep(self._heartbeat_interval)
             request = HeartbeatRequest(
                 group_id=self.group_id,
-                generation_id=self._generation,
-                member_id=self._member_id,
+                generation_id=self._joined.generation_id,
+                member_id=self._joined.member_id,
                 group_instance_id=self._instance_id,
             )
             try:
                 deadline = self._cluster.deadline("heartbeat", self._session_timeout_ms)
-                answer = await self._ask(request, deadline)
-            except ClientError as error:
-                logger.warning("group %s: no heartbeat: %s", self.group_id, error)
+                error = ErrorCode((await self._ask(request, deadline)).error_code)
+                self._check_fenced(error)
+            except FencedInstanceIdError:
                 self.must_join = True
                 return
-            if answer.error_code:
-                if answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-                    self._member_id = ""
+            except ClientError as lost:
+                logger.warning("group %s: no heartbeat: %s", self.group_id, lost)
+                continue
+            if error:
                 self.must_join = True
+            if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+                if error is ErrorCode.UNKNOWN_MEMBER_ID:
+                    self._member_id = ""
+                return
 
     def _stop_heart(self) -> None:
         if self._heart is not None:
@@ -188,7 +250,7 @@ class Group:
             await self._ask(request, self._cluster.deadline("leaving", 2000))
         except ClientError:
             pass  # the session ends by itself
-        self._member_id, self._generation = "", -1
+        self._member_id = ""
 
     # Positions
 
@@ -218,8 +280,13 @@ class Group:
             for part in topic.partitions
         }
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Store positions.  Raises CommitFailedError if we are no longer in the group."""
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
+    ) -> None:
+        """Store positions.  `topic_ids`: of the topics that they are of; one made anew since then has none to store.
+
+        Raises CommitFailedError if we are no longer in the group, FencedInstanceIdError, BrokerError.
+        """
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for at, position in offsets.items():
             by_topic.setdefault(at.topic, []).append(
@@ -232,25 +299,30 @@ class Group:
             )
         request = OffsetCommitRequest(
             group_id=self.group_id,
-            generation_id_or_member_epoch=self._generation,
-            member_id=self._member_id,
+            generation_id_or_member_epoch=self._followed.generation_id,
+            member_id=self._followed.member_id,
             group_instance_id=self._instance_id,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=found) for name, found in by_topic.items()],
+            topics=[
+                OffsetCommitRequestTopic(name=name, topic_id=topic_ids.get(name, ZERO_UUID), partitions=found)
+                for name, found in by_topic.items()
+            ],
         )
+        most = None if all(topic_ids.get(name) for name in by_topic) else _NAMES_TOPICS_UNTIL
         deadline = self._cluster.deadline(f"committing positions of group {self.group_id!r}")
         while True:
-            answer = await self._ask(request, deadline, most=8)
+            answer = await self._ask(request, deadline, most=most)
             errors = [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
-            error = next((error for error in errors if error), ErrorCode.NONE)
-            if not error:
+            error = next((error for error in errors if error and error is not ErrorCode.UNKNOWN_TOPIC_ID), None)
+            if error is None:
                 return
-            if error in (*_NO_MEMBER, ErrorCode.FENCED_INSTANCE_ID):
+            self._check_fenced(error)
+            if error in (*_NO_MEMBER, ErrorCode.GROUP_ID_NOT_FOUND):
                 self.must_join = True
                 raise CommitFailedError(
                     f"group {self.group_id!r} has been rebalanced ({error.name}): the positions were not taken, the "
                     "records since the last commit go to whoever has the partitions now"
                 )
-            if not error.retriable:
+            if not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise BrokerError(error, f"the positions of group {self.group_id!r} were not taken")
             if error in _MOVED:
                 self._cluster.forget_coordinator(GROUP, self.group_id)
@@ -282,3 +354,10 @@ class Group:
                 await deadline.pause(code.name)
                 continue
             return answer
+
+
+def _partitions_of(assignment: bytes) -> list[TopicPartition]:
+    if not assignment:
+        return []
+    found = decode_stored(ConsumerProtocolAssignment, assignment).assigned_partitions
+    return [TopicPartition(topic.topic, number) for topic in found for number in topic.partitions]

@@ -5,6 +5,7 @@ Knows nothing of records or states: `Producer` uses it, and so does whoever shar
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -69,7 +70,7 @@ class TransactionalId:
         self._cluster = cluster
         self.name = name
         self.unsettled = False
-        """A request of this epoch was lost sight of and repeated: it may arrive yet, in the next transaction."""
+        """A request of this epoch was lost sight of, or waited for no longer: it may arrive in the next transaction."""
         self._end_unsettled = False
         """So was the end of the transaction that is open."""
 
@@ -210,6 +211,9 @@ class TransactionalId:
                 cluster.forget_coordinator(kind, key)
                 await deadline.pause(lost)
                 continue
+            except asyncio.CancelledError:
+                self.unsettled = True
+                raise
             error = ErrorCode(error_of(answer))
             outcome = outcome_of(name, error)
             if outcome is Outcome.DONE:

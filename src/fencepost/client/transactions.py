@@ -155,6 +155,10 @@ class Transactions:
         except ClientError as error:
             self._fail(error, fatal=not isinstance(error, TransactionAbortableError | TimedOutError))
             await self.raise_error()
+        except asyncio.CancelledError:
+            interrupted = "send_offsets_to_transaction() was interrupted, and the positions may be in it or not"
+            self._fail(TransactionAbortableError(f"{interrupted}: abort the transaction, then go on"), fatal=False)
+            raise
 
     async def commit(self) -> None:
         """Commit, after everything that was sent is acknowledged."""

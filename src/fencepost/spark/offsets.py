@@ -70,7 +70,7 @@ async def pinned(cluster: Cluster, application_id: str, first: dict[TopicPartiti
     known = await group.committed(list(first))
     missing = {at: OffsetAndMetadata(offset) for at, offset in first.items() if known.get(at) is None}
     if missing:
-        await group.commit(missing)
+        await group.commit(missing, {})
     return {at: (known.get(at) or missing[at]).offset for at in first}
 
 

@@ -1,0 +1,228 @@
+"""Members of groups against the real broker, on virtual time: what a failed or slow member loses, and what not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.client.test_producer import producer, simulate
+
+from fencepost.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
+from fencepost.client.errors import FencedInstanceIdError, TimedOutError
+from fencepost.simulation.world import ADDRESS, World
+
+PARTITIONS = [TopicPartition("t", n) for n in range(2)]
+QUICK: dict[str, Any] = {
+    "session_timeout_ms": 500,
+    "heartbeat_interval_ms": 100,
+    "rebalance_timeout_ms": 5000,
+    "request_timeout_ms": 1000,
+    "max_block_ms": 1000,
+    "fetch_max_wait_ms": 100,
+    "metadata_max_age_ms": 1000,
+}
+SHORT_SESSIONS = {"group.min.session.timeout.ms": 100}
+
+
+def member(world: World, name: str, *topics: str, **options: Any) -> Consumer:
+    how: dict[str, Any] = {"group_id": "g", "auto_commit": False, **QUICK, **options}
+    return Consumer(*(topics or ("t",)), bootstrap_servers=ADDRESS, runtime=world.runtime(name), **how)
+
+
+async def write(world: World, values: Sequence[bytes], topic: str = "t", partition: int = 0) -> None:
+    async with Producer(ADDRESS, runtime=world.runtime(f"writer-{world.loop.time()}")) as writer:
+        for value in values:
+            await writer.send(topic, value, partition=partition)
+
+
+async def take(consumer: Consumer, count: int, patience: float = 10) -> list[ConsumerRecord]:
+    """So many records, or as many as come."""
+    found: list[ConsumerRecord] = []
+    give_up = asyncio.get_running_loop().time() + patience
+    while len(found) < count and asyncio.get_running_loop().time() < give_up:
+        found += await consumer.poll(100)
+    return found
+
+
+def test_a_poll_that_fails_after_a_rebalance_loses_nothing() -> None:
+    """A transaction holds the positions of the group for longer than anybody waits."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1", b"2"])
+        async with producer(world) as writer, member(world, "first") as first:
+            assert len(await take(first, 3)) == 3
+            async with member(world, "second") as second:
+                await asyncio.gather(take(first, 1, 1), take(second, 1, 1))
+                await writer.init_transactions()
+                await writer.begin_transaction()
+                await writer.send_offsets_to_transaction({PARTITIONS[0]: 1, PARTITIONS[1]: 0}, "g")
+            await asyncio.sleep(0.2)  # it hears that the other one is gone
+            for _ in range(2):
+                with pytest.raises(TimedOutError):
+                    await first.poll(100)
+            await writer.commit_transaction()
+            assert [record.value for record in await take(first, 2)] == [b"1", b"2"]
+            assert first.assignment() == PARTITIONS
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("patience", [0.002, 0.004, 0.006, 0.009, 0.013, 0.02])
+def test_a_poll_that_is_cancelled_reads_neither_nothing_nor_everything(patience: float) -> None:
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d" % partition] * 3, partition=partition)
+        async with member(world, "first") as first, member(world, "second") as second:
+            await take(first, 6)
+
+            async def read(reader: Consumer) -> list[ConsumerRecord]:
+                found: list[ConsumerRecord] = []
+                for number in range(60):
+                    try:
+                        async with asyncio.timeout(patience if number < 40 else None):
+                            found += await reader.poll(100)
+                    except TimeoutError:
+                        pass
+                return found
+
+            found = await asyncio.gather(read(first), read(second))
+            assert len(first.assignment()) == len(second.assignment()) == 1
+            assert set(first.assignment()) | set(second.assignment()) == set(PARTITIONS)
+            assert all({TopicPartition(each.topic, each.partition) for each in read} for read in found)
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_commits_are_of_the_generation_that_is_followed() -> None:
+    """Its next generation is not known to a caller that still works on records of this one."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with producer(world) as writer, member(world, "first") as first, member(world, "second") as second:
+            await take(first, 1)
+            before = first.group_metadata()
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send_offsets_to_transaction(dict.fromkeys(PARTITIONS, 0), "g")
+            joining = asyncio.ensure_future(second.poll(1000))
+            await asyncio.sleep(0.3)
+            with pytest.raises(TimedOutError):
+                await first.poll(100)
+            assert first.group_metadata() == before
+            await writer.abort_transaction()
+            await asyncio.gather(joining, first.poll(100), return_exceptions=True)
+            await first.poll(100)
+            assert first.group_metadata().generation_id > before.generation_id
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_member_that_works_longer_than_its_session_stays_one_while_a_rebalance_waits() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first") as first, member(world, "second") as second:
+            await take(first, 1)
+            before = first.group_metadata()
+            joining = asyncio.ensure_future(take(second, 1, patience=5))
+            await asyncio.sleep(3)
+            await first.commit()
+            await first.poll(500)
+            assert first.group_metadata().member_id == before.member_id
+            assert first.group_metadata().generation_id == before.generation_id + 1
+            await joining
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_new_partitions_are_shared_out() -> None:
+    async def scenario(world: World) -> None:
+        async with member(world, "first") as first, member(world, "second") as second:
+            await asyncio.gather(take(first, 1, 3), take(second, 1, 3))
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.create_partitions("t", 4)
+            for partition in range(2, 4):
+                await write(world, [b"new"], partition=partition)
+            found = await asyncio.gather(take(first, 2, 5), take(second, 2, 5))
+            assert sorted(record.partition for each in found for record in each) == [2, 3]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_new_partitions_are_shared_out_where_the_leader_was_away_when_they_came() -> None:
+    """A static leader that is back finds the group as it left it."""
+
+    async def scenario(world: World) -> None:
+        async with member(world, "first", group_instance_id="i") as first:
+            await take(first, 1, 1)
+        async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+            await admin.create_partitions("t", 3)
+        await write(world, [b"new"], partition=2)
+        async with member(world, "again", group_instance_id="i") as again:
+            assert [record.value for record in await take(again, 1)] == [b"new"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_of_two_members_with_one_instance_id_the_first_gives_up() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1"])
+        first, second = (member(world, name, group_instance_id="i") for name in ("first", "second"))
+        assert len(await take(first, 2)) == 2
+        await take(second, 2)
+        await asyncio.sleep(1)
+        for call in (first.poll, first.commit, first.poll):
+            with pytest.raises(FencedInstanceIdError, match="'i' has joined group 'g'"):
+                await call()
+        generation = second.group_metadata()
+        await take(second, 1, 2)
+        assert second.group_metadata() == generation
+        await first.close()
+        await take(second, 1, 2)
+        assert second.group_metadata() == generation
+        await second.close()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning_and_no_old_position_is_stored_in_it() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"old"] * 5)
+        async with member(world, "member") as reader:
+            assert len(await take(reader, 5)) == 5
+            await reader.commit()
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.delete_topic("t")
+                await admin.create_topic("t", partitions=2)
+            await write(world, [b"new %d" % n for n in range(8)])
+            await reader.commit()
+            assert (await reader.committed(PARTITIONS))[PARTITIONS[0]] is None
+            assert [record.value for record in await take(reader, 8)] == [b"new %d" % n for n in range(8)]
+            await reader.commit()
+            position = (await reader.committed(PARTITIONS))[PARTITIONS[0]]
+            assert position is not None
+            assert position.offset == 8
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_group_with_members_keeps_its_positions_however_long_nothing_comes() -> None:
+    """offsets.retention.minutes counts from when a group is empty (KIP-211)."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1"])
+        async with member(world, "member") as reader:
+            await take(reader, 2)
+            await reader.commit()
+            await asyncio.sleep(150)
+            committed = await reader.committed(PARTITIONS)
+            position = committed[PARTITIONS[0]]
+            assert position is not None
+            assert position.offset == 2
+        await asyncio.sleep(150)
+        async with member(world, "later") as later:
+            assert (await later.committed(PARTITIONS))[PARTITIONS[0]] is None
+
+    retention = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
+    simulate(scenario, **SHORT_SESSIONS, **retention)
