@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fencepost.coordinator.group import journal
-from fencepost.coordinator.group.shards import GroupCoordinatorShard, outcome_of, records_of
+from fencepost.coordinator.group.shards import GroupCoordinatorShard, check, outcome_of
 from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.log.damage import FileDamaged
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.codec import stored_version
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.records import Record
+from fencepost.protocol.records import UnreadRecord, keys_of
 from fencepost.protocol.types import NO_PRODUCER, Buffer, ProducerId
 
 
@@ -22,10 +22,10 @@ class _Newest:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[bytes, Record] = {}
+        self._groups: dict[bytes, UnreadRecord] = {}
         """Group -> the record that stored it last, or else the first offset written for it."""
-        self._offsets: dict[bytes, Record] = {}
-        self._pending: dict[ProducerId, dict[bytes, Record]] = {}
+        self._offsets: dict[bytes, UnreadRecord] = {}
+        self._pending: dict[ProducerId, dict[bytes, UnreadRecord]] = {}
         """producer id -> offsets that wait for the end of its transaction"""
         self._open: dict[bytes, dict[ProducerId, None]] = {}
         """Key of an offset -> producer ids of which one waits."""
@@ -38,21 +38,22 @@ class _Newest:
                 self._complete(header.producer_id, committed)
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER.producer_id
-        for record in records_of(header, batch):
+        check(header, batch)
+        for record in keys_of(batch, header):
             kind = -1 if record.key is None else stored_version(record.key)
             if kind in journal.OFFSET_KEY_VERSIONS:
                 self._note_offset(record, producer_id)
             elif kind == journal.GROUP_KEY_VERSION:
                 assert record.key is not None
-                if record.value is None:
+                if record.is_tombstone:
                     self._groups.pop(record.key[2:], None)
                 else:
                     self._groups[record.key[2:]] = record
 
-    def _note_offset(self, record: Record, producer_id: ProducerId) -> None:
+    def _note_offset(self, record: UnreadRecord, producer_id: ProducerId) -> None:
         assert record.key is not None
         key = record.key[2:]
-        if record.value is None:
+        if record.is_tombstone:
             self._offsets.pop(key, None)
             for waiting in self._open.pop(key, ()):
                 del self._pending[waiting][key]
@@ -79,7 +80,7 @@ class _Newest:
                 self._offsets.pop(key, None)
                 self._offsets[key] = record
 
-    def records(self) -> Iterator[tuple[Record, ProducerId | None]]:
+    def records(self) -> Iterator[tuple[UnreadRecord, ProducerId | None]]:
         """What is left: first what is said of groups, without a producer id, then offsets and their producer ids."""
         yield from ((record, None) for record in self._groups.values())
         yield from ((record, NO_PRODUCER.producer_id) for record in self._offsets.values())
@@ -103,7 +104,7 @@ class Loading:
         self._next = 0
         self._batches = shard.log.scan(0)
         self._newest = _Newest()
-        self._left: Iterator[tuple[Record, ProducerId | None]] | None = None
+        self._left: Iterator[tuple[UnreadRecord, ProducerId | None]] | None = None
         """What is still to be decoded, from the time on when all was read once."""
 
     def step(self, batches: int) -> bool:
@@ -142,11 +143,11 @@ class Loading:
             self._next = found[0].last_offset + 1
         return found
 
-    def _decode(self, record: Record, producer_id: ProducerId | None) -> None:
+    def _decode(self, record: UnreadRecord, producer_id: ProducerId | None) -> None:
         try:
             if producer_id is None:
-                self.shard.take_group(record)
+                self.shard.take_group(record.read())
             else:
-                self.shard.take_offset(record, producer_id)
+                self.shard.take_offset(record.read(), producer_id)
         except ProtocolError as error:
             raise JournalUnreadable(journal.TOPIC, self.shard.index, record.offset, str(error)) from error

@@ -99,7 +99,8 @@ class GroupCoordinatorShard:
                 self.offsets.complete(header.producer_id, committed)
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER.producer_id
-        for record in records_of(header, batch):
+        check(header, batch)
+        for record in decode_batch(batch, 0, header):
             self.take_group(record)
             self.take_offset(record, producer_id)
 
@@ -147,20 +148,15 @@ def _kind(record: Record) -> int:
     return -1 if record.key is None else stored_version(record.key)
 
 
-def records_of(header: BatchHeader, batch: Buffer) -> list[Record]:
-    """The records of a batch.  Raises ProtocolError."""
-    _check(header, batch)
-    return decode_batch(batch, 0, header)
-
-
-def _check(header: BatchHeader, batch: Buffer) -> None:
+def check(header: BatchHeader, batch: Buffer) -> None:
+    """Raises ProtocolError unless the batch is the one that was written."""
     if not crc_matches(batch, 0, header):
         raise ProtocolError("its CRC does not match")
 
 
 def outcome_of(header: BatchHeader, batch: Buffer) -> bool | None:
     """Whether a marker commits; None if a control batch ends nothing.  Raises ProtocolError for a damaged one."""
-    _check(header, batch)
+    check(header, batch)
     try:
         marker = read_control_record(batch, 0, header)
     except ProtocolError:

@@ -90,7 +90,7 @@ def encode_key(transactional_id: str) -> bytes:
     return codec.encode_stored(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
-def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Iterator[list[records.Record]]:
+def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Iterator[list[records.UnreadRecord]]:
     """The records of a journal partition, a batch at a time.  Raises JournalUnreadable rather than leave one out.
 
     Only of the last one with a key counts what it says: see `decode`.
@@ -110,21 +110,22 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
                 continue
             if not crc_matches(batch, 0, header):
                 raise ProtocolError("its CRC does not match")
-            decoded = records.decode_batch(batch, 0, header)
-            if any(record.key is None for record in decoded):
-                raise ProtocolError("a record without a key")
+            keyed = records.keys_of(batch, header)
+            for record in keyed:
+                if record.key is None:
+                    raise ProtocolError("a record without a key")
         except ProtocolError as error:
             raise JournalUnreadable(TOPIC, partition, header.base_offset, str(error)) from error
-        yield decoded
+        yield keyed
 
 
-def decode(partition: int, record: records.Record) -> Entry | None:
+def decode(partition: int, record: records.UnreadRecord) -> Entry | None:
     """What a record says; None if its key is of an unknown version, and so no transactional id's.
 
     Raises JournalUnreadable.
     """
     try:
-        return _decode(record)
+        return _decode(record.read())
     except ProtocolError as error:
         raise JournalUnreadable(TOPIC, partition, record.offset, str(error)) from error
 

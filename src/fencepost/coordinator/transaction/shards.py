@@ -12,7 +12,7 @@ from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.records import Record
+from fencepost.protocol.records import UnreadRecord
 from fencepost.protocol.types import Buffer, Milliseconds, TopicPartition
 from fencepost.runtime import Work
 
@@ -127,10 +127,10 @@ class Loading:
     def __init__(self, index: int, log: JournalPartition) -> None:
         self.index = index
         self.shard = TransactionCoordinatorShard(index, log)
-        self._newest: dict[bytes, Record] = {}
+        self._newest: dict[bytes, UnreadRecord] = {}
         """Key -> its last record, in the order of these records; no tombstones."""
-        self._batches: Iterator[list[Record]] | None = journal.read(index, log.scan(0))
-        self._left: Iterator[Record] = iter(())
+        self._batches: Iterator[list[UnreadRecord]] | None = journal.read(index, log.scan(0))
+        self._left: Iterator[UnreadRecord] = iter(())
         """What is still to be decoded when all is read."""
 
     def step(self, batches: int) -> bool:
@@ -150,11 +150,11 @@ class Loading:
                 self.shard.entries[decoded.transactional_id] = TransactionalIdEntry(decoded.transaction, self.shard)
         return False
 
-    def _note(self, found: list[Record]) -> None:
+    def _note(self, found: list[UnreadRecord]) -> None:
         for record in found:
             assert record.key is not None, "the journal has refused one without"
             self._newest.pop(record.key, None)
-            if record.value is not None:
+            if not record.is_tombstone:
                 self._newest[record.key] = record
 
 
