@@ -54,6 +54,7 @@ def test_others_get_their_turns_while_a_checkpoint_is_made(monkeypatch: pytest.M
 
     async def main() -> None:
         node = sliced([("t", number) for number in range(MANY)])
+        await node.settled()
         for number in range(MANY):
             append(node.of("t", number), batch())
         await node.settled()
@@ -135,6 +136,7 @@ def test_of_several_generations_the_newest_goes_first_and_durably(monkeypatch: p
 
         monkeypatch.setattr(node.disk, "sync_directory", noting)
         node.start()
+        await node.settled()
         assert seen == [["2", "3", "4"], ["2", "4"], ["4"]]
 
     run(main())

@@ -369,6 +369,32 @@ def test_no_transaction_index_is_made_from_a_damaged_marker() -> None:
         run(main(changed))
 
 
+def test_an_index_that_is_damaged_under_the_node_is_not_written_down_as_whole() -> None:
+    """What a start has found in it counts, not what is there when it is written on."""
+
+    async def main() -> None:
+        node = Node(FaultyDisk(Random(1)), segment_bytes=300)
+        for number in range(5):
+            append(node.partition, batch(timestamp=START + 10 * number))
+        assert node.partition.segments.bases == [0, 4]
+        await node.settled()
+        node.restart()
+        path = DIRECTORY / f"{4:020d}.timeindex"
+        assert isinstance(node.disk, FaultyDisk)
+        node.disk.overwrite(path, b"\x7f" * len(node.disk.bytes_at(path)))
+        append(node.partition, batch(timestamp=START))
+        await node.settled()
+        node.storage.checkpoint_soon()
+        await asyncio.sleep(0.001)
+        await node.settled()
+        node.kill()
+        found = finish(node.partition.reader.max_timestamp_offset(Isolation.READ_UNCOMMITTED, Pace()))
+        assert found is not None
+        assert (found.timestamp, found.offset) == (START + 40, 4)
+
+    run(main())
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [100 + seed for seed in seeds(200)])
 def test_any_one_file_damaged_in_any_way_at_length(seed: int) -> None:

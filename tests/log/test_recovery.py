@@ -132,6 +132,7 @@ def test_a_segment_whose_removal_a_power_loss_undoes_is_removed_again() -> None:
             disk.remove(DIRECTORY / f"{1:020d}.log")
             node.settings = node.settings.with_(segment_bytes=100_000)
             node.start()
+            await node.settled()
             for number in range(1, 4):
                 append(node.partition, batch(tag=f"{number}"))
             await node.settled()

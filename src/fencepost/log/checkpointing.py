@@ -4,6 +4,9 @@ A checkpoint begins a new generation of the commit log.  From then on each parti
 synced at a moment of its own, a few of them together; what is appended before that moment and after it is in the new
 generation.  A partition that was named before that moment, because something was appended to it, gets a SYNCED entry.
 When all of that is durable the older generations are removed, and only then what they would have needed.
+
+The one that a start begins is made like that too, unless the start has changed what the older generations say: then
+nobody is served before it is complete.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from fencepost.log.agreement import agrees, named_segments
 from fencepost.log.checkpoint import Checkpoint, completed, named_file, pending_files
 from fencepost.log.commit_log import CommitLog, StorageFailed
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.log.opening import Aside
 from fencepost.log.partition import Partition
 from fencepost.log.removal import Removals
+from fencepost.log.replay import Replay
 from fencepost.log.space import Space
 from fencepost.runtime import Slices, Work, at_once
 
@@ -69,6 +74,19 @@ class Checkpoints:
 
     # At start and stop
 
+    def at_start(self, replay: Replay, aside: Aside, *, deletions: bool) -> None:
+        """Begin a generation after those of `replay`.  Raises NothingLeft, OSError.
+
+        It is complete before this returns where the older ones are not to count beside it: where they do not say just
+        what is there now, or where there are `deletions` to finish.
+        """
+        self.aside = aside
+        generation, opened = replay.newest + 1, self._partitions.values()
+        if deletions or aside.directories() or not agrees(replay, opened):
+            self.now(generation, replay.starts)
+        else:
+            self.begin_at_start(generation, named_segments(replay, opened))
+
     def now(self, generation: int, moved: Container[str] = ()) -> None:
         """Begin this generation and complete it.  `moved`: directories of which the start of the log was noted.
 
@@ -88,6 +106,12 @@ class Checkpoints:
         self._log.flush_now()
         self._remove(older)
         at_once(self._complete(offsets))
+
+    def begin_at_start(self, generation: int, named_before: Iterable[int]) -> None:
+        """Begin this one, and complete it while the node runs, as any other; `named_before`: what older ones name."""
+        older = self._begin(generation)
+        self._log.note_named_before(named_before)
+        self._make_soon(older)
 
     # While the node runs
 
@@ -116,6 +140,9 @@ class Checkpoints:
             self._fail(error)
             return
         self._is_wanted = False
+        self._make_soon(older)
+
+    def _make_soon(self, older: Sequence[int]) -> None:
         self._task = asyncio.get_running_loop().create_task(self._make(older))
         self._task.add_done_callback(self._over)
 

@@ -142,6 +142,10 @@ class CommitLog:
         """Whether a generation that is still there names this segment: after a crash it may be written to again."""
         return number in self.named or number in self._named_before
 
+    def note_named_before(self, numbers: Iterable[int]) -> None:
+        """At a start: the generations that were found name these segments."""
+        self._named_before.update(numbers)
+
     def older_are_gone(self) -> None:
         """Of all generations only this one is left."""
         self._named_before = set()

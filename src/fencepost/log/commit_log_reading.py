@@ -33,6 +33,7 @@ from fencepost.log.commit_log_entries import (
 )
 
 _ZEROS = bytes(64 * 1024)
+_DURABLE = int(Kind.DURABLE)
 _DURABLE_START = FRAME.pack(DURABLE_ENTRY.size, 0)[:4]
 
 
@@ -75,7 +76,7 @@ def read_generation(data: bytes, generation: int, newest: bool) -> Generation:
         if headed or at > HEADER_SIZE:
             for payload in _whole_entries(view, at, seed):
                 at += FRAME.size + len(payload)
-                if payload[0] == Kind.DURABLE:
+                if payload[0] == _DURABLE:
                     found.marked = True
                     least_size = max(least_size, DURABLE_ENTRY.unpack(payload)[2])
                 else:
@@ -112,10 +113,18 @@ def _end_of_content(data: bytes) -> int:
 
 def _whole_entries(view: memoryview, at: int, seed: int) -> list[memoryview]:
     """The payloads from `at` on, up to the first that is not whole."""
-    found = []
-    while (payload := _entry(view, at, seed)) is not None:
+    found: list[memoryview] = []
+    end, unpack, size = len(view), FRAME.unpack_from, FRAME.size
+    while at + size <= end:
+        length, crc = unpack(view, at)
+        start = at + size
+        at = start + length
+        if length <= 0 or at > end:
+            break
+        payload = view[start:at]
+        if crc32c(payload, seed) != crc:
+            break
         found.append(payload)
-        at += FRAME.size + len(payload)
     return found
 
 

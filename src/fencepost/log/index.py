@@ -136,6 +136,11 @@ class _Index:
         before = self._at(number - 1, file)
         return first > before[0] and second > before[1]
 
+    def was_looked_at(self, found: FileSum) -> None:
+        """The file was just found to begin with these bytes: if it changes behind our back, the next sum shows it."""
+        if self._written == found.size:
+            self._crc = found.crc
+
     def clear(self) -> None:
         """Forget all entries; `write` then leaves in the file what is appended from now on."""
         self._tail.clear()

@@ -7,7 +7,7 @@ have been taken by another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -40,6 +40,9 @@ logger = get_logger(__name__)
 
 _TOGETHER: Final = 64
 """Segments that are written to and synced together: each has a descriptor until then."""
+
+_ONE_WRITE: Final = 1024 * 1024
+"""Bytes of one write, or a little more."""
 
 
 class CommitLogDamaged(StorageFailed):
@@ -155,6 +158,13 @@ class Replay:
 
     def _note(self, payload: memoryview, numbers: dict[int, KnownFile]) -> None:
         match payload[0]:
+            case Kind.BYTES:
+                _, number, position = BYTES_ENTRY.unpack_from(payload)
+                data = payload[BYTES_ENTRY.size :]
+                known = numbers.get(number)
+                if known is not None:  # else of a topic that was deleted before this generation began
+                    self._bytes.append((known, position, data))
+                    known.size = position + len(data)
             case Kind.FILE:
                 _, number, size, next_offset, topic_id = FILE_ENTRY.unpack_from(payload)
                 path = str(payload[FILE_ENTRY.size :], "utf-8")
@@ -165,13 +175,6 @@ class Replay:
                         size, next_offset = 0, int(path.rpartition("/")[2][:20])
                     known = self._know(path, topic_id, size, next_offset)
                 numbers[number] = known
-            case Kind.BYTES:
-                _, number, position = BYTES_ENTRY.unpack_from(payload)
-                data = payload[BYTES_ENTRY.size :]
-                known = numbers.get(number)
-                if known is not None:  # else of a topic that was deleted before this generation began
-                    self._bytes.append((known, position, data))
-                    known.size = position + len(data)
             case Kind.EXTENT:
                 _, number, position, length, crc = EXTENT_ENTRY.unpack_from(payload)
                 known = numbers.get(number)
@@ -237,7 +240,8 @@ class Replay:
                     self.lost.setdefault(known.partition, f"{wrong}, which were synced; put back a copy of this file")
         noted: dict[KnownFile, list[tuple[int, memoryview]]] = {}
         for known, position, data in self._bytes:
-            noted.setdefault(known, []).append((position, data))
+            if position >= known.checkpoint_size:
+                noted.setdefault(known, []).append((position, data))
         # What was noted for an earlier topic of the same name is of a file that is not among these.
         there = iter([each for each in self.files.values() if not each.removed and not each.aside])
         while few := list(islice(there, _TOGETHER)):
@@ -251,8 +255,8 @@ class Replay:
             for known in few:
                 file = disk.open(root / known.path)
                 opened.append(file)
-                anew = [each for each in noted.get(known, ()) if each[0] >= known.checkpoint_size]
-                for position, data in anew:
+                anew = noted.get(known, ())
+                for position, data in _joined(anew):
                     file.pwrite(data, position)
                 is_cut = self.sizes_kept and not self.damaged and file.size() != known.size
                 if is_cut:
@@ -323,6 +327,22 @@ class Replay:
                 yield entry
         if directory in self.starts:
             yield start_entry(self.starts[directory], directory)
+
+
+def _joined(noted: Iterable[tuple[int, memoryview]]) -> Iterator[tuple[int, bytes]]:
+    """The same writes in their order, each run of adjacent ones as one."""
+    run: list[memoryview] = []
+    begin = end = 0
+    for position, data in noted:
+        if run and (position != end or end - begin >= _ONE_WRITE):
+            yield begin, b"".join(run)
+            run = []
+        if not run:
+            begin = position
+        run.append(data)
+        end = position + len(data)
+    if run:
+        yield begin, b"".join(run)
 
 
 def _what_is_lost(disk: Disk, root: Path, known: KnownFile) -> str:

@@ -148,6 +148,8 @@ class Segment:
         self.transactions.cut(next_offset)
         if sums is not None and sums.log_size == position:
             # `is_as_of` has found them whole: what a power loss left is behind them.
+            self.offsets.was_looked_at(sums.offsets)
+            self.times.was_looked_at(sums.times)
             self.transactions.cut_to_size(sums.transactions.size)
             self._newest_from_index()
             return
@@ -259,13 +261,14 @@ class Segment:
         stop, following = self.size if end is None else end, self.base_offset
         while position < stop:
             chunk = memoryview(self.read(min(_WALK_BYTES, stop - position), position, HEADER_SIZE))
-            at = 0
-            while at + HEADER_SIZE <= len(chunk):
+            at, length = 0, len(chunk)
+            while at + HEADER_SIZE <= length:
                 header = self.header(chunk, at, position + at, following)
-                if at + header.size > len(chunk):
+                after = at + header.size
+                if after > length:
                     break
-                yield position + at, header, chunk[at : at + header.size]
-                at += header.size
+                yield position + at, header, chunk[at:after]
+                at = after
                 following = header.last_offset + 1
             if at == 0:
                 size = self.header(chunk, 0, position, following).size if len(chunk) >= HEADER_SIZE else HEADER_SIZE

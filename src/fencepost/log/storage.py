@@ -134,12 +134,12 @@ class Storage:
         self._replay.apply(self._disk, self.path)
 
     def start(self) -> None:
-        """After the partitions were opened: begin a generation of our own and forget the older ones."""
+        """After the partitions were opened: begin a generation of our own, and forget the older ones now or soon."""
         in_use = {partition.directory.name for partition in self._partitions.values()}
         offline = {offline.directory.name for offline in self.offline.values()}
         found = data_directory.survey(self._disk, self.path, in_use | offline, self.deleted)
-        self._checkpoints.aside = Aside(self._replay, offline, found.strays, self._number)
-        self._checkpoints.now(self._replay.newest + 1, self._replay.starts)
+        aside = Aside(self._replay, offline, found.strays, self._number)
+        self._checkpoints.at_start(self._replay, aside, deletions=bool(found.deleted))
         self._replay.tell(self._log.path(0).parent)
         self._replay = Replay()
         deletion.finish(self._disk, self.path, found)
