@@ -25,7 +25,7 @@ MAY_KNOW = {
     "broker": ("coordinator", "log", "node_log", "protocol", "runtime"),
     "client": ("protocol", "runtime"),
     "spark": ("client", "protocol", "runtime"),
-    "simulation": ("broker", "client", "coordinator", "log", "protocol", "runtime"),
+    "simulation": ("broker", "client", "coordinator", "log", "protocol", "runtime", "spark"),
     "cli": ("broker", "client", "coordinator", "log", "node_log", "protocol", "runtime", "spark"),
 }
 

@@ -18,7 +18,7 @@ from fencepost.client.portal import Portal
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.spark import Sink, Step, WriteFailed, local_session, write, write_stream
-from fencepost.spark.tasks import slot_name
+from fencepost.spark.claims import slot_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,32 +1,46 @@
-"""Only the claim that is exactly the next one may write (design of the shared transaction)."""
+"""What a task reports has the same columns everywhere, and rows become batches whole and in their order."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.protocol.types import ProducerIdAndEpoch
-from fencepost.spark.tasks import follows
-
-CLAIMS = st.builds(ProducerIdAndEpoch.of, st.integers(0, 3), st.integers(0, 32767))
-
-
-@given(st.one_of(st.none(), CLAIMS), CLAIMS)
-def test_a_claim_follows_only_its_predecessor(known: ProducerIdAndEpoch | None, claimed: ProducerIdAndEpoch) -> None:
-    expected = (
-        claimed.producer_epoch == 0
-        if known is None
-        else claimed == ProducerIdAndEpoch.of(known.producer_id, known.producer_epoch + 1)
-        or (claimed.producer_id != known.producer_id and claimed.producer_epoch == 0 and known.producer_epoch >= 32766)
-    )
-    assert follows(claimed, known) == expected
+from fencepost.protocol.batch import headers
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.records import BatchBuilder, decode_batch
+from fencepost.spark.claims import Written
+from fencepost.spark.tasks import _RESULT_SCHEMA, RESULT, _fill
 
 
-@given(st.integers(2, 6), st.integers(0, 5))
-def test_of_several_claims_one_after_the_other_only_the_first_follows(count: int, epoch: int) -> None:
-    known = ProducerIdAndEpoch.of(7, epoch)
-    claims = [ProducerIdAndEpoch.of(7, epoch + 1 + n) for n in range(count)]
-    assert [follows(claim, known) for claim in claims] == [True] + [False] * (count - 1)
-    assert all(follows(later, earlier) for earlier, later in pairwise(claims))
+def test_a_report_has_the_columns_that_spark_is_told() -> None:
+    assert [column.split()[0] for column in RESULT.split(",")] == list(Written._fields) == _RESULT_SCHEMA.names
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=40)), max_size=12)
+
+
+@given(ROWS, st.booleans())
+def test_every_row_gets_into_one_batch_of_its_target(rows: list[tuple[int, bytes]], with_time: bool) -> None:
+    columns: dict[str, list[object]] = {"target": [row[0] for row in rows], "key": [None] * len(rows)}
+    columns["value"] = [row[1] for row in rows]
+    if with_time:
+        columns["timestamp"] = [7] * len(rows)
+    types = [("target", pa.int32()), ("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("us"))]
+    schema = pa.schema([(name, kind) for name, kind in types if name in columns])
+    building: dict[int, BatchBuilder] = {}
+    full = _fill(building, pa.RecordBatch.from_pydict(columns, schema=schema), Compression.NONE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fencepost.spark.tasks._BATCH_BYTES", 200)
+        batches = [(target, building.pop(target)) for target in full]
+    batches += building.items()
+    for target in range(3):
+        values = [
+            record.value
+            for to, builder in batches
+            if to == target
+            for at, header in headers(memoryview(builder.build()))
+            for record in decode_batch(memoryview(builder.build()), at, header)
+        ]
+        assert values == [value for to, value in rows if to == target]

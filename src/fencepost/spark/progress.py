@@ -7,6 +7,7 @@ only if the batch is.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.admin import Admin
@@ -31,6 +32,11 @@ class Progress(NamedTuple):
     batch_id: int
     source_offsets: list[Any]
 
+    @classmethod
+    def of(cls, query_id: str, batch_id: int, source_offsets: Sequence[Any]) -> Progress:
+        """As it will be read from the topic."""
+        return cls.decode(cls(query_id, batch_id, list(source_offsets)).encode())
+
     def encode(self) -> bytes:
         fields = {"query_id": self.query_id, "batch_id": self.batch_id, "source_offsets": self.source_offsets}
         return json.dumps(fields, separators=(",", ":")).encode()
@@ -41,9 +47,11 @@ class Progress(NamedTuple):
         return cls(fields["query_id"], fields["batch_id"], fields["source_offsets"])
 
 
-async def ensure_topic(bootstrap_servers: str) -> None:
+async def ensure_topic(cluster: Cluster) -> None:
     """Make the topic if it is not there."""
-    async with Admin(bootstrap_servers) as admin:
+    servers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
+    timeout, patience = cluster.request_timeout_ms, cluster.patience_ms
+    async with Admin(servers, runtime=cluster.runtime, request_timeout_ms=timeout, max_block_ms=patience) as admin:
         # Only what is not in the newest segment is compacted, and every reader reads the whole log: the least there is.
         config = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
         await admin.create_topic(TOPIC, partitions=1, config=config, exist_ok=True)
@@ -52,7 +60,8 @@ async def ensure_topic(bootstrap_servers: str) -> None:
 class Ledger:
     """Folds the topic into the last committed progress of one application, without stopping at open transactions.
 
-    Whose transaction is still open is of no interest: the application's own were ended before it asked.
+    Whose transaction is still open is of no interest: others' hold nothing for this application, and its own is not
+    committed.
     """
 
     def __init__(self, application_id: str) -> None:
@@ -83,7 +92,8 @@ class Ledger:
 async def read_progress(cluster: Cluster, application_id: str) -> Progress | None:
     """The application's last committed micro-batch; None if there is none.
 
-    To be asked after InitProducerId on the application's id, which ends what an older driver left open.
+    Nothing is missing after InitProducerId on the application's id, which ends what an older driver left open; before
+    it, an older driver's last commit may be.
     """
     deadline = cluster.deadline("reading the progress record")
     start = (await list_offsets(cluster, [PARTITION], EARLIEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]

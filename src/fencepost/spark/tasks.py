@@ -1,13 +1,8 @@
-"""What one task of a write does: claim its slot, then write its partitions under the shared transaction.
-
-A claim is InitProducerId on the slot's own transactional id, which only ever counts up.  Two attempts at one slot, even
-ones that know nothing of each other, cannot both get the number that is next, and only who gets it may write.
-"""
+"""What one task of a write does in Spark: rows of Arrow batches in, `attempt.Attempt` for the rest, its report out."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, repeat
@@ -18,117 +13,87 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.shared_transaction import SharedTransaction, Ticket
-from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import LAST_CLIENT_EPOCH, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import SystemClock
-
-logger = logging.getLogger(__name__)
+from fencepost.spark.attempt import Attempt, Plan, claim
+from fencepost.spark.claims import Written
 
 _BATCH_BYTES: Final = 512 * 1024
-_CLAIM_TIMEOUT_MS: Final = 60_000
 
-RESULT: Final = "slot int, producer_id long, epoch int, topic string, partition int, records long"
-
-
-class PoisonedError(Exception):
-    """Another attempt has claimed this slot: what was written under this epoch cannot be told apart any more."""
-
-
-def follows(claimed: ProducerIdAndEpoch, known: ProducerIdAndEpoch | None) -> bool:
-    """Whether a claim is exactly the next one after what the slot had (None: never claimed)."""
-    if known is None:
-        return claimed.producer_epoch == 0
-    if claimed.producer_id == known.producer_id:
-        return claimed.producer_epoch == known.producer_epoch + 1
-    return known.producer_epoch >= LAST_CLIENT_EPOCH and claimed.producer_epoch == 0
+#: The columns of `Written`.
+RESULT: Final = (
+    "slot int, producer_id long, epoch int, rows long, topic string, partition int, records long, "
+    "first_offset long, last_offset long"
+)
 
 
 @dataclass(frozen=True)
-class Write:
-    """What the driver tells every task of one write."""
+class Task:
+    """The function of mapInArrow that writes what it is given."""
 
     bootstrap_servers: str
-    application_id: str
-    ticket: Ticket
-    slots: Mapping[int, ProducerIdAndEpoch | None]
-    """What each slot had before the tasks started."""
-    counts: Mapping[str, int]
-    """Partitions of each topic."""
-    compression: str = "none"
+    plan: Plan
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as the function of mapInArrow."""
+        """Write the rows of one Spark partition; a row for each topic-partition of what was written."""
         context = TaskContext.get()
         assert context is not None, "this runs in a Spark task"
-        if context.attemptNumber() > 0:
-            raise PoisonedError("a second attempt of a task does not write: the driver runs the batch again")
         loop = asyncio.new_event_loop()
         try:
-            written = loop.run_until_complete(self._write(context.partitionId(), batches))
+            written = loop.run_until_complete(self._write(context.partitionId(), context.attemptNumber(), batches))
         finally:
             loop.close()
-        yield pa.RecordBatch.from_pylist(written, schema=_RESULT_SCHEMA)
+        yield pa.RecordBatch.from_pylist([found._asdict() for found in written], schema=_RESULT_SCHEMA)
 
-    async def _write(self, slot: int, batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+    async def _write(self, slot: int, attempt_number: int, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         cluster = Cluster(self.bootstrap_servers, client_id=f"fencepost-spark-slot-{slot}")
-        writer: SharedTransaction | None = None
         try:
-            claimed = await TransactionalId(cluster, slot_name(self.application_id, slot)).init(_CLAIM_TIMEOUT_MS)
-            if not follows(claimed, self.slots.get(slot)):
-                raise PoisonedError(f"slot {slot} of {self.application_id} was claimed by another attempt")
-            codec = Compression[self.compression.upper()]
-            writer = SharedTransaction(cluster, self.ticket, compression=codec)
-            counted = await self._send(writer, codec, batches)
-            await writer.finish()
+            attempt = await claim(cluster, self.plan, slot, attempt_number)
+            try:
+                rows = await _send(attempt, self.plan, batches)
+                return await attempt.finish(rows)
+            finally:
+                await attempt.close()
         finally:
-            if writer is not None:
-                await writer.close()
             await cluster.close()
-        results = [
-            {"topic": at.topic, "partition": at.partition, "records": count} for at, count in sorted(counted.items())
-        ]
-        claim = {"slot": slot, "producer_id": claimed.producer_id, "epoch": claimed.producer_epoch}
-        return [claim | found for found in results or [{"topic": None, "partition": None, "records": 0}]]
 
-    async def _send(
-        self, writer: SharedTransaction, codec: Compression, batches: Iterator[pa.RecordBatch]
-    ) -> dict[TopicPartition, int]:
-        places = targets(self.counts)
-        building: dict[int, BatchBuilder] = {}
-        counted: dict[TopicPartition, int] = {}
 
-        async def send(target: int) -> None:
-            builder, at = building.pop(target), places[target]
-            counted[at] = counted.get(at, 0) + builder.count
-            await writer.write(at, builder)
+async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch]) -> int:
+    """Hand all rows over; how many there were."""
+    places, codec = targets(plan.counts), plan.compression
+    building: dict[int, BatchBuilder] = {}
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        for target in _fill(building, batch, codec):
+            await attempt.write(places[target], building.pop(target))
+        await asyncio.sleep(0)  # let answers in
+    for target in list(building):
+        await attempt.write(places[target], building.pop(target))
+    return rows
 
-        for batch in batches:
-            if "timestamp" in batch.schema.names or "headers" in batch.schema.names:
-                for target, key, value, timestamp, headers in _rows(batch):
-                    builder = building.get(target)
-                    if builder is None:
-                        builder = building[target] = BatchBuilder(codec)
-                    builder.append(timestamp, key, value, headers)
-                    if builder.size >= _BATCH_BYTES:
-                        await send(target)
-            else:
-                now = SystemClock().now()
-                for target, keys, values in _by_target(batch):
-                    at = 0
-                    while at < len(keys):
-                        builder = building.setdefault(target, BatchBuilder(codec))
-                        at += builder.extend(
-                            now, keys[at:] if at else keys, values[at:] if at else values, _BATCH_BYTES
-                        )
-                        if builder.size >= _BATCH_BYTES:
-                            await send(target)
-            await asyncio.sleep(0)  # let answers in
-        for target in list(building):
-            await send(target)
-        return counted
+
+def _fill(building: dict[int, BatchBuilder], batch: pa.RecordBatch, codec: Compression) -> Iterator[int]:
+    """Put the rows into the batches of their targets; a target whenever its batch is full, and is to be taken out."""
+    if "timestamp" in batch.schema.names or "headers" in batch.schema.names:
+        for target, key, value, timestamp, headers in _rows(batch):
+            builder = building.get(target)
+            if builder is None:
+                builder = building[target] = BatchBuilder(codec)
+            builder.append(timestamp, key, value, headers)
+            if builder.size >= _BATCH_BYTES:
+                yield target
+        return
+    now = SystemClock().now()
+    for target, keys, values in _by_target(batch):
+        at = 0
+        while at < len(keys):
+            builder = building.setdefault(target, BatchBuilder(codec))
+            at += builder.extend(now, keys[at:] if at else keys, values[at:] if at else values, _BATCH_BYTES)
+            if builder.size >= _BATCH_BYTES:
+                yield target
 
 
 def targets(counts: Mapping[str, int]) -> list[TopicPartition]:
@@ -136,19 +101,17 @@ def targets(counts: Mapping[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
 
 
-def slot_name(application_id: str, slot: int) -> str:
-    """The transactional id on which a slot is claimed."""
-    return f"{application_id}/slot/{slot}"
-
-
 _RESULT_SCHEMA: Final = pa.schema(
     [
         ("slot", pa.int32()),
         ("producer_id", pa.int64()),
         ("epoch", pa.int32()),
+        ("rows", pa.int64()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("records", pa.int64()),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
     ]
 )
 

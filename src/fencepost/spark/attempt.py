@@ -1,0 +1,101 @@
+"""What one attempt at a task does: claim its slot, then write its topic-partitions under the shared transaction.
+
+Knows nothing of Spark: `tasks` has it run in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.shared_transaction import SharedTransaction, Ticket
+from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
+from fencepost.spark.claims import Slots, Written, follows, slot_name
+
+_CLAIM_TIMEOUT_MS: Final = 60_000
+
+
+class PoisonedError(Exception):
+    """Another attempt has claimed this slot: what was written under this epoch cannot be told apart any more."""
+
+
+class Plan(NamedTuple):
+    """What the driver tells every task of one write."""
+
+    application_id: str
+    ticket: Ticket
+    slots: Slots
+    """What each slot had before the tasks started."""
+    counts: Mapping[str, int]
+    """Partitions of each topic."""
+    compression: Compression = Compression.NONE
+    delivery_timeout_ms: float = 120_000
+
+
+class _Sent(NamedTuple):
+    """A batch that was handed over: how many records, and where they are once they are acknowledged."""
+
+    records: int
+    offset: asyncio.Future[int]
+
+
+async def claim(cluster: Cluster, plan: Plan, slot: int, attempt_number: int) -> Attempt:
+    """Claim a slot.  Raises PoisonedError if somebody may have claimed it before: then nothing may be written.
+
+    `attempt_number` is Spark's: 0 for the first attempt of each stage attempt.
+    """
+    if attempt_number > 0:
+        raise PoisonedError("a second attempt of a task does not write: the driver runs the batch again")
+    claimed = await TransactionalId(cluster, slot_name(plan.application_id, slot)).init(_CLAIM_TIMEOUT_MS)
+    if not follows(claimed, plan.slots.get(slot)):
+        raise PoisonedError(f"slot {slot} of {plan.application_id} was claimed by another attempt")
+    return Attempt(cluster, plan, slot, claimed)
+
+
+class Attempt:
+    """An attempt that has claimed its slot.  `close` it."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, slot: int, claimed: ProducerIdAndEpoch) -> None:
+        self._slot = slot
+        self._claimed = claimed
+        self._sent: dict[TopicPartition, list[_Sent]] = {}
+        self._writer = SharedTransaction(
+            cluster, plan.ticket, compression=plan.compression, delivery_timeout_ms=plan.delivery_timeout_ms
+        )
+
+    async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
+        """Send a batch.  Raises what went wrong before."""
+        count = records.count
+        offset = await self._writer.write(at, records)
+        self._sent.setdefault(at, []).append(_Sent(count, offset))
+
+    async def finish(self, rows: int) -> list[Written]:
+        """Wait until everything is acknowledged; what to report.  `rows`: how many the attempt was given.
+
+        Raises what went wrong.
+        """
+        await self._writer.finish()
+        found = [
+            Written(
+                self._slot,
+                self._claimed.producer_id,
+                self._claimed.producer_epoch,
+                rows,
+                at.topic,
+                at.partition,
+                sum(each.records for each in sent),
+                sent[0].offset.result(),
+                sent[-1].offset.result() + sent[-1].records - 1,
+            )
+            for at, sent in sorted(self._sent.items())
+        ]
+        return found or [Written(self._slot, self._claimed.producer_id, self._claimed.producer_epoch, rows)]
+
+    async def close(self) -> None:
+        """Send nothing any more."""
+        await self._writer.close()

@@ -1,0 +1,117 @@
+"""Whether a micro-batch was committed before, from the progress record: a table and pure functions.
+
+Batch numbers alone do not tell.  A checkpoint that is an older copy, or lost its last files, counts on from an older
+number with other rows under it.  So the positions of the sources are compared as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from fencepost.spark.progress import Progress
+
+
+class Number(Enum):
+    """The number of a micro-batch, beside that of the last committed one."""
+
+    OLDER = "an older number"
+    SAME = "the same number"
+    LATER = "a later number"
+
+
+class End(Enum):
+    """Where the sources stand after a micro-batch, beside where they stood after the last committed one."""
+
+    EQUAL = "at the same positions"
+    WITHIN = "nowhere beyond them"
+    BEYOND = "beyond them in some place, or it cannot be told"
+    UNKNOWN = "no positions are given"
+
+
+class Verdict(Enum):
+    """What to do with a micro-batch."""
+
+    WRITE = "it is a new one"
+    SKIP = "it was committed before"
+    REFUSE = "it is not the batch of that number which was committed"
+
+
+#: number and end of a micro-batch -> what to do with it
+VERDICTS: Final[Mapping[tuple[Number, End], Verdict]] = {
+    (Number.OLDER, End.EQUAL): Verdict.SKIP,
+    (Number.OLDER, End.WITHIN): Verdict.SKIP,
+    (Number.OLDER, End.BEYOND): Verdict.REFUSE,
+    (Number.OLDER, End.UNKNOWN): Verdict.SKIP,
+    (Number.SAME, End.EQUAL): Verdict.SKIP,
+    (Number.SAME, End.WITHIN): Verdict.REFUSE,
+    (Number.SAME, End.BEYOND): Verdict.REFUSE,
+    (Number.SAME, End.UNKNOWN): Verdict.SKIP,
+    **{(Number.LATER, end): Verdict.WRITE for end in End},
+}
+
+
+class Judgement(NamedTuple):
+    """What to do with a micro-batch; `reason` says why it is refused."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+def judge(application_id: str, last: Progress | None, batch: Progress, new_query: bool) -> Judgement:
+    """What to do with `batch`, the last committed one being `last` (None: there is none).
+
+    `new_query`: another query than that of the last batch is no mistake.
+    """
+    if last is None or (new_query and last.query_id != batch.query_id):
+        return Judgement(Verdict.WRITE)
+    if last.query_id != batch.query_id:
+        return Judgement(
+            Verdict.REFUSE,
+            f"the application id {application_id!r} belongs to another query (its last batch was {last.batch_id}). If "
+            "the checkpoint was deleted on purpose, choose a new application_id: under the old one batches would be "
+            "taken for those that are committed already",
+        )
+    verdict = VERDICTS[number_of(batch.batch_id, last.batch_id), end_of(batch.source_offsets, last.source_offsets)]
+    if verdict is not Verdict.REFUSE:
+        return Judgement(verdict)
+    return Judgement(
+        verdict,
+        f"batch {batch.batch_id} of application {application_id!r} would end at {_text(batch.source_offsets)}, but "
+        f"batch {last.batch_id}, which was committed, ended at {_text(last.source_offsets)}: this checkpoint is an "
+        "older copy, or its last files were lost. Nothing was written. Put the newest checkpoint back; or start a new "
+        "query, with a new checkpoint and a new application_id, from where the committed batch ended (startingOffsets)",
+    )
+
+
+def number_of(batch_id: int, last: int) -> Number:
+    """How a batch number stands to that of the last committed batch."""
+    if batch_id == last:
+        return Number.SAME
+    return Number.OLDER if batch_id < last else Number.LATER
+
+
+def end_of(offsets: Sequence[Any], last: Sequence[Any]) -> End:
+    """How the end of a batch, an entry for each source, stands to that of the last committed batch."""
+    if not offsets or not last:
+        return End.UNKNOWN
+    if offsets == last:
+        return End.EQUAL
+    within = len(offsets) == len(last) and all(_is_within(one, other) for one, other in zip(offsets, last, strict=True))
+    return End.WITHIN if within else End.BEYOND
+
+
+def _is_within(position: Any, last: Any) -> bool:
+    """Numbers are compared, place by place; a place that the last batch did not have was at 0 then."""
+    if position == last or position is None:
+        return True
+    if isinstance(position, Mapping):
+        known = last if isinstance(last, Mapping) else {}
+        return all(_is_within(inner, known.get(name, 0)) for name, inner in position.items())
+    return type(position) is int and type(last) is int and position < last
+
+
+def _text(offsets: Sequence[Any]) -> str:
+    return json.dumps(offsets, separators=(",", ":"))

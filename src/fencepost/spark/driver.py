@@ -1,0 +1,270 @@
+"""The driver's side of an exactly-once write: one micro-batch is one transaction.
+
+    take over the application's id  ->  read the progress record  ->  tasks write under one (producer id, epoch)
+    ->  check claims and counts     ->  progress record and group offsets into the same transaction  ->  EndTxn
+
+Whatever goes wrong on the way ends in an abort and a new epoch.  Then the progress record says whether the commit was
+carried out all the same, since its answer may have been lost; if not, the batch is run again.  A driver that was
+interrupted, or could not bring a failed batch to an end, takes over anew before it writes again.
+
+Knows nothing of Spark: `sink` has it run tasks there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from fencepost.client.admin import describe_transactions
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError, ProducerFencedError, TransactionAbortableError
+from fencepost.client.shared_transaction import SharedTransaction, Ticket
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalId, fenced_error
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from fencepost.spark import progress
+from fencepost.spark.attempt import Plan
+from fencepost.spark.claims import Slots, Written, refusal, slot_name
+from fencepost.spark.committed import Verdict, judge
+from fencepost.spark.progress import Progress, read_progress
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Step(Enum):
+    """How far a micro-batch is, for those who watch."""
+
+    WRITTEN = "all tasks are done, nothing is committed"
+    COMMITTED = "the transaction is committed, Spark does not know yet"
+    REPEATED = "an attempt at the batch failed, it is run again"
+    SKIPPED = "the batch was committed before"
+
+
+class WriteFailed(Exception):
+    """A micro-batch could not be written, and was not; the message says why."""
+
+
+class Surroundings(Protocol):
+    """Where a driver runs."""
+
+    async def call(self, work: Coroutine[Any, Any, T], /) -> T:
+        """Carry out what needs the connections of the cluster."""
+        ...
+
+    async def run_tasks(self, plan: Plan, /) -> Sequence[Written]:
+        """Have each slot's rows written by a task; what the tasks report.  Raises what made one fail."""
+        ...
+
+    def tell(self, step: Step, batch_id: int, /) -> None:
+        """A micro-batch has come so far."""
+        ...
+
+
+class Driver:
+    """Writes the micro-batches of one application, one at a time.
+
+    `transaction_timeout_ms`: milliseconds after which the coordinator aborts a micro-batch.  `attempts`: how often a
+    batch is tried.  `delivery_timeout_ms`: milliseconds that a record may take to be acknowledged.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        application_id: str,
+        topics: Sequence[str],
+        *,
+        transaction_timeout_ms: int,
+        attempts: int,
+        compression: Compression = Compression.NONE,
+        delivery_timeout_ms: float = 120_000,
+    ) -> None:
+        self._cluster = cluster
+        self._id = TransactionalId(cluster, application_id)
+        self._topics = topics
+        self._timeout_ms = transaction_timeout_ms
+        self._attempts = attempts
+        self._compression = compression
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._counts: dict[str, int] = {}
+        self._progress: Progress | None = None
+        self.identity = NO_PRODUCER
+        """Producer id and epoch of the transaction that is open, or is the next."""
+        self._is_fresh = False
+        """No task was ever given this epoch."""
+        self._is_settled = False
+        """It is known what was committed, and nothing is open."""
+        self._is_fenced = False
+
+    @property
+    def application_id(self) -> str:
+        return self._id.name
+
+    # A micro-batch
+
+    async def write(self, batch: Progress, slots: int, new_query: bool, around: Surroundings) -> bool:
+        """Write a micro-batch, unless it was committed before; whether it was written.  `batch` is its record.
+
+        `slots`: how many tasks write, at most.  `new_query`: another query than that of the last batch is no mistake.
+        Raises WriteFailed, and ProducerFencedError for good once another driver has taken over.
+        """
+        if self._is_fenced:
+            raise fenced_error(self.application_id)
+        try:
+            if not self._is_settled:
+                await around.call(self.take_over(batch, new_query))
+            if self._was_committed(self._progress, batch, new_query):
+                around.tell(Step.SKIPPED, batch.batch_id)
+                return False
+            self._is_settled = False
+            failures = await self._try(batch, slots, around)
+        except ProducerFencedError:
+            self._is_fenced = True
+            raise
+        self._is_settled = True
+        if failures is None:
+            self._progress = batch
+            around.tell(Step.COMMITTED, batch.batch_id)
+            return True
+        raise WriteFailed(
+            f"batch {batch.batch_id} of application {self.application_id!r} was tried {self._attempts} times and "
+            f"nothing of it is committed. What went wrong: {'; '.join(dict.fromkeys(failures))}"
+        )
+
+    async def _try(self, batch: Progress, slots: int, around: Surroundings) -> list[str] | None:
+        """None if the batch is committed, else what went wrong.  Nothing is open then."""
+        failures: list[str] = []
+        for _ in range(self._attempts):
+            try:
+                plan = await around.call(self.begin(slots))
+                written = await around.run_tasks(plan)
+                around.tell(Step.WRITTEN, batch.batch_id)
+                await around.call(self.commit(plan, written, batch))
+            except ProducerFencedError:
+                raise
+            except Exception as error:
+                failures.append(f"{type(error).__name__}: {_first_line(error)}")
+                logger.warning("application %s: batch %d failed: %s", self._id.name, batch.batch_id, failures[-1])
+                if not await around.call(self.settle(batch)):
+                    around.tell(Step.REPEATED, batch.batch_id)
+                    continue
+            return None
+        return failures
+
+    def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool) -> bool:
+        judgement = judge(self.application_id, last, batch, new_query)
+        if judgement.verdict is Verdict.REFUSE:
+            raise WriteFailed(judgement.reason)
+        return judgement.verdict is Verdict.SKIP
+
+    # The steps of it
+
+    async def take_over(self, batch: Progress, new_query: bool) -> None:
+        """Take the application's id over: an older driver is fenced, what it left open is aborted.
+
+        Unless `batch` is to be refused: then nobody is disturbed, since the healthy driver may be another one.
+        """
+        cluster = self._cluster
+        await progress.ensure_topic(cluster)
+        for topic in self._topics:
+            view = await cluster.topic(topic, cluster.deadline(f"looking up topic {topic!r}"))
+            self._counts[topic] = view.partition_count
+        self._was_committed(await read_progress(cluster, self.application_id), batch, new_query)
+        self.identity = await self._id.init(self._timeout_ms)
+        # An older driver may have committed in between; from now on none does.
+        self._progress = await read_progress(cluster, self.application_id)
+        self._is_fresh = self._is_settled = True
+
+    async def begin(self, slots: int) -> Plan:
+        """An epoch that no task was ever given, and what the slots have before any task starts."""
+        if not self._is_fresh:
+            self.identity = await self._id.init(self._timeout_ms, self.identity)
+        self._is_fresh = False
+        used = max(min(slots, sum(self._counts.values())), 1)
+        ticket = Ticket(self.application_id, self.identity, self._tv2)
+        known = await self._describe(range(used))
+        return Plan(
+            self.application_id, ticket, known, dict(self._counts), self._compression, self._delivery_timeout_ms
+        )
+
+    async def commit(self, plan: Plan, written: Sequence[Written], batch: Progress) -> None:
+        """Commit what the tasks wrote, with the progress record and the group's offsets.  Raises WriteFailed."""
+        reason = refusal(plan.slots, written, await self._describe(list(plan.slots)))
+        if reason is not None:
+            raise WriteFailed(reason)
+        writer = SharedTransaction(self._cluster, plan.ticket, delivery_timeout_ms=plan.delivery_timeout_ms)
+        try:
+            record = BatchBuilder()
+            record.append(self._cluster.runtime.clock.now(), self.application_id.encode(), batch.encode())
+            await writer.write(progress.PARTITION, record)
+            await writer.finish()
+            offsets = group_offsets(batch.source_offsets)
+            if offsets:
+                group = ConsumerGroupMetadata(self.application_id)
+                if not plan.ticket.tv2:
+                    await self._id.add_offsets(self.identity, group.group_id)
+                await self._id.commit_offsets(self.identity, group, offsets, plan.ticket.tv2)
+        finally:
+            await writer.close()
+        self._go_on_as(await self._id.end(self.identity, True, plan.ticket.tv2))
+
+    async def settle(self, batch: Progress) -> bool:
+        """After a failure: whether the batch is committed all the same, only the answer to that being lost."""
+        await self._end_the_epoch()
+        self._progress = await read_progress(self._cluster, self.application_id)
+        last = self._progress
+        return last is not None and (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id)
+
+    async def _end_the_epoch(self) -> None:
+        """Drop what is open, and go on under an epoch in which nobody who is late can write."""
+        try:
+            if self._tv2:
+                self._go_on_as(await self._id.end(self.identity, False, True))
+                return
+        except ClientError as error:
+            # No transaction was open, or it was timed out: a new epoch is all that is needed.
+            if not isinstance(error, TransactionAbortableError):
+                raise
+        self._go_on_as(await self._id.init(self._timeout_ms, self.identity))
+
+    def _go_on_as(self, identity: ProducerIdAndEpoch) -> None:
+        """Before transaction.version 2 the end of a transaction leaves the epoch as it is."""
+        self._is_fresh = self._is_fresh or identity != self.identity
+        self.identity = identity
+
+    @property
+    def _tv2(self) -> bool:
+        return self._cluster.transaction_version >= 2
+
+    async def _describe(self, slots: Sequence[int]) -> Slots:
+        names = {slot: slot_name(self.application_id, slot) for slot in slots}
+        found = await describe_transactions(self._cluster, list(names.values()))
+        known: dict[int, ProducerIdAndEpoch | None] = {}
+        for slot, name in names.items():
+            state = found[name]
+            known[slot] = None if state is None else ProducerIdAndEpoch.of(state.producer_id, state.producer_epoch)
+        return known
+
+
+def group_offsets(source_offsets: Sequence[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets to commit among those of a micro-batch: those of sources that read Kafka's protocol."""
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for offsets in source_offsets:
+        if not isinstance(offsets, Mapping):
+            continue
+        for topic, partitions in offsets.items():
+            if isinstance(partitions, Mapping) and all(str(number).isdigit() for number in partitions):
+                for number, offset in partitions.items():
+                    if isinstance(offset, int) and offset >= 0:
+                        found[TopicPartition(str(topic), int(number))] = OffsetAndMetadata(offset)
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    known = [line for line in lines if "Error: " in line or "Exception: " in line]
+    return (known or lines or ["?"])[-1 if known else 0].strip()[:300]

@@ -1,0 +1,86 @@
+"""Only the claim that is exactly the next one may write, and only what adds up is committed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.spark.claims import Written, follows, refusal
+
+CLAIMS = st.builds(ProducerIdAndEpoch.of, st.integers(0, 3), st.integers(0, 32767))
+
+
+@given(st.one_of(st.none(), CLAIMS), CLAIMS)
+def test_a_claim_follows_only_its_predecessor(known: ProducerIdAndEpoch | None, claimed: ProducerIdAndEpoch) -> None:
+    expected = (
+        claimed.producer_epoch == 0
+        if known is None
+        else claimed == ProducerIdAndEpoch.of(known.producer_id, known.producer_epoch + 1)
+        or (claimed.producer_id != known.producer_id and claimed.producer_epoch == 0 and known.producer_epoch >= 32766)
+    )
+    assert follows(claimed, known) == expected
+
+
+@given(st.integers(2, 6), st.integers(0, 5))
+def test_of_several_claims_one_after_the_other_only_the_first_follows(count: int, epoch: int) -> None:
+    known = ProducerIdAndEpoch.of(7, epoch)
+    claims = [ProducerIdAndEpoch.of(7, epoch + 1 + n) for n in range(count)]
+    assert [follows(claim, known) for claim in claims] == [True] + [False] * (count - 1)
+    assert all(follows(later, earlier) for earlier, later in pairwise(claims))
+
+
+BEFORE = {0: ProducerIdAndEpoch.of(7, 3), 1: None, 2: ProducerIdAndEpoch.of(8, 0)}
+AFTER = {0: ProducerIdAndEpoch.of(7, 4), 1: ProducerIdAndEpoch.of(9, 0), 2: ProducerIdAndEpoch.of(8, 0)}
+"""Slot 2 has no rows, and its task was not started."""
+REPORTS = [
+    Written(0, 7, 4, 5, "out", 0, 3, 10, 12),
+    Written(0, 7, 4, 5, "out", 2, 2, 0, 5),
+    Written(1, 9, 0, 1, "out", 1, 1, 4, 4),
+]
+
+
+def test_what_every_slot_reports_once_may_be_committed() -> None:
+    assert refusal(BEFORE, REPORTS, AFTER) is None
+    assert refusal({0: None}, [Written(0, 7, 0, 0)], {0: ProducerIdAndEpoch.of(7, 0)}) is None
+    assert refusal(BEFORE, [], BEFORE) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (REPORTS[0]._replace(rows=6), "slot 0 was given 6 rows, and 5 are acknowledged"),
+        (REPORTS[0]._replace(records=2), "slot 0 was given 5 rows, and 4 are acknowledged"),
+        (REPORTS[0]._replace(records=4), "4 records of slot 0 are said to be in out-0 from offset 10 to 12"),
+        (REPORTS[0]._replace(first_offset=-1), "from offset -1"),
+        (REPORTS[0]._replace(partition=1), "out-1 was written by two tasks"),
+        (REPORTS[0]._replace(slot=5), "slot 5, which is none"),
+        (REPORTS[0]._replace(epoch=5), "two attempts reported for slot 0"),
+        (REPORTS[0]._replace(slot=2), "two attempts reported for slot 2"),
+    ],
+)
+def test_a_report_that_does_not_add_up_is_refused(wrong: Written, named: str) -> None:
+    others = REPORTS[1:] if "slot 2" not in named else [*REPORTS, Written(2, 8, 1, 0)]
+    assert named in (refusal(BEFORE, [wrong, *others], AFTER) or "")
+
+
+@pytest.mark.parametrize("slot", [0, 1, 2])
+def test_a_slot_that_somebody_else_claimed_as_well_is_refused(slot: int) -> None:
+    """Before, or after the attempt that reported; or nobody reported at all."""
+    claimed = AFTER[slot] or ProducerIdAndEpoch.of(1, 0)
+    more = {**AFTER, slot: ProducerIdAndEpoch.of(claimed.producer_id, claimed.producer_epoch + 1)}
+    assert refusal(BEFORE, REPORTS, more) == f"slot {slot} was claimed by more than one attempt"
+    if slot == 0:
+        earlier = {**BEFORE, 0: ProducerIdAndEpoch.of(7, 2)}
+        assert refusal(earlier, REPORTS, AFTER) == "slot 0 was claimed by more than one attempt"
+        silent = [report for report in REPORTS if report.slot != 0]
+        assert refusal(BEFORE, silent, AFTER) == "slot 0 was claimed by more than one attempt"
+
+
+def test_each_row_counts_for_its_own_slot() -> None:
+    """What one has too few of does not make up for what another has too many of."""
+    swapped = [REPORTS[0]._replace(rows=6), REPORTS[1]._replace(rows=6), REPORTS[2]._replace(rows=0)]
+    assert "6 rows" in (refusal(BEFORE, swapped, AFTER) or "")

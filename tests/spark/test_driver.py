@@ -1,0 +1,387 @@
+"""The driver's steps against a real broker in the simulated world, without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from fencepost.client import Admin, Consumer, Producer
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ProducerFencedError, TimedOutError
+from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.world import ADDRESS, World
+from fencepost.spark import progress
+from fencepost.spark.attempt import Plan, PoisonedError, claim
+from fencepost.spark.claims import Written
+from fencepost.spark.driver import Driver, Step, WriteFailed, group_offsets
+from fencepost.spark.progress import Progress, read_progress
+
+T = TypeVar("T")
+PLACES = [TopicPartition("out", 0), TopicPartition("out", 1)]
+
+
+class Bench:
+    """A world with a topic, drivers that write to it, and a reader."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def cluster(self, name: str) -> Cluster:
+        return Cluster(ADDRESS, runtime=self.world.runtime(name), patience_ms=5000, request_timeout_ms=1000)
+
+    def driver(self, name: str = "driver", attempts: int = 3) -> Driver:
+        cluster = self.cluster(name)
+        return Driver(cluster, "app", ["out"], transaction_timeout_ms=60_000, attempts=attempts)
+
+    async def values(self) -> list[bytes]:
+        async with Consumer(bootstrap_servers=ADDRESS, runtime=self.world.runtime("reader")) as consumer:
+            consumer.assign(PLACES)
+            found: list[bytes] = []
+            for _ in range(5):
+                found += [record.value or b"" for record in await consumer.poll(100)]
+        return sorted(found)
+
+    async def progress(self) -> Progress | None:
+        cluster = self.cluster("look")
+        found = await read_progress(cluster, "app")
+        await cluster.close()
+        return found
+
+
+class Tasks:
+    """Writes values to each place, one task each (spark.driver.Surroundings)."""
+
+    def __init__(self, bench: Bench, *values: bytes) -> None:
+        self._bench = bench
+        self._values = values
+        self.steps: list[Step] = []
+        self.plans: list[Plan] = []
+        self.between: Callable[[Plan], Awaitable[None]] | None = None
+        """Called in each run when its tasks are done."""
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+    def tell(self, step: Step, batch_id: int) -> None:  # noqa: ARG002
+        self.steps.append(step)
+
+    async def run_tasks(self, plan: Plan) -> Sequence[Written]:
+        self.plans.append(plan)
+        written = [found for slot in plan.slots for found in await self.attempt(plan, slot)]
+        if self.between is not None:
+            await self.between(plan)
+        return written
+
+    async def attempt(self, plan: Plan, slot: int, attempt_number: int = 0) -> list[Written]:
+        cluster = self._bench.cluster(f"slot {slot}")
+        try:
+            attempt = await claim(cluster, plan, slot, attempt_number)
+            for value in self._values:
+                records = BatchBuilder()
+                records.append(0, None, value, ())
+                await attempt.write(PLACES[slot], records)
+            found = await attempt.finish(len(self._values))
+            await attempt.close()
+        finally:
+            await cluster.close()
+        return found
+
+
+def in_world(test: Callable[[Bench], Coroutine[Any, Any, None]], level: int = 2) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        await world.start()
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await admin.update_feature("transaction.version", level)
+            await admin.create_topic("out", partitions=2)
+            await admin.create_topic("in", partitions=1)
+        await test(Bench(world))
+        await world.stop()
+
+    run(main)
+
+
+def batch(number: int, end: int | None = None, query: str = "query") -> Progress:
+    return Progress.of(query, number, [] if end is None else [{"in": {"0": end}}])
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_batches_are_written_one_after_the_other_and_each_once(level: int) -> None:
+    async def test(bench: Bench) -> None:
+        driver = bench.driver()
+        for number in range(3):
+            tasks = Tasks(bench, b"%d" % number)
+            assert await driver.write(batch(number, number), 2, False, tasks)
+            assert tasks.steps == [Step.WRITTEN, Step.COMMITTED]
+            assert not await driver.write(batch(number, number), 2, False, tasks)
+            assert tasks.steps[2:] == [Step.SKIPPED]
+        assert await bench.values() == [b"0", b"0", b"1", b"1", b"2", b"2"]
+        assert await bench.progress() == batch(2, 2)
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_change_of_transaction_version_between_batches_costs_no_row(after: int) -> None:
+    """Before level 2 a commit leaves the epoch as it is: what is written under it again is taken for a duplicate."""
+
+    async def test(bench: Bench) -> None:
+        driver = bench.driver()
+        assert await driver.write(batch(0), 2, False, Tasks(bench, b"a"))
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            await admin.update_feature("transaction.version", after)
+        bench.world.network.break_connections(9092)
+        await asyncio.sleep(0.1)
+        await driver._cluster.refresh([])  # the new connection tells the new level
+        assert await driver.write(batch(1), 2, False, Tasks(bench, b"b"))
+        assert await bench.values() == [b"a", b"a", b"b", b"b"]
+
+    in_world(test, 3 - after)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])
+def test_a_driver_that_was_interrupted_takes_over_anew(kind: type[BaseException], level: int) -> None:
+    """The rows of the interrupted write were all there, under an epoch that is open."""
+
+    async def test(bench: Bench) -> None:
+        async def interrupt(_: Plan) -> None:
+            raise kind
+
+        driver, tasks = bench.driver(), Tasks(bench, b"old")
+        assert await driver.write(batch(0), 2, False, Tasks(bench, b"first"))
+        tasks.between = interrupt
+        with pytest.raises(kind):
+            await driver.write(batch(1), 2, False, tasks)
+        again = Tasks(bench, b"new")
+        assert await driver.write(batch(1), 2, False, again)
+        assert again.plans[0].ticket.identity.producer_epoch > tasks.plans[0].ticket.identity.producer_epoch
+        assert await bench.values() == [b"first", b"first", b"new", b"new"]
+
+    in_world(test, level)
+
+
+def test_a_driver_that_could_not_settle_takes_over_anew() -> None:
+    async def test(bench: Bench) -> None:
+        async def lose_the_broker(_: Plan) -> None:
+            bench.world.kill()
+
+        driver, tasks = bench.driver(), Tasks(bench, b"old")
+        tasks.between = lose_the_broker
+        with pytest.raises(TimedOutError):
+            await driver.write(batch(0), 2, False, tasks)
+        await bench.world.start()
+        assert await driver.write(batch(0), 2, False, Tasks(bench, b"new"))
+        assert await bench.values() == [b"new", b"new"]
+
+    in_world(test)
+
+
+def test_an_interrupt_after_the_commit_does_not_write_again() -> None:
+    async def test(bench: Bench) -> None:
+        driver, tasks = bench.driver(), Tasks(bench, b"row")
+        end = TransactionalId.end
+
+        async def interrupted(self: TransactionalId, *how: Any) -> Any:
+            await end(self, *how)
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TransactionalId, "end", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                await driver.write(batch(0), 2, False, tasks)
+        assert not await driver.write(batch(0), 2, False, tasks)
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test)
+
+
+def test_a_driver_that_was_replaced_stays_so_and_does_not_disturb_its_successor() -> None:
+    async def test(bench: Bench) -> None:
+        old, new = bench.driver("old"), bench.driver("new")
+        assert await old.write(batch(0), 2, False, Tasks(bench, b"0"))
+        assert await new.write(batch(1), 2, False, Tasks(bench, b"1"))
+        for _ in range(2):
+            with pytest.raises(ProducerFencedError, match="taken over"):
+                await old.write(batch(2), 2, False, Tasks(bench, b"zombie"))
+        assert await new.write(batch(2), 2, False, Tasks(bench, b"2"))
+        assert await bench.values() == [b"0", b"0", b"1", b"1", b"2", b"2"]
+
+    in_world(test)
+
+
+@pytest.mark.parametrize("wrong", [batch(0, 1, "another"), batch(1, 7), batch(0, 21)])
+def test_who_is_refused_does_not_fence_the_healthy_driver(wrong: Progress) -> None:
+    async def test(bench: Bench) -> None:
+        healthy = bench.driver()
+        for number in range(2):
+            assert await healthy.write(batch(number, 10 + 10 * number), 2, False, Tasks(bench, b"%d" % number))
+        before = healthy.identity
+        refused = Tasks(bench, b"refused")
+        with pytest.raises(WriteFailed, match=r"older copy|another query"):
+            await bench.driver("wrong").write(wrong, 2, False, refused)
+        assert refused.plans == []
+        tasks = Tasks(bench, b"2")
+        assert await healthy.write(batch(2, 30), 2, False, tasks)
+        assert tasks.plans[0].ticket.identity == before
+        assert b"refused" not in await bench.values()
+
+    in_world(test)
+
+
+def test_what_an_older_driver_commits_before_it_is_fenced_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It wakes up between its successor's look at the progress and the take-over."""
+
+    async def test(bench: Bench) -> None:
+        older, init = bench.driver("older"), TransactionalId.init
+        assert await older.write(batch(0, 1), 2, False, Tasks(bench, b"0"))
+
+        async def late(self: TransactionalId, *how: Any) -> Any:
+            if self.name == "app":
+                monkeypatch.setattr(TransactionalId, "init", init)
+                assert await older.write(batch(1, 2), 2, False, Tasks(bench, b"1"))
+            return await init(self, *how)
+
+        monkeypatch.setattr(TransactionalId, "init", late)
+        assert not await bench.driver("newer").write(batch(1, 2), 2, False, Tasks(bench, b"again"))
+        assert await bench.values() == [b"0", b"0", b"1", b"1"]
+
+    in_world(test)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_progress_is_found_behind_the_open_transaction_of_another_producer(level: int) -> None:
+    async def test(bench: Bench) -> None:
+        first = bench.driver()
+        assert await first.write(batch(0), 2, False, Tasks(bench, b"0"))
+        async with Producer(ADDRESS, transactional_id="slow", runtime=bench.world.runtime("slow")) as slow:
+            await slow.init_transactions()
+            await slow.begin_transaction()
+            await (await slow.send(progress.TOPIC, b"{}", key=b"slow", partition=0))
+            assert await first.write(batch(1), 2, False, Tasks(bench, b"1"))
+            assert await bench.progress() == batch(1)
+            assert not await bench.driver("second").write(batch(1), 2, False, Tasks(bench, b"again"))
+            await slow.abort_transaction()
+        assert await bench.values() == [b"0", b"0", b"1", b"1"]
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_a_commit_whose_answer_is_lost_is_looked_for(carried_out: bool, level: int) -> None:
+    async def test(bench: Bench) -> None:
+        end, lost = TransactionalId.end, list[bool]()
+
+        async def losing(self: TransactionalId, who: Any, commit: bool, *how: Any) -> Any:
+            if commit and not lost:
+                lost.append(True)
+                if carried_out:
+                    await end(self, who, commit, *how)
+                raise TimedOutError("EndTxn was not answered in time")
+            return await end(self, who, commit, *how)
+
+        driver, tasks = bench.driver(), Tasks(bench, b"row")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TransactionalId, "end", losing)
+            assert await driver.write(batch(0), 2, False, tasks)
+        assert len(tasks.plans) == (1 if carried_out else 2)
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_a_slot_that_is_claimed_again_is_poison(level: int) -> None:
+    async def test(bench: Bench) -> None:
+        tasks = Tasks(bench, b"row")
+
+        async def claim_again(plan: Plan) -> None:
+            if len(tasks.plans) == 1:
+                with pytest.raises(PoisonedError, match="another attempt"):
+                    await tasks.attempt(plan, 0)
+
+        tasks.between = claim_again
+        assert await bench.driver().write(batch(0), 2, False, tasks)
+        assert tasks.steps == [Step.WRITTEN, Step.REPEATED, Step.WRITTEN, Step.COMMITTED]
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_an_attempt_of_an_earlier_run_cannot_write(level: int) -> None:
+    """It wakes up in the middle of the next run, before that run's task has claimed the slot."""
+
+    async def test(bench: Bench) -> None:
+        tasks = Tasks(bench, b"row")
+
+        async def fail(_: Plan) -> None:
+            if len(tasks.plans) == 1:
+                raise OSError("an executor is lost")
+            if len(tasks.plans) == 2:
+                with pytest.raises(Exception, match=r"EPOCH|refused|claimed"):
+                    await tasks.attempt(tasks.plans[0], 1)
+
+        tasks.between = fail
+        assert await bench.driver().write(batch(0), 2, False, tasks)
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test, level)
+
+
+def test_a_second_attempt_that_knows_that_it_is_one_claims_nothing() -> None:
+    async def test(bench: Bench) -> None:
+        tasks = Tasks(bench, b"row")
+
+        async def try_again(plan: Plan) -> None:
+            with pytest.raises(PoisonedError, match="second attempt"):
+                await tasks.attempt(plan, 0, 1)
+
+        tasks.between = try_again
+        assert await bench.driver().write(batch(0), 2, False, tasks)
+        assert len(tasks.plans) == 1
+
+    in_world(test)
+
+
+def test_rows_that_were_not_acknowledged_are_not_committed() -> None:
+    async def test(bench: Bench) -> None:
+        tasks = Tasks(bench, b"row")
+        run_tasks = tasks.run_tasks
+
+        async def lossy(plan: Plan) -> list[Written]:
+            return [found._replace(rows=found.rows + 1) for found in await run_tasks(plan)]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tasks, "run_tasks", lossy)
+            with pytest.raises(WriteFailed, match="given 2 rows, and 1 are acknowledged"):
+                await bench.driver(attempts=2).write(batch(0), 2, False, tasks)
+        assert len(tasks.plans) == 2
+        assert await bench.values() == []
+        assert await bench.progress() is None
+
+    in_world(test)
+
+
+def test_the_offsets_of_sources_that_read_topics_are_committed() -> None:
+    found = group_offsets([{"in": {"0": 5, "1": -1}}, None, 7, {"logOffset": 3}, {"more": {"x": 1}}])
+    assert {at: position.offset for at, position in found.items()} == {TopicPartition("in", 0): 5}
+
+
+def test_the_protocol_needs_nothing_of_spark() -> None:
+    """Nor of what comes with it."""
+    program = (
+        "import sys, fencepost.spark.driver, fencepost.spark.sink, fencepost.spark.attempt\n"
+        "print(sorted({'pyspark', 'pyarrow', 'numpy', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
