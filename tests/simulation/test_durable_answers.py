@@ -1,20 +1,32 @@
-"""What a group was answered is so after a power loss that comes right after the answer."""
+"""What was answered is so after a power loss that comes right after the answer, whatever was asked.
+
+Handlers that forget what their answers depend on are made here, one by one, and seen to be found.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.broker import asking
 
+from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.registry import SERVED, Handler, Later, Reply
+from fencepost.client import Admin
+from fencepost.log.partition import Partition
+from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.leave_group import MemberIdentity
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
+from fencepost.simulation.any_request import PARTITIONS, TOPIC, Asker
+from fencepost.simulation.durable_answers import SUBJECTS
 from fencepost.simulation.loop import VirtualLoop, run
-from fencepost.simulation.world import World
+from fencepost.simulation.world import ADDRESS, PORT, Violation, World
 
 SEEDS = range(12)
 
@@ -118,3 +130,100 @@ def test_power_is_lost_right_after_the_answer(story: Callable[[World], Coroutine
         await world.stop()
 
     run(main)
+
+
+def first_violation(seed: int, seconds: float, power_losses: int = 0) -> str | None:
+    """What is seen first while anything is asked for so many seconds of virtual time, on a disk that syncs slowly."""
+
+    async def main(loop: VirtualLoop) -> str | None:
+        world = World(loop, seed)
+        await begin(world)
+        assert world.broker is not None
+        await world.broker.node.ensure_coordinator("__transaction_state")
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await admin.create_topic(TOPIC, partitions=PARTITIONS)
+        stop = asyncio.Event()
+        askers = [Asker(world.runtime(f"asker-{n}"), "127.0.0.1", PORT) for n in range(3)]
+        tasks = [loop.create_task(asker.ask(stop)) for asker in askers]
+        for number in range(1, 21):
+            await asyncio.sleep(seconds / 20)
+            if world.violations:
+                break
+            if power_losses and number % (20 // power_losses) == 0:
+                await lose_power(world)
+        stop.set()
+        await asyncio.gather(*tasks)
+        try:
+            await world.stop()
+        except Violation as violation:
+            return str(violation)
+        return None
+
+    return run(main)
+
+
+@pytest.fixture
+def slow_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.simulation.disk.SLOWEST_SYNC", 0.02)
+
+
+def forgetful(handler: Handler) -> Handler:
+    """A handler whose answers leave at once."""
+
+    def at_once(request: Any, context: Any, node: Any) -> Reply | Later:
+        reply = handler(request, context, node)
+        if isinstance(reply, Reply):
+            return reply if reply.response is None else reply._replace(lsn=0)
+
+        async def later() -> Reply:
+            found = await reply
+            return found if found.response is None else found._replace(lsn=0)
+
+        return later()
+
+    return at_once
+
+
+@pytest.mark.usefixtures("slow_sync")
+@pytest.mark.parametrize("seed", range(4))
+def test_no_answer_tells_of_what_a_power_loss_could_take_back(seed: int) -> None:
+    assert first_violation(seed, 5, power_losses=5) is None
+
+
+@pytest.mark.usefixtures("slow_sync")
+@pytest.mark.parametrize("api", SUBJECTS, ids=lambda api: SERVED[api].request.__name__)
+def test_a_handler_that_forgets_what_its_answer_depends_on_is_found(api: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SERVED, api, replace(SERVED[api], handler=forgetful(SERVED[api].handler)))
+    found = first_violation(1, 10)
+    assert found is not None
+    assert SERVED[api].response.__name__ in found
+
+
+@pytest.mark.usefixtures("slow_sync")
+def test_a_connection_that_does_not_hold_its_answers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Connection._answer
+
+    def let_go(connection: Connection, reply: Reply, *rest: Any) -> None:
+        held(connection, reply if reply.response is None else reply._replace(lsn=0), *rest)
+
+    monkeypatch.setattr(Connection, "_answer", let_go)
+    assert "it tells of" in (first_violation(1, 10) or "")
+
+
+@pytest.mark.usefixtures("slow_sync")
+def test_a_fetch_of_what_is_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "bound", lambda partition, _isolation: partition.log_end_offset)
+    assert "FetchResponse" in (first_violation(1, 10) or "")
+
+
+@pytest.mark.usefixtures("slow_sync")
+def test_a_high_watermark_ahead_of_the_disk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = Storage._take_dirty
+
+    def advance_at_once(storage: Storage) -> None:
+        for partition in list(storage._dirty):
+            partition.advance(partition.log_end_offset)
+        taken(storage)
+
+    monkeypatch.setattr(Storage, "_take_dirty", advance_at_once)
+    assert "high watermark" in (first_violation(1, 10) or "")

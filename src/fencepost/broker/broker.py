@@ -52,7 +52,8 @@ class Broker:
     `recover_from_segments`: start with a damaged commit log, keeping what the segment files hold.
     `rebuild_metadata`: make a lost metadata.sqlite again from the partitions.
     `authorizer`: who may do what; by default everybody everything.  `failed`: called when a sync of the disk fails.
-    `markers` and `registrar` put something between the coordinators and the leaders of the node.
+    `markers` and `registrar` put something between the coordinators and the leaders of the node; `storage` and
+    `connection` are what makes the log and each connection, for those who want to watch them.
 
     It is started once.  Raises BadSetting when it is made; DirectoryUnusable and OSError if it cannot start.
     """
@@ -74,6 +75,8 @@ class Broker:
         open_files: int | None = None,
         recover_from_segments: bool = False,
         rebuild_metadata: bool = False,
+        storage: Callable[..., Storage] = Storage,
+        connection: Callable[[Node], Connection] = Connection,
     ) -> None:
         self.settings = Settings(settings)
         runtime = runtime or Runtime.real()
@@ -85,7 +88,7 @@ class Broker:
             endpoint=Endpoint(host, int(port)),
             runtime=runtime,
             authorizer=authorizer or AllowEverything(),
-            storage=Storage(
+            storage=storage(
                 disk or LocalDisk(),
                 Path(data),
                 self.settings.log_settings(),
@@ -102,6 +105,7 @@ class Broker:
             markers=markers,
             registrar=registrar,
         )
+        self._connection = connection
         self._node: Node | None = None
         self._listener: Listener | None = None
         self._housekeeping: Housekeeping | None = None
@@ -141,7 +145,7 @@ class Broker:
             loads = [step for name in INTERNAL if name in node.topics.by_name for step in node.start_loading(name)]
             deleted = node.topics.half_deleted
             listener = self._listener = await self._parts.runtime.network.listen(
-                lambda: Connection(node), self.host, self.port, node.connection_quotas
+                lambda: self._connection(node), self.host, self.port, node.connection_quotas
             )
             self._parts.endpoint.port = listener.port
             node.connection_quotas.when_room(listener.accept_again)

@@ -133,6 +133,8 @@ class SimulatedTransport(asyncio.Transport):
         self._arrived: list[bytes] = []
         self._last_arrival = 0.0
         self.request_faults: RequestFaults | None = None
+        self.on_write: Callable[[bytes], None] | None = None
+        """Is shown what leaves this end."""
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
@@ -141,6 +143,8 @@ class SimulatedTransport(asyncio.Transport):
     # Sending
 
     def write(self, data: Any) -> None:
+        if self.on_write is not None:
+            self.on_write(bytes(data))
         if self.request_faults is not None:
             self.request_faults.send(self, bytes(data))
         else:

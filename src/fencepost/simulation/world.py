@@ -6,12 +6,14 @@ import asyncio
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fencepost.broker import Broker
 from fencepost.log.storage import Storage
 from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import FaultyCalls
 from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.durable_answers import watched
 from fencepost.simulation.loop import VirtualClock, VirtualLoop
 from fencepost.simulation.metadata import MemoryMetadataStore
 from fencepost.simulation.network import SimulatedNetwork
@@ -27,10 +29,21 @@ SETTINGS: Mapping[str, object] = {
 }
 
 
+class Violation(AssertionError):
+    """Something that may never be was seen while the world ran."""
+
+
 class World:
     """One broker with its clock, network and disk, all simulated.  One seed decides everything."""
 
-    def __init__(self, loop: VirtualLoop, seed: int, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        seed: int,
+        settings: Mapping[str, object] | None = None,
+        log: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`log`: fields of the settings of every log, whatever its topic says."""
         self.loop = loop
         self.seed = seed
         self.random = self.chance("world")
@@ -39,11 +52,15 @@ class World:
         self.metadata = MemoryMetadataStore()
         self.clock = VirtualClock(loop)
         self.settings = {**SETTINGS, **(settings or {})}
+        self._log = dict(log or {})
         self.history: list[str] = []
+        self.violations: list[str] = []
+        """What may never be, and was seen while the world ran."""
         self.broker: Broker | None = None
         self.faulty_calls: FaultyCalls | None = None
         """Where set, coordinators and leaders of the next start are far from each other."""
         self._lives = 0
+        self._starting: Broker | None = None
 
     @property
     def storage(self) -> Storage | None:
@@ -75,10 +92,16 @@ class World:
             metadata=self.metadata,
             markers=self.faulty_calls.markers if self.faulty_calls else lambda local: local,
             registrar=self.faulty_calls.registrar if self.faulty_calls else lambda local: local,
+            **watched(self._violated, self._log),
         )
+        self._starting = broker
         await broker.start()
         self.broker = broker
         self.note(f"broker started, life {self._lives}")
+
+    def _violated(self, what: str) -> None:
+        self.note(f"VIOLATION {what}")
+        self.violations.append(f"{self.loop.time():.6f} {what}")
 
     def kill(self) -> None:
         """kill -9."""
@@ -92,6 +115,12 @@ class World:
         self.disk.power_loss()
         self.note("power lost")
 
+    def give_up_start(self) -> None:
+        """The power was cut during a start."""
+        assert self._starting is not None, "the broker was being started"
+        self.broker = self._starting
+        self.lose_power()
+
     def _end(self) -> None:
         broker, self.broker = self.broker, None
         assert broker is not None, "the broker is running"
@@ -99,8 +128,10 @@ class World:
         self.network.take_down(PORT)
 
     async def stop(self) -> None:
-        """A clean stop."""
+        """A clean stop.  Raises Violation if something was seen that may never be."""
         broker, self.broker = self.broker, None
         if broker is not None:
             await broker.stop()
         await asyncio.sleep(0)
+        if self.violations:
+            raise Violation("; ".join(self.violations[:3]))

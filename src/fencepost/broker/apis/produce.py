@@ -134,7 +134,7 @@ async def _append_later(produce: _Produce, lsn: int, checked: Awaitable[None]) -
 
 def _append(produce: _Produce, lsn: int) -> Reply:
     """Into the log, if each guard still holds: much may have happened since it was asked."""
-    request, writes = produce.request, produce.writes
+    request, writes, node = produce.request, produce.writes, produce.node
     for write in writes:
         if write.outcome is None:
             assert write.partition is not None and write.data.records is not None
@@ -144,6 +144,9 @@ def _append(produce: _Produce, lsn: int) -> Reply:
     if produce.coordinator is not None:
         tell_timed_out(request, writes, produce.coordinator)
     appended = [write.outcome.lsn for write in writes if isinstance(write.outcome, Appended)]
+    if len(appended) < len(writes):
+        # What is known of a producer when it is refused may not be durable yet either.
+        lsn = node.storage.lsn
     if request.acks == 0:
         # The client hears of an error by the connection's end, since it reads no answer.
         return NO_ANSWER if len(appended) == len(writes) else CLOSE

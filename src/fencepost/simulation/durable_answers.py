@@ -1,0 +1,294 @@
+"""No answer leaves before what it tells is durable: watched at every answer of a simulated node, while it runs.
+
+What an answer depends on is worked out here, from the request, the answer and what the log was given.  What the
+handlers say of it (`Reply.lsn`) is what is being checked, and so is the connection that holds their answers back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.registry import Reply
+from fencepost.broker.network.request_context import RequestContext
+from fencepost.broker.node import Node
+from fencepost.log.disk import Disk
+from fencepost.log.offline import OfflinePartition
+from fencepost.log.partition import Partition
+from fencepost.log.segment import Segment
+from fencepost.log.settings import LogSettings
+from fencepost.log.storage import Storage
+from fencepost.protocol.batch import headers, read_header
+from fencepost.protocol.codec import RequestHeader, decode_stored
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.records import decode_batch
+from fencepost.protocol.stored import TransactionLogKey
+from fencepost.protocol.types import Buffer
+from fencepost.simulation.network import SimulatedTransport
+
+Key = Hashable
+_TRANSACTIONS: Final = "__transaction_state"
+_GROUPS: Final = "__consumer_offsets"
+_OF_TOPICS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+
+
+class Appends:
+    """The newest lsn of whatever an answer may be about, as the log was given it in this life of the node."""
+
+    def __init__(self) -> None:
+        self._newest: dict[Key, int] = {}
+        self._waiting: defaultdict[tuple[str, int], deque[tuple[int, int]]] = defaultdict(deque)
+        """Of each partition, what was not durable when somebody last asked: lsn and first offset, in order."""
+
+    def add(self, partition: Partition, batch: Buffer, lsn: int) -> None:
+        """A batch was appended."""
+        header = read_header(batch)
+        at = partition.topic, partition.index
+        self._newest[at] = self._newest[*at, header.producer_id] = lsn
+        if partition.topic == _TRANSACTIONS and not header.is_control:
+            for record in decode_batch(batch, 0, header):
+                self._newest[_id(decode_stored(TransactionLogKey, record.key or b"").transactional_id)] = lsn
+        if header.base_offset == 0:
+            self._waiting[at].clear()
+        self._waiting[at].append((lsn, header.base_offset))
+
+    def moved(self, partition: Partition, lsn: int) -> None:
+        """The start of a partition was moved."""
+        self._newest[partition.topic, partition.index] = lsn
+
+    def newest(self, key: Key) -> int:
+        """The lsn of the last thing that was written about it; 0 if nothing was."""
+        return self._newest.get(key, 0)
+
+    def first_unsynced(self, at: tuple[str, int], durable: int) -> int | None:
+        """The first offset that a power loss might take; None if there is none."""
+        waiting = self._waiting[at]
+        while waiting and waiting[0][0] <= durable:
+            waiting.popleft()
+        return waiting[0][1] if waiting else None
+
+
+def _id(name: str | None) -> Key:
+    return "transactional id", name
+
+
+# What each answer tells
+
+Subjects = Callable[[Any, Any, Node], Iterator[Key]]
+
+
+def _one_id(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    yield _id(request.transactional_id)
+
+
+def _ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    yield from map(_id, request.transactional_ids)
+
+
+def _listed_ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    yield from (_id(state.transactional_id) for state in response.transaction_states)
+
+
+def _added_ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    """Before version 4 one id, afterwards any number."""
+    yield _id(request.transactional_id)
+    yield from (_id(each.transactional_id) for each in request.transactions)
+
+
+def _group(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    yield _GROUPS, node.groups.partition_for(request.group_id)
+
+
+def _committed(request: Any, response: Any, node: Node) -> Iterator[Key]:
+    """Nothing is told of a group where no topic was known."""
+    errors = {ErrorCode(partition.error_code) for topic in response.topics for partition in topic.partitions}
+    if errors - _OF_TOPICS:
+        yield from _group(request, response, node)
+
+
+def _fetched_groups(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    for name in [request.group_id, *(group.group_id for group in request.groups)]:
+        yield _GROUPS, node.groups.partition_for(name)
+
+
+def _named_groups(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    names = request.groups if hasattr(request, "groups") else request.groups_names
+    for name in names:
+        yield _GROUPS, node.groups.partition_for(name)
+
+
+def _listed_groups(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    for group in response.groups:
+        yield _GROUPS, node.groups.partition_for(group.group_id)
+
+
+def _written(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    """The producers of the batches, refused ones included; the partition where there is no producer."""
+    for topic in request.topic_data:
+        name = topic.name
+        if not name and topic.topic_id in node.topics.by_id:
+            name = node.topics.by_id[topic.topic_id].name
+        for data in topic.partition_data:
+            try:
+                header = read_header(data.records or b"")
+            except ProtocolError:
+                continue
+            yield name, data.index, header.producer_id
+
+
+def _marked(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    for marker in request.markers:
+        for topic in marker.topics:
+            yield from ((topic.name, index) for index in topic.partition_indexes)
+
+
+def _deleted(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    for topic in request.topics:
+        yield from ((topic.name, partition.partition_index) for partition in topic.partitions)
+
+
+def _described_producers(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    for topic in request.topics:
+        yield from ((topic.name, index) for index in topic.partition_indexes)
+
+
+#: api -> what its answers are about
+SUBJECTS: Final[Mapping[int, Subjects]] = {
+    0: _written,
+    8: _committed,
+    9: _fetched_groups,
+    11: _group,
+    12: _group,
+    13: _group,
+    14: _group,
+    15: _named_groups,
+    16: _listed_groups,
+    21: _deleted,
+    22: _one_id,
+    24: _added_ids,
+    25: _one_id,
+    26: _one_id,
+    27: _marked,
+    28: _committed,
+    42: _named_groups,
+    47: _group,
+    61: _described_producers,
+    65: _ids,
+    66: _listed_ids,
+}
+_FETCH: Final = 1
+
+
+def shown_too_early(response: Any, node: Node, appends: Appends) -> str | None:
+    """What a Fetch shows of what a power loss might still take."""
+    for topic in response.responses:
+        name = topic.topic
+        if not name:
+            known = node.topics.by_id.get(topic.topic_id)
+            if known is None:
+                continue
+            name = known.name
+        for data in topic.partitions:
+            unsynced = appends.first_unsynced((name, data.partition_index), node.storage.durable)
+            if unsynced is None:
+                continue
+            if data.high_watermark > unsynced:
+                return f"{name}-{data.partition_index} has the high watermark {data.high_watermark}"
+            for _, header in headers(data.records or b""):
+                if header.last_offset >= unsynced:
+                    return f"{name}-{data.partition_index} shows offset {header.last_offset}"
+    return None
+
+
+class WatchedStorage(Storage):
+    """A storage whose appends are noted.  `log`: fields of the settings of every log, whatever its topic says."""
+
+    def __init__(
+        self, disk: Disk, path: Path, settings: LogSettings, *rest: Any, log: Mapping[str, Any], **options: Any
+    ) -> None:
+        super().__init__(disk, path, settings.with_(**log), *rest, **options)
+        self.appends = Appends()
+        self._fields = log
+
+    def create_partition(
+        self, topic: str, topic_id: UUID, index: int, settings: LogSettings | None = None, *rest: Any, **options: Any
+    ) -> Partition | OfflinePartition:
+        settings = (settings or self.settings).with_(**self._fields)
+        return super().create_partition(topic, topic_id, index, settings, *rest, **options)
+
+    def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int:
+        lsn = super().appended(partition, segment, position, data)
+        self.appends.add(partition, data, lsn)
+        return lsn
+
+    def start_moved(self, partition: Partition) -> int:
+        lsn = super().start_moved(partition)
+        self.appends.moved(partition, lsn)
+        return lsn
+
+
+class WatchedConnection(Connection):
+    """A connection whose answers are looked at when they are made, and when they leave."""
+
+    def __init__(self, node: Node, violated: Callable[[str], None]) -> None:
+        super().__init__(node)
+        self._violated = violated
+        self._due: defaultdict[int, deque[tuple[str, int]]] = defaultdict(deque)
+        """Correlation id -> name and lsn of the answers that have not left."""
+        self._leaving = bytearray()
+
+    def connection_made(self, transport: Any) -> None:
+        if isinstance(transport, SimulatedTransport):
+            transport.on_write = self._leaves
+        super().connection_made(transport)
+
+    def _answer(self, reply: Reply, slot: Any, header: RequestHeader, request: Any, context: RequestContext) -> None:
+        if reply.response is not None:
+            self._due[header.correlation_id].append(self._needs(reply, header, request))
+        super()._answer(reply, slot, header, request, context)
+
+    def _needs(self, reply: Reply, header: RequestHeader, request: Any) -> tuple[str, int]:
+        storage = self._node.storage
+        assert isinstance(storage, WatchedStorage)
+        name, response = type(reply.response).__name__, reply.response
+        needed = 0
+        if header.api_key == _FETCH:
+            early = shown_too_early(response, self._node, storage.appends)
+            if early is not None:
+                self._violated(f"{name}: {early}, which is not durable")
+        elif (subjects := SUBJECTS.get(header.api_key)) is not None:
+            needed = max(map(storage.appends.newest, subjects(request, response, self._node)), default=0)
+        return f"{name} v{header.api_version}: {response}", needed
+
+    def _leaves(self, data: bytes) -> None:
+        """Bytes leave the node, perhaps a part of an answer only."""
+        leaving = self._leaving
+        leaving += data
+        while len(leaving) >= 8:
+            end = 4 + int.from_bytes(leaving[:4], "big")
+            due = self._due.get(int.from_bytes(leaving[4:8], "big"))
+            if due:
+                name, needed = due[0]
+                if needed > self._node.storage.durable:
+                    self._violated(f"an answer left at lsn {self._node.storage.durable}, it tells of {needed}: {name}")
+            if len(leaving) < end:
+                return
+            if due:
+                due.popleft()
+            del leaving[:end]
+
+
+def watched(violated: Callable[[str], None], log: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of `Broker` for a node whose answers are watched; `log` as in `WatchedStorage`."""
+    return {
+        "storage": lambda *args, **options: WatchedStorage(*args, log=log, **options),
+        "connection": lambda node: WatchedConnection(node, violated),
+    }
