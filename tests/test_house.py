@@ -26,7 +26,7 @@ MAY_KNOW = {
     "client": ("protocol", "runtime"),
     "spark": ("client", "protocol", "runtime"),
     "simulation": ("broker", "client", "coordinator", "log", "protocol", "runtime", "spark"),
-    "cli": ("broker", "client", "coordinator", "log", "node_log", "protocol", "runtime", "spark"),
+    "cli": ("broker", "client", "coordinator", "log", "node_log", "protocol", "runtime", "simulation", "spark"),
 }
 
 #: what reaches outside -> the modules that may use it

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.client.test_producer import shown, simulate
 
+from fencepost.broker.network.registry import SERVED, Reply
 from fencepost.client import Producer
-from fencepost.client.errors import ClientError
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.client.errors import BrokerError, ClientError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.simulation.world import ADDRESS, PORT, World
 
 
 def epochs(world: World) -> list[tuple[int, int]]:
@@ -37,5 +41,54 @@ def test_what_follows_a_batch_that_was_given_up_has_the_next_epoch() -> None:
             await (await writer.send("t", b"after", partition=0))
             assert epochs(world) == [(1, 0)]
         assert [value for value in await shown(world) if value != b"lost"] == [b"first", b"second", b"after"]
+
+    simulate(scenario)
+
+
+def test_the_numbers_of_a_batch_in_doubt_are_not_given_to_the_next_one() -> None:
+    """It was written, its answer lost; sent again it is refused, since the broker's clock was set back meanwhile."""
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("idempotent")) as writer:
+            await (await writer.send("t", b"first", partition=0))
+            doubtful = await writer.send("t", b"doubtful", partition=0)
+            while epochs(world) != [(0, 1)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.0001)
+            world.network.break_connections(PORT)
+            world.clock.skew_ms -= 2 * 3_600_000
+            with pytest.raises(BrokerError, match="its time"):
+                await doubtful
+            world.clock.skew_ms += 2 * 3_600_000
+            await (await writer.send("t", b"after", partition=0))
+            assert epochs(world) == [(1, 0)]
+        assert await shown(world) == [b"first", b"doubtful", b"after"]
+
+    simulate(scenario)
+
+
+@pytest.mark.promise("360.permanent-sequence")
+def test_a_batch_that_lost_its_place_is_not_sent_again_under_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker has written it and says that it is out of order: the user chooses whether to send the record again."""
+    handler, asked = SERVED[0].handler, 0
+
+    def out_of_order(request: Any, context: Any, node: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        reply = handler(request, context, node)
+        assert isinstance(reply, Reply)
+        if asked == 2:
+            reply.response.responses[0].partition_responses[0].error_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return reply
+
+    monkeypatch.setitem(SERVED, 0, replace(SERVED[0], handler=out_of_order))
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("idempotent")) as writer:
+            await (await writer.send("t", b"first", partition=0))
+            with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
+                await (await writer.send("t", b"misplaced", partition=0))
+            await (await writer.send("t", b"after", partition=0))
+            assert epochs(world) == [(1, 0)]
+        assert await shown(world) == [b"first", b"misplaced", b"after"]
 
     simulate(scenario)

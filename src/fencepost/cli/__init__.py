@@ -15,6 +15,9 @@ GROUPS: Final = {
     "nodes": {
         "serve": ("run a broker until SIGTERM or SIGINT stops it", "fencepost.cli.serve"),
     },
+    "proof": {
+        "simulate": ("run everything on virtual time, and all that may go wrong", "fencepost.cli.simulate"),
+    },
 }
 COMMANDS: Final = {name: command for commands in GROUPS.values() for name, command in commands.items()}
 

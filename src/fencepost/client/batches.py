@@ -39,6 +39,7 @@ class Batch:
         "deadline",
         "futures",
         "identity",
+        "in_doubt",
         "times",
         "tries",
         "whole",
@@ -56,6 +57,8 @@ class Batch:
         self.identity = NO_PRODUCER
         self.base_sequence = -1
         self.tries = 0
+        self.in_doubt = False
+        """Whether a try may have written it without an answer that says so."""
         self.abandoned = False
         """Its transaction is being aborted: an answer is still of interest, another try is not."""
 

@@ -46,17 +46,16 @@ class Idempotence:
     def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002
         return True
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> bool:
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
         if outcome is Outcome.FATAL:
             self.error = error
-            return False
+            return
         lost_place = isinstance(error, BrokerError) and error.code in _LOST_PLACE
         if (unresolved or lost_place) and batch.identity == self._identity:
             # What is on its way keeps its pair; what comes after it goes under the next one.
             producer_id, epoch = self._identity
             exhausted = epoch >= MAX_PRODUCER_EPOCH
             self._identity = None if exhausted else ProducerIdAndEpoch.of(producer_id, epoch + 1)
-        return lost_place
 
     async def _ask(self) -> None:
         deadline = self._cluster.deadline("InitProducerId")

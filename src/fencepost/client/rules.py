@@ -28,8 +28,8 @@ class Rules(Protocol):
         """Least and newest version of Produce."""
         ...
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> bool:
-        """A batch failed; true to send it again under a new identity.
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
+        """A batch failed.  Its numbers are its own for good: it is not sent again under others (KIP-360).
 
         `unresolved`: nobody knows whether it was written.
         """

@@ -36,6 +36,14 @@ _LEADER_MOVED: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
+#: Who answers so may have written it all the same.
+_MAYBE_WRITTEN: Final = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
 
 class Sender:
     """Sends batches to the leaders of their partitions, again until they are answered for good or too late.
@@ -326,7 +334,7 @@ class Sender:
         if lost is not None:
             self._cluster.topics.clear()
             for lane in lanes:
-                self._again(lane)
+                self._again(lane, in_doubt=True)
             return
         found = {
             TopicPartition(topic.name, part.index): part
@@ -342,7 +350,7 @@ class Sender:
         batch = lane.in_flight
         assert batch is not None, "an answer is to a batch that is on its way"
         if answer is None:
-            self._again(lane)
+            self._again(lane, in_doubt=True)
             return
         error = ErrorCode(answer.error_code)
         outcome = outcome_of("Produce", error)
@@ -355,16 +363,20 @@ class Sender:
         elif outcome is Outcome.RETRY:
             if error in _LEADER_MOVED:
                 self._cluster.forget_topic(lane.at.topic)
-            self._again(lane)
+            self._again(lane, in_doubt=error in _MAYBE_WRITTEN)
         else:
             what = f"{batch.builder.count} records for {lane.at.topic}-{lane.at.partition} were refused"
             refused = BrokerError(error, f"{what}: {answer.error_message or error.name}")
-            self._refused(lane, outcome, refused, unresolved=False)
+            self._refused(lane, outcome, refused, unresolved=batch.in_doubt)
 
-    def _again(self, lane: Lane) -> None:
-        """Send the batch that is on its way once more, unless its transaction is being aborted."""
+    def _again(self, lane: Lane, *, in_doubt: bool) -> None:
+        """Send the batch that is on its way once more, unless its transaction is being aborted.
+
+        `in_doubt`: this try may have written it, whatever is answered to the next one.
+        """
         batch = lane.in_flight
         assert batch is not None, "a batch that is sent again is on its way"
+        batch.in_doubt = batch.in_doubt or in_doubt
         if batch.abandoned:
             lane.in_flight = None
             self._drop(batch, DeliveryError("its transaction was aborted"))
@@ -384,11 +396,9 @@ class Sender:
         self._failed(lane, batch, outcome, error, unresolved)
 
     def _failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
-        if self._rules.failed(batch, outcome, error, unresolved):
-            lane.queue.appendleft(batch)
-        else:
-            self._buffered -= batch.builder.size
-            batch.fail(error, reported=self._rules.transactional_id is not None)
+        self._rules.failed(batch, outcome, error, unresolved)
+        self._buffered -= batch.builder.size
+        batch.fail(error, reported=self._rules.transactional_id is not None)
         self._settle(lane)
         self.wake()
 

@@ -91,7 +91,7 @@ def disturb(seed: int, plan: Plan) -> Report:
         shown = await read_all(world)
         faults = check(outcomes, shown) + surprised(outcomes)
         faults += misplaced(outcomes, shown, await read_positions(world, names))
-        faults += await _unfinished(world)
+        faults += await unfinished(world)
         await world.stop()
         return Report(world.history, faults, outcomes)
 
@@ -108,12 +108,12 @@ async def _incident(world: World, plan: Plan) -> None:
         await asyncio.sleep(world.random.uniform(0, 0.02))
         await world.start()
     elif dice < plan.crashes + plan.moves:
-        await _move(world, world.random.randrange(3))
+        await move_coordinator(world, world.random.randrange(3))
     elif dice < plan.crashes + plan.moves + plan.changes:
         await finalize(world, world.random.randrange(3))
 
 
-async def _move(world: World, index: int) -> None:
+async def move_coordinator(world: World, index: int) -> None:
     """A partition of the coordinators' journal is elected anew; for a moment nobody answers for its ids."""
     assert world.broker is not None
     journal = world.broker.node.storage.partition(TRANSACTION_STATE, index)
@@ -126,7 +126,7 @@ async def _move(world: World, index: int) -> None:
     world.broker.node.transactions.load(index)
 
 
-async def _unfinished(world: World) -> list[str]:
+async def unfinished(world: World) -> list[str]:
     """Every transaction ends: what its producer left open does by its time-out, and what was decided is carried out."""
     give_up = world.loop.time() + _PATIENCE
     async with Admin(ADDRESS, runtime=world.runtime("auditor")) as admin:

@@ -24,10 +24,12 @@ _PATIENCE = 60
 
 #: Seconds of virtual time until the work of a thread is done.
 _THREAD_TAKES = 0.001
+#: Turns of the loop without any time passing, after which it never will.
+_MOST_TURNS = 100_000
 
 
 class Deadlock(RuntimeError):
-    """Everybody waits, and no timer is set."""
+    """Everybody waits and no timer is set, or somebody goes on for ever without any time passing."""
 
 
 class _Selector:
@@ -35,10 +37,14 @@ class _Selector:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
+        self._turns = 0
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
             raise Deadlock("every task waits for something, and no timer is set that could bring it")
+        self._turns = 0 if timeout else self._turns + 1
+        if self._turns > _MOST_TURNS:
+            raise Deadlock("somebody goes on for ever while time stands still")
         self._loop.advance(timeout)
         return []
 

@@ -26,6 +26,8 @@ DEATHS: Final = 0.03
 POSITIONS: Final = TopicPartition("left", 0)
 """What the groups of the workload have a position in."""
 
+EARLY: Final = ", and is told that its time was up"
+
 
 class Load(NamedTuple):
     """What producers do beside writing, committing, aborting and dying."""
@@ -135,7 +137,7 @@ def _check_time(
     world.note(f"{tag} has failed: {error}")
     took = (world.loop.time() - begun) * 1000
     if isinstance(error, TransactionTimedOutError) and took < load.transaction_timeout_ms:
-        outcomes.surprises.append(f"{tag} took {took:.0f} ms, and is told that its time was up")
+        outcomes.surprises.append(f"{tag} took {took:.0f} ms{EARLY}")
 
 
 def _gave_up(world: World, name: str, error: ClientError, outcomes: Outcomes) -> None:

@@ -134,7 +134,7 @@ class TransactionCoordinator:
         """
         entry = self._entries.get(transactional_id)
         if entry is None:
-            return Added(self._absent(transactional_id))
+            return Added(*self._absent(transactional_id))
         request = AddPartitions(producer_id, producer_epoch, partitions, client_transaction_version)
         level = self.settings.transaction_version()
         decision = add_partitions(entry.transaction, request, self._clock.now(), level)
@@ -157,7 +157,7 @@ class TransactionCoordinator:
         """Which of the partitions are part of the open transaction.  Never 0 for one that is not."""
         entry = self._entries.get(transactional_id)
         if entry is None:
-            return dict.fromkeys(partitions, self._absent(transactional_id))
+            return dict.fromkeys(partitions, self._absent(transactional_id)[0])
         return verify(entry.transaction, producer_id, producer_epoch, partitions)
 
     def end(
@@ -166,7 +166,8 @@ class TransactionCoordinator:
         """Commit or abort.  `version` is the API version of the request."""
         entry = self._entries.get(transactional_id)
         if entry is None:
-            return Ended(self._absent(transactional_id))
+            error, lsn = self._absent(transactional_id)
+            return Ended(error, lsn=lsn)
         request = End(producer_id, producer_epoch, commit, version)
         now, level = self._clock.now(), self.settings.transaction_version()
         decision = end(entry.transaction, request, now, level)
@@ -202,9 +203,10 @@ class TransactionCoordinator:
         if entry is not None:
             waiting = entry.completion.waiting if entry.completion is not None else None
             return listing.describe(entry.transaction, waiting, entry.lsn)
-        error = self._absent(transactional_id)
-        unknown = error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        return listing.Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else error)
+        error, lsn = self._absent(transactional_id)
+        if error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return listing.Description(transactional_id, error, lsn=lsn)
 
     def list(self, filters: listing.Filters | None = None) -> listing.Listing:
         """`list_in_steps`, at once."""
@@ -350,12 +352,12 @@ class TransactionCoordinator:
 
     # Steps
 
-    def _absent(self, transactional_id: str) -> ErrorCode:
-        """What is answered for an id that is not held here."""
+    def _absent(self, transactional_id: str) -> tuple[ErrorCode, int]:
+        """What is answered for an id that is not held here, and the lsn that this depends on."""
         if not transactional_id:
-            return ErrorCode.INVALID_REQUEST
+            return ErrorCode.INVALID_REQUEST, 0
         shard = self._shards.lookup(self.partition_for(transactional_id))
-        return shard if isinstance(shard, ErrorCode) else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return (shard, 0) if isinstance(shard, ErrorCode) else (ErrorCode.INVALID_PRODUCER_ID_MAPPING, shard.lsn)
 
     def _new(self, transactional_id: str) -> TransactionalIdEntry | ErrorCode:
         """An id that is used for the first time.  It is remembered when its first record is written."""
@@ -365,7 +367,7 @@ class TransactionCoordinator:
         producer_id = self._producer_ids.next()
         if producer_id is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return TransactionalIdEntry(TransactionMetadata(transactional_id, producer_id), shard)
+        return TransactionalIdEntry(TransactionMetadata(transactional_id, producer_id), shard, shard.lsn)
 
     def _write(self, entry: TransactionalIdEntry, to: TransactionMetadata, level: int) -> ErrorCode:
         """Append the next state and hold it, or change nothing."""

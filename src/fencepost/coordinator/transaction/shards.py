@@ -100,7 +100,7 @@ class TransactionalIdEntry:
 class TransactionCoordinatorShard:
     """One journal partition and its ids."""
 
-    __slots__ = ("coordinator_epoch", "entries", "index", "log")
+    __slots__ = ("coordinator_epoch", "entries", "index", "log", "lsn")
 
     def __init__(self, index: int, log: JournalPartition) -> None:
         self.index = index
@@ -108,11 +108,14 @@ class TransactionCoordinatorShard:
         #: Markers carry it, so that an older coordinator's are refused.
         self.coordinator_epoch = log.leader_epoch
         self.entries: dict[str, TransactionalIdEntry] = {}
+        #: Of the last append: what an answer depends on that an id is not there.
+        self.lsn = 0
 
     def append(self, batch: bytes) -> int | ErrorCode:
         """The lsn of the append, or what the client is told if it was refused."""
         outcome = self.log.append(batch, Origin.COORDINATOR)
         if isinstance(outcome, Appended):
+            self.lsn = outcome.lsn
             return outcome.lsn
         return journal.APPEND_ERRORS.get(outcome.error, outcome.error)
 

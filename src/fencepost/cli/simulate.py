@@ -1,0 +1,108 @@
+"""`fencepost simulate`: a node, its clients and everything that goes wrong, in one process, decided by a seed."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+from fencepost.cli import Refused
+
+if TYPE_CHECKING:
+    from fencepost.simulation.drawn_runs import Trouble
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LARGEST_SEED: Final = 2**63 - 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("--seed", type=int, default=0, help="decides everything; 0 to 2^63-1 (default: 0)")
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        default="3s",
+        metavar="TIME",
+        help="how long they work, in virtual time: 500ms, 3s, 10m, 1h (default: 3s)",
+    )
+    parser.add_argument("--runs", type=int, default=1, help="so many seeds, one after the other (default: 1)")
+    parser.add_argument(
+        "--faults", metavar="NAMES", help="what goes wrong, separated by commas (default: drawn from the seed; 'list')"
+    )
+    parser.add_argument("--bug", metavar="NAME", help="put this bug into the code first ('list' names them)")
+    parser.add_argument("--until-broken", action="store_true", help="no more seeds after the first that fails")
+    parser.add_argument("--quiet", action="store_true", help="only what failed, and the digest")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code 1 if a promise was broken.  Raises Refused for what cannot be simulated."""
+    seconds = duration(options.duration)
+    if not 0 <= options.seed <= _LARGEST_SEED:
+        raise Refused(f"--seed {options.seed}: it must be 0 to {_LARGEST_SEED}")
+    if options.runs < 1:
+        raise Refused(f"--runs {options.runs}: it must be at least 1")
+    if options.bug is not None and not _put_in(options.bug):
+        return 0
+    from fencepost.simulation import drawn_runs
+
+    if options.faults == "list":
+        print("\n".join(trouble.name.lower().replace("_", "-") for trouble in drawn_runs.Trouble))
+        return 0
+    troubles = None if options.faults is None else _troubles(options.faults)
+    logging.disable(logging.CRITICAL)
+    failed = False
+    for seed in range(options.seed, options.seed + options.runs):
+        report = drawn_runs.simulate(seed, seconds, troubles)
+        for line in () if options.quiet else report.history:
+            print(line)
+        for fault in report.faults:
+            print(f"BROKEN: {fault}")
+        print(f"seed {seed} {report.digest}")
+        if report.faults:
+            failed = True
+            print(f"broken with seed {seed}; again: {_again(options, seed)}", file=sys.stderr)
+            if options.until_broken:
+                break
+    return 1 if failed else 0
+
+
+def _again(options: argparse.Namespace, seed: int) -> str:
+    words = ["fencepost simulate", f"--seed {seed}", f"--for {options.duration}"]
+    words += [f"--{name} {value}" for name in ("faults", "bug") if (value := getattr(options, name)) is not None]
+    return " ".join(words)
+
+
+def _put_in(name: str) -> bool:
+    """False if they were only listed.  Raises Refused."""
+    from fencepost.simulation import bugs
+
+    if name == "list":
+        for bug in bugs.BUGS.values():
+            print(f"{bug.name:45} {bug.what}")
+        return False
+    try:
+        bugs.put_in(name)
+    except bugs.BugUnusable as unusable:
+        raise Refused(str(unusable)) from None
+    return True
+
+
+def _troubles(names: str) -> list[Trouble]:
+    from fencepost.simulation.drawn_runs import Trouble
+
+    known = {trouble.name.lower().replace("_", "-"): trouble for trouble in Trouble}
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise Refused(f"--faults {unknown[0]}: there is no such fault; there are {', '.join(known)}")
+    return [known[name] for name in wanted]
+
+
+def duration(text: str) -> float:
+    """Seconds.  Raises Refused."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if found is None or not float(found[1]):
+        raise Refused(f"--for {text}: a time is a number and ms, s, m or h, as in 500ms or 10m")
+    return float(found[1]) * _UNITS[found[2]]

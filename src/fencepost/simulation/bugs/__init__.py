@@ -1,0 +1,70 @@
+"""Bugs on purpose: each a small change to one module, made while that module is imported, by name.
+
+They are what shows that the simulation finds such bugs.  The code itself has no switch for them.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from types import CodeType, ModuleType
+from typing import Final
+
+from fencepost.simulation.bugs.bug import Bug, BugUnusable, read
+
+__all__ = ["BUGS", "Bug", "BugUnusable", "put_in"]
+
+_ROOMS: Final = ("log", "transactions", "groups", "answers", "client")
+BUGS: Final[Mapping[str, Bug]] = {
+    bug.name: bug for room in _ROOMS for bug in read(resources.files(__name__).joinpath(f"{room}.patch").read_text())
+}
+"""By name."""
+
+
+def put_in(name: str) -> None:
+    """Have the module of this bug imported with it, in this process, for good.
+
+    Raises BugUnusable if there is no such bug, or its module is imported already.
+    """
+    bug = BUGS.get(name)
+    if bug is None:
+        raise BugUnusable(f"--bug {name}: there is no such bug; --bug list names them")
+    if bug.module in sys.modules:
+        raise BugUnusable(f"--bug {name}: {bug.module} is imported already; a bug goes into a fresh process only")
+    sys.meta_path.insert(0, _Finder(bug))
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the module of a bug, and nothing else."""
+
+    def __init__(self, bug: Bug) -> None:
+        self._bug = bug
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._bug.module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None:
+            return None
+        loader = _Loader(fullname, spec.origin, self._bug)
+        return importlib.util.spec_from_file_location(fullname, spec.origin, loader=loader)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module with a bug, whatever is cached of it."""
+
+    def __init__(self, fullname: str, path: str, bug: Bug) -> None:
+        super().__init__(fullname, path)
+        self._bug = bug
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_source(fullname)
+        assert source is not None, "modules are there as source"
+        code: CodeType = compile(self._bug.put_into(source), self.path, "exec", dont_inherit=True)
+        return code

@@ -1,0 +1,47 @@
+"""Producers without transactions: what they were told of each record, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fencepost.client import Producer, RecordMetadata
+from fencepost.client.errors import ClientError
+from fencepost.simulation.workload import TOPICS, Outcomes, Sent
+from fencepost.simulation.world import ADDRESS, World
+
+_TOGETHER = 4
+"""Records that are sent before anything is waited for."""
+
+
+async def produce_idempotently(world: World, name: str, outcomes: Outcomes, stop: asyncio.Event) -> None:
+    """Single records until told to stop.  To the checkers each is a transaction: it is there once, or not at all."""
+    chance, number = world.chance(name), 0
+    producer: Producer | None = None
+    while not stop.is_set():
+        if producer is None:
+            producer = Producer(
+                ADDRESS, request_timeout_ms=400, delivery_timeout_ms=2000, runtime=world.runtime(f"{name}-{number}")
+            )
+        sent: list[tuple[str, asyncio.Future[RecordMetadata]]] = []
+        try:
+            await producer.start()
+            for _ in range(chance.randint(1, _TOGETHER)):
+                tag, number = f"{name}-{number}", number + 1
+                topic = chance.choice(list(TOPICS))
+                record = Sent(topic, chance.randrange(TOPICS[topic]), f"{tag}-0")
+                outcomes.unknown[tag] = [record]
+                sent.append((tag, await producer.send(topic, record.value.encode(), partition=record.partition)))
+        except ClientError as error:
+            world.note(f"{name} gives up: {type(error).__name__}")
+            await producer.abandon()
+            producer = None
+        for (tag, _), told in zip(
+            sent, await asyncio.gather(*(f for _, f in sent), return_exceptions=True), strict=True
+        ):
+            if not isinstance(told, BaseException):
+                outcomes.committed[tag] = outcomes.unknown.pop(tag)
+            else:
+                world.note(f"{tag} is in doubt: {type(told).__name__}")
+        await asyncio.sleep(chance.uniform(0, 0.02))
+    if producer is not None:
+        await producer.close()

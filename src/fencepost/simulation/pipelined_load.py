@@ -1,0 +1,117 @@
+"""A producer that has five batches on their way at once, as the Java client and librdkafka have, in raw requests.
+
+What is not answered is sent again as it was, in its order: only what the broker remembers of its producer keeps each
+record from being there twice, or out of order (facts §6.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, NamedTuple
+
+from fencepost.client.connection import Connection, open_connection
+from fencepost.client.errors import ClientError
+from fencepost.protocol.batch import next_sequence
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import InitProducerIdRequest, ProduceRequest, ProduceResponse
+from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from fencepost.protocol.records import encode_batch
+from fencepost.simulation.workload import TOPICS, Outcomes, Sent
+from fencepost.simulation.world import PORT, World
+
+#: As many batches as a broker remembers of a producer.
+IN_FLIGHT: Final = 5
+_VERSION: Final = 9
+
+
+class _Batch(NamedTuple):
+    """One batch, and what the checkers know it by."""
+
+    tags: list[str]
+    sequence: int
+    data: bytes
+
+
+class _Pipeline:
+    """The batches of one producer for one partition."""
+
+    def __init__(self, world: World, name: str, outcomes: Outcomes) -> None:
+        self._world, self._name, self._outcomes = world, name, outcomes
+        self._chance = world.chance(name)
+        self._topic = self._chance.choice(list(TOPICS))
+        self._index = self._chance.randrange(TOPICS[self._topic])
+        self._waiting: deque[_Batch] = deque()
+        """Not answered yet, in order."""
+        self._number = self._sequence = 0
+        self._producer_id = -1
+
+    async def work(self, stop: asyncio.Event) -> None:
+        connection: Connection | None = None
+        while self._waiting or not stop.is_set():
+            try:
+                if connection is None or not connection.is_open:
+                    runtime = self._world.runtime(f"{self._name}-{self._number}")
+                    connection = await open_connection(runtime.network, "127.0.0.1", PORT, self._name, 400)
+                if self._producer_id < 0:
+                    await self._take_id(connection)
+                await self._fill(connection, stop)
+            except (OSError, ClientError, TimeoutError):
+                await asyncio.sleep(self._chance.uniform(0, 0.02))
+        if connection is not None:
+            connection.close()
+
+    async def _take_id(self, connection: Connection) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        answer = await connection.request(request, 4)
+        if not answer.error_code:
+            self._producer_id = answer.producer_id
+        else:
+            await asyncio.sleep(0.01)
+
+    async def _fill(self, connection: Connection, stop: asyncio.Event) -> None:
+        """Send what is waiting again, and new batches behind it; take the answers as they come."""
+        while len(self._waiting) < IN_FLIGHT and not stop.is_set() and self._producer_id >= 0:
+            self._waiting.append(self._new())
+        sent = [(batch, self._send(connection, batch)) for batch in self._waiting]
+        answers = await asyncio.gather(*(answer for _, answer in sent), return_exceptions=True)
+        for (batch, _), answer in zip(sent, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise ClientError(str(answer)) from answer
+            told = answer.responses[0].partition_responses[0]
+            error = ErrorCode(told.error_code)
+            if error:
+                if not error.retriable and error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    self._outcomes.surprises.append(f"{batch.tags[0]}, which is in order, is refused: {error.name}")
+                break
+            self._waiting.popleft()
+            for tag in batch.tags:
+                self._outcomes.committed[tag] = self._outcomes.unknown.pop(tag)
+        await asyncio.sleep(self._chance.uniform(0, 0.01))
+
+    def _new(self) -> _Batch:
+        tags = [f"{self._name}-{self._number + n}" for n in range(self._chance.randint(1, 3))]
+        for tag in tags:
+            self._outcomes.unknown[tag] = [Sent(self._topic, self._index, f"{tag}-0")]
+        now = self._world.clock.now()
+        data = encode_batch(
+            [(now, None, f"{tag}-0".encode(), ()) for tag in tags],
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            base_sequence=self._sequence,
+        )
+        batch = _Batch(tags, self._sequence, data)
+        self._number += len(tags)
+        self._sequence = next_sequence(self._sequence, len(tags))
+        return batch
+
+    def _send(self, connection: Connection, batch: _Batch) -> asyncio.Future[ProduceResponse]:
+        partition = PartitionProduceData(index=self._index, records=batch.data)
+        topic = TopicProduceData(name=self._topic, partition_data=[partition])
+        request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+        return connection.request(request, _VERSION)
+
+
+async def produce_pipelined(world: World, name: str, outcomes: Outcomes, stop: asyncio.Event) -> None:
+    """Batches until told to stop; then until everything is answered.  Each record is a transaction to the checkers."""
+    await _Pipeline(world, name, outcomes).work(stop)

@@ -1,0 +1,79 @@
+"""`fencepost simulate`: what it prints is decided by the seed, and bad input is refused in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fencepost.cli import main
+from fencepost.cli.simulate import duration
+
+
+def test_a_run_tells_its_story_and_ends_with_a_digest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--seed", "7", "--for", "200ms"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "0.000000 broker started, life 1"
+    assert lines[-1].startswith("seed 7 ")
+    assert len(lines[-1].split()[-1]) == 64
+
+
+def test_faults_may_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--seed", "1", "--for", "500ms", "--faults", "power-lost"]) == 0
+    out = capsys.readouterr().out
+    assert "power lost" in out
+    assert "broker killed" not in out
+
+
+def test_a_bug_is_found_and_the_command_that_repeats_it_is_told() -> None:
+    command = ["simulate", "--bug", "produce-too-early", "--runs", "10", "--quiet", "--until-broken"]
+    found = subprocess.run([sys.executable, "-m", "fencepost", *command], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert "BROKEN: " in found.stdout
+    again = found.stderr.rpartition("again: ")[2].split()
+    assert again[:2] == ["fencepost", "simulate"]
+    repeated = subprocess.run([sys.executable, "-m", *again, "--quiet"], capture_output=True, text=True, check=False)
+    assert repeated.returncode == 1
+    assert repeated.stdout.splitlines()[-1] == found.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--seed", "-1"], "--seed -1: it must be 0 to 9223372036854775807"),
+        (["--seed", str(2**63)], "it must be 0 to 9223372036854775807"),
+        (["--runs", "0"], "--runs 0: it must be at least 1"),
+        (["--for", "ever"], "--for ever: a time is a number and ms, s, m or h"),
+        (["--for", "0s"], "--for 0s: a time is a number"),
+        (["--faults", "killed,flood"], "--faults flood: there is no such fault; there are killed, "),
+        (["--bug", "everything"], "--bug everything: there is no such bug; --bug list names them"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_a_sentence(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("3s", 3.0), ("10m", 600.0), ("1.5h", 5400.0)])
+def test_times_have_units(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+def test_a_bug_does_not_go_into_a_process_that_has_its_module(capsys: pytest.CaptureFixture[str]) -> None:
+    import fencepost.log.partition  # noqa: F401
+
+    assert main(["simulate", "--bug", "duplicate-too-early"]) == 2
+    assert "a fresh process only" in capsys.readouterr().err
+
+
+def test_bugs_and_faults_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--bug", "list"]) == 0
+    assert main(["simulate", "--faults", "list"]) == 0
+    out = capsys.readouterr().out
+    assert "window-of-one " in out
+    assert "\ncoordinator-moves\n" in out

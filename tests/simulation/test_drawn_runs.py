@@ -1,0 +1,50 @@
+"""Runs of everything, drawn from seeds: no promise is broken, and every marked place in the code is come by."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from fencepost.simulation.drawn_runs import Trouble, draw, simulate
+from fencepost.simulation.reach import MARKS
+
+SEEDS = range(40)
+
+
+@pytest.fixture(scope="module")
+def reached() -> Counter[str]:
+    """How often each mark was reached by the seeds of this file."""
+    return Counter()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_promise_is_broken(seed: int, reached: Counter[str]) -> None:
+    report = simulate(seed)
+    assert report.faults == [], f"fencepost simulate --seed {seed}"
+    reached.update(report.reached)
+
+
+def test_every_marked_place_was_come_by(reached: Counter[str]) -> None:
+    """By the runs above, in this process."""
+    print("\n".join(f"{reached[mark.what]:8} {mark.what}" for mark in MARKS))
+    assert [mark.what for mark in MARKS if not reached[mark.what]] == []
+
+
+def test_every_kind_of_trouble_is_drawn() -> None:
+    assert {trouble for seed in SEEDS for trouble in draw(seed).troubles} == set(Trouble)
+
+
+@pytest.mark.parametrize("seed", [5, 9])
+def test_the_same_seed_gives_the_same_history_in_every_process(seed: int) -> None:
+    """Sets and hashes are in another order in every process; nothing may follow them."""
+    program = [sys.executable, "-m", "fencepost", "simulate", "--seed", str(seed), "--for", "1s"]
+    told = [
+        subprocess.run(program, env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True, check=True).stdout
+        for hashes in ("1", "2")
+    ]
+    assert told[0] == told[1]
+    assert told[0].decode().endswith(f"seed {seed} {simulate(seed, 1).digest}\n")
