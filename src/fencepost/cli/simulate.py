@@ -19,7 +19,7 @@ _LARGEST_SEED: Final = 2**63 - 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    parser.add_argument("--seed", type=int, default=0, help="decides everything; 0 to 2^63-1 (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides everything, 0 to 2^63-1 (default: 0)")
     parser.add_argument(
         "--for",
         dest="duration",
@@ -27,13 +27,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how long they work, in virtual time: 500ms, 3s, 10m, 1h (default: 3s)",
     )
-    parser.add_argument("--runs", type=int, default=1, help="so many seeds, one after the other (default: 1)")
     parser.add_argument(
-        "--faults", metavar="NAMES", help="what goes wrong, separated by commas (default: drawn from the seed; 'list')"
+        "--runs", type=int, default=1, metavar="N", help="so many seeds, one after the other (default: 1)"
     )
-    parser.add_argument("--bug", metavar="NAME", help="put this bug into the code first ('list' names them)")
-    parser.add_argument("--until-broken", action="store_true", help="no more seeds after the first that fails")
-    parser.add_argument("--quiet", action="store_true", help="only what failed, and the digest")
+    parser.add_argument(
+        "--until-broken", action="store_true", help="end with the first seed that fails (default: with the last)"
+    )
+    parser.add_argument(
+        "--faults",
+        metavar="NAMES",
+        help="what goes wrong, separated by commas; 'list' names them (default: drawn from the seed)",
+    )
+    parser.add_argument(
+        "--bug", metavar="NAME", help="put this bug into the code first; 'list' names them (default: none)"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="only what failed, and the digest (default: the whole story)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
