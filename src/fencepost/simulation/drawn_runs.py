@@ -33,6 +33,8 @@ from fencepost.simulation.world import ADDRESS, PORT, Violation, World
 
 #: Seconds of virtual time in which everybody has ended when nothing goes wrong any more.
 PATIENCE: Final = 300
+_HOUR: Final = 3_600_000
+"""Milliseconds."""
 
 
 class Trouble(Enum):
@@ -111,15 +113,22 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
     if level < 2 or Trouble.LEVEL_CHANGES in drawn:
         # Below level 2 a marker that is repeated late may end the next transaction: only bumped epochs prevent that.
         call_faults.pop(CallFault.REPEATED, None)
+    request_faults = _some(chance, RequestFault, (0.01, 0.05, 0.1)) if chance.random() < 0.6 else {}
+    limits = small_limits.draw(chance)
+    if RequestFault.HELD_BACK in request_faults or RequestFault.LATE in request_faults:
+        # What is late would come when its sequences are in use again.
+        limits.pop("largest sequence", None)
+    settings = _settings(chance)
     return Circumstances(
-        settings=_settings(chance),
+        settings=settings,
         log=_log(chance),
-        limits=small_limits.draw(chance),
+        limits=limits,
         slowest_sync=chance.choice((0.0005, 0.002, 0.002, 0.02, 0.2)),
         level=level,
         producers=chance.randint(1, 4),
         idempotent=chance.choice((0, 1, 2)),
-        pipelined=chance.choice((0, 0, 1, 2)),
+        # Their records have the time when they were made, which a clock set back would have refused.
+        pipelined=chance.choice((0, 0, 1, 2)) if settings["log.message.timestamp.after.max.ms"] != _HOUR else 0,
         askers=chance.choice((0, 0, 1, 3)),
         load=Load(
             positions=chance.choice((0, 0.3, 0.8)),
@@ -130,7 +139,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         ),
         troubles=drawn,
         between=chance.choice((0.03, 0.1, 0.5)),
-        request_faults=_some(chance, RequestFault, (0.01, 0.05, 0.1)) if chance.random() < 0.6 else {},
+        request_faults=request_faults,
         apis=chance.choice((None, None, (0,), (22, 24, 25, 26, 28))),
         call_faults=call_faults,
     )
@@ -159,6 +168,7 @@ def _settings(chance: Random) -> dict[str, object]:
         "log.retention.check.interval.ms": chance.choice((100, 300_000)),
         "log.cleaner.backoff.ms": chance.choice((20, 15_000)),
         "log.record.check.max.records": chance.choice((0, 16, 2147483647)),
+        "log.message.timestamp.after.max.ms": chance.choice((_HOUR, 2**63 - 1, 2**63 - 1)),
     }
 
 
@@ -310,8 +320,10 @@ async def _level_changes(world: World) -> None:
 
 
 async def _clock_jumps(world: World) -> None:
-    world.clock.skew_ms += world.random.choice((-3_600_000, -1000, 100, 3_600_000))
+    world.clock.skew_ms += world.random.choice((-_HOUR, -1000, 100, _HOUR))
     world.note(f"the clock is off by {world.clock.skew_ms} ms")
+    # It is looked at every second: two jumps in between that make up for each other are not seen.
+    await asyncio.sleep(1.1)
 
 
 async def _make_anew(world: World) -> None:

@@ -28,6 +28,7 @@ from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import TransactionLogKey
 from fencepost.protocol.types import Buffer
+from fencepost.runtime import Work
 from fencepost.simulation.network import SimulatedTransport
 
 Key = Hashable
@@ -250,10 +251,12 @@ class WatchedConnection(Connection):
             transport.on_write = self._leaves
         super().connection_made(transport)
 
-    def _answer(self, reply: Reply, slot: Any, header: RequestHeader, request: Any, context: RequestContext) -> None:
+    def _answer(
+        self, reply: Reply, slot: Any, header: RequestHeader, request: Any, context: RequestContext
+    ) -> Work[bytes] | None:
         if reply.response is not None:
             self._due[header.correlation_id].append(self._needs(reply, header, request))
-        super()._answer(reply, slot, header, request, context)
+        return super()._answer(reply, slot, header, request, context)
 
     def _needs(self, reply: Reply, header: RequestHeader, request: Any) -> tuple[str, int]:
         storage = self._node.storage

@@ -62,7 +62,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def advance(self, seconds: float) -> None:
-        self._now += seconds
+        """Exactly to the next timer, where that is what is waited for: a sum of fractions might not reach it."""
+        timers: list[asyncio.TimerHandle] = getattr(self, "_scheduled", [])
+        self._now = max(self._now + seconds, timers[0].when() if seconds and timers else 0.0)
 
     def _process_events(self, events: list[Any]) -> None:
         assert not events, "there is nothing outside"

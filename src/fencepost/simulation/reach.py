@@ -54,7 +54,7 @@ MARKS: Final[Sequence[Mark]] = (
     Mark("a producer is refused", f"{_LOG}.producers:Producers.check_data", lambda result, _: result is not None),
     Mark("a marker is refused", f"{_LOG}.producers:Producers.check_marker", lambda result, _: result is not None),
     Mark("a sequence begins at 0 again", f"{_LOG}.producer_state:next_sequence", _wrapped),
-    Mark("an aborted transaction is looked up", f"{_LOG}.partition:Partition.aborted_transactions", _found),
+    Mark("an aborted transaction is looked up", f"{_LOG}.segments:Segments.aborted_transactions", _found),
     Mark("a log is compacted", f"{_LOG}.cleaner.cleaning:_put_in_place"),
     Mark("a journal is rolled", f"{_LOG}.cleaner.log_cleaner:should_roll", _found),
     Mark("what a crash left in the commit log is written", f"{_LOG}.replay:Replay._apply_to"),
