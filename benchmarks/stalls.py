@@ -30,7 +30,9 @@ from benchmarks.steps import Longest, LongestStep
 from fencepost.broker import Broker
 from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.offsets import CommittedOffset
+from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.compression import Compression
+from fencepost.protocol.control import control_batch
 from fencepost.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -48,7 +50,7 @@ from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListO
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Offset, TopicPartition
+from fencepost.protocol.types import Epoch, Offset, ProducerId, TopicPartition
 
 CREATE_VERSION, DELETE_VERSION, LIST_OFFSETS_VERSION, OFFSET_FETCH_VERSION = 7, 5, 7, 5
 MOST_MS = 50
@@ -57,6 +59,7 @@ FETCHES = 20_000
 TRANSACTIONAL_IDS = 20_000
 TRANSACTIONS = 40_000
 LISTED = 100_000
+CLEANED_MB = 64
 WIDE = 5000
 LONG_AGO_MS = 1_600_000_000_000
 
@@ -349,6 +352,79 @@ def large_answers(table: Table) -> None:
             node.end()
 
 
+def pipelined(table: Table) -> None:
+    """Fetches that are sent ahead of their answers."""
+    with served() as (node, wire, prober):
+        create(wire, "piped", 1)
+        wire.ask(produce_request("piped", {0: record()}))
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="piped", partitions=[wanted])])
+        wires = [node.wire() for _ in range(200)]
+        for count in (1, 200):
+            with table.measuring(f"500 fetches each from {count} connections at once", prober):
+                for each in wires[:count]:
+                    each.send(each.frame(request) * 500)
+                for each in wires[:count]:
+                    for _ in range(500):
+                        each.receive(FetchRequest)
+
+
+def transactions_of(keys: int, count: int) -> Callable[[Broker], Iterator[None]]:
+    """A compacted log of transactions of 100 records of 1 KB."""
+
+    def work(broker: Broker) -> Iterator[None]:
+        settings = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "min.cleanable.dirty.ratio": "0.01"}
+        broker.node.topics.create_at_once("cleaned", 1, settings)
+        partition = broker.node.storage.partition("cleaned", 0)
+        assert partition is not None
+        value = os.urandom(1000)
+        for number in range(count):
+            producer, sequence = ProducerId(number % 100), number // 100 * 100
+            guard = partition.start_verification(producer, Epoch(0), sequence, False)
+            assert isinstance(guard, VerificationGuard)
+            now = int(time.time() * 1000)
+            records = [(now, b"%d" % ((number * 100 + n) % keys), value, ()) for n in range(100)]
+            identity: Any = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+            partition.append(encode_batch(records, transactional=True, **identity), Origin.CLIENT, guard=guard)
+            partition.append(control_batch(producer, 0, 0, number % 10 > 0, now), Origin.COORDINATOR)
+            yield
+
+    return work
+
+
+def size_of(directory: Path) -> int:
+    return sum(each.stat().st_size for each in directory.glob("*.log") if each.exists())
+
+
+def cleaning(table: Table) -> None:
+    with folder() as path:
+        asyncio.run(fill(path / "data", transactions_of(keys=5000, count=CLEANED_MB * 10)))
+        cleaned = path / "data" / "cleaned-0"
+        before = size_of(cleaned)
+        for each in (*cleaned.glob("*.index"), *cleaned.glob("*.timeindex")):
+            each.unlink()
+        node = Node(path / "data", "log.cleaner.backoff.ms=5000")
+        try:
+            with probing(node.address, node.steps) as prober:
+                prober.waits()
+                begin = time.perf_counter()
+                node.wait_ready()
+                wire = node.wire()
+                for back in range(0, 5000, 500):
+                    at = ListOffsetsPartition(partition_index=0, timestamp=int(time.time() * 1000) - back)
+                    request = ListOffsetsRequest(
+                        replica_id=-1, topics=[ListOffsetsTopic(name="cleaned", partitions=[at])]
+                    )
+                    wire.ask(request, LIST_OFFSETS_VERSION)
+                seconds = time.perf_counter() - begin
+                what = f"a start that makes the indexes of {before >> 20} MiB again"
+                table.add(what, seconds, prober.waits(), prober.longest_step())
+                with table.measuring(f"a log of {before >> 20} MiB of transactions cleaned", prober):
+                    wait_until("the log is cleaned", lambda: size_of(cleaned) < before // 2, 400)
+        finally:
+            node.end()
+
+
 def large_requests() -> Iterator[tuple[str, Any, int]]:
     yield f"ListTransactions of {LISTED} ids", ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0
     names = [MetadataRequestTopic(name=f"nowhere-{number}") for number in range(30_000)]
@@ -417,6 +493,8 @@ WORKS: dict[str, Callable[[Table], None]] = {
         large_batches,
         metadata,
         large_answers,
+        pipelined,
+        cleaning,
         checkpoint,
         retention,
     )

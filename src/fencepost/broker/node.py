@@ -20,6 +20,7 @@ from fencepost.broker.metadata.topics import Topics
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.broker.network.disconnections import Disconnections
 from fencepost.broker.network.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
+from fencepost.broker.network.shares import Shares
 from fencepost.broker.network.turns import Deadlines, Turns
 from fencepost.coordinator.group import GroupCoordinator
 from fencepost.coordinator.loading import in_turn
@@ -87,6 +88,7 @@ class Node:
     slices: Slices
     counters: Counters = field(default_factory=Counters)
     turns: Turns = field(default_factory=Turns)
+    shares: Shares = field(default_factory=Shares)
     connections: dict[ClientConnection, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fencepost.broker.network import refusals
-from fencepost.broker.network.error_responses import error_response
+from fencepost.broker.network.error_responses import error_response, unsupported_version
 from fencepost.broker.network.frame_buffer import SMALL, FrameBuffer
 from fencepost.broker.network.limits import LARGE_ANSWER, MOST_HELD, MOST_KEPT, MOST_WAITING, ONE_AT_A_TIME, PIECE
 from fencepost.broker.network.outgoing import Outgoing, Slot
-from fencepost.broker.network.registry import CLOSE, NO_ANSWER, SERVED, Later, Reply, independent
+from fencepost.broker.network.registry import CLOSE, FLEXIBLE, NO_ANSWER, SERVED, Later, Reply, independent
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.node_log import get_logger
 from fencepost.protocol.codec import (
@@ -28,16 +28,12 @@ from fencepost.protocol.codec import (
     read_request_header,
 )
 from fencepost.protocol.errors import ErrorCode, ProtocolError
-from fencepost.protocol.messages import REQUESTS, ApiVersionsResponse
-from fencepost.protocol.messages.api_versions import ApiVersion
 from fencepost.runtime import Work
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 logger = get_logger(__name__)
-
-_FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,9 +61,8 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_since = 0.0
         self._reading = True
         """`_may_go_on` as of the last change of what that looks at: requests are read, and handled."""
-        self._stopped = False
-        """Whether the frame at hand waits for its turn, or for memory."""
-        self._handling = False
+        self._stopped = False  # The frame at hand waits for its turn, or for memory.
+        self._handling = self._in_line = False  # In line, others are served first and nothing is read.
         self._in_turn: asyncio.Task[None] | None = None
         """What every later request waits for."""
 
@@ -87,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._node.connections.pop(self, None)
         self._node.connection_quotas.closed(self._address)
         self._node.request_memory.forget(self._memory_came)
+        self._node.shares.forget(self._my_turn)
         self._release_request()
         self._node.answer_memory.give(self._large)
         self._large = 0
@@ -132,7 +128,27 @@ class Connection(asyncio.BufferedProtocol):
     # Frames
 
     def _go_on(self) -> None:
-        """Handle what has been read, for as long as the client takes its responses."""
+        """Handle what has been read, for as long as the client takes its responses and others need not wait."""
+        if self._node.shares.begin(self._my_turn):
+            self._handle()
+        else:
+            self._stand_in_line()
+
+    def _stand_in_line(self) -> None:
+        self._in_line = True
+        self._throttle()
+
+    def _my_turn(self) -> None:
+        self._in_line = False
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._reading = self._may_go_on
+        self._handle()
+        if self._reading:
+            transport.resume_reading()
+
+    def _handle(self) -> None:
         self._handling = True
         try:
             self._serve()
@@ -166,6 +182,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._send()
             if self._transport is None or self._transport.is_closing():
                 return
+            if not self._node.shares.goes_on(self._my_turn):
+                self._stand_in_line()
 
     def _reserve(self, size: int) -> None:
         """Have the memory for a large frame, or wait for it; it is given back when the request has been handled."""
@@ -216,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _request(self, frame: memoryview) -> None:
         try:
-            header = read_request_header(frame, _FLEXIBLE)
+            header = read_request_header(frame, FLEXIBLE)
             api_key, version, _, client_id, body_start = header
             served = SERVED.get(api_key)
             if served is None or not served.first <= version <= served.newest(self._node.settings):
@@ -354,10 +372,7 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(f"api {header.api_key} version {header.api_version} is not served here")
             return
         served = SERVED[API_VERSIONS]
-        answer = ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=served.first, max_version=served.last)],
-        )
+        answer = unsupported_version(served.first, served.last)
         self._answer(independent(answer), None, header._replace(api_version=0), None, self._context)
 
     # Responses
@@ -390,6 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._out.is_writable
             and not self._stopped
+            and not self._in_line
             and self._in_turn is None
             and self._held < MOST_HELD
             and len(self._slots) < MOST_WAITING

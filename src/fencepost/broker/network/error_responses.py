@@ -10,10 +10,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
+from fencepost.protocol.codec import API_VERSIONS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.layout import Field, default_of, fields_of
 from fencepost.protocol.message import Message
-from fencepost.protocol.messages import RESPONSES
+from fencepost.protocol.messages import RESPONSES, ApiVersionsResponse
+from fencepost.protocol.messages.api_versions import ApiVersion
 
 _ERRORS: Final = ("error_code", "partition_error_code")
 
@@ -131,3 +133,9 @@ def _repeated(field: Field, asked: Any) -> Any:
         return _NOTHING[field.name]
     default = default_of(field)
     return [] if isinstance(default, list) else default
+
+
+def unsupported_version(first: int, last: int) -> ApiVersionsResponse:
+    """For an ApiVersions request of the future: the versions of it that are served."""
+    versions = [ApiVersion(api_key=API_VERSIONS, min_version=first, max_version=last)]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=versions)

@@ -1,0 +1,170 @@
+"""However much some have sent at once, everybody's first request comes soon, and no turn is long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.broker.wire import Client, clients, on_the_loop
+from tests.log.log_doubles import VirtualLoop, run
+
+from fencepost.broker.network import shares as shares_module
+from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.shares import TURN_REQUESTS, TURN_SECONDS, Shares
+from fencepost.protocol.messages import MetadataRequest
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
+
+client = clients()
+
+
+class Node:
+    """Counts what is handled in each turn of the loop, each request of which takes some time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.shares = Shares()
+        self.seconds = seconds
+        self.handled: list[str] = []
+        self.in_turn: Counter[int] = Counter()
+
+    @property
+    def loop(self) -> VirtualLoop:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        return loop
+
+
+class Sender:
+    """A connection on which so many requests have come."""
+
+    def __init__(self, node: Node, name: str, requests: int) -> None:
+        self.node, self.name, self.left = node, name, requests
+
+    def arrive(self) -> None:
+        if self.left and self.node.shares.begin(self.again):
+            self.again()
+
+    def again(self) -> None:
+        while self.left:
+            self.left -= 1
+            self.node.handled.append(self.name)
+            self.node.in_turn[self.node.loop.turns] += 1
+            self.node.loop._virtual.now += self.node.seconds
+            if not self.node.shares.goes_on(self.again):
+                return
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - it counts turns
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0001, 0.001, 0.1])
+@pytest.mark.parametrize(("senders", "requests"), [(1, 1), (1, 1000), (7, 300), (200, 50), (500, 3)])
+def test_no_turn_is_long_and_everybodys_first_request_comes_in_the_first_round(
+    senders: int, requests: int, seconds: float
+) -> None:
+    async def main() -> None:
+        node = Node(seconds)
+        everybody = [Sender(node, f"s{number}", requests) for number in range(senders)]
+        for each in everybody:
+            each.arrive()
+        await until(lambda: not any(each.left for each in everybody))
+        # What takes long by itself takes that long, and no more is done beside it.
+        most = min(TURN_REQUESTS, int(TURN_SECONDS / seconds) + 1) if seconds else TURN_REQUESTS
+        assert max(node.in_turn.values()) <= most + 1
+        first = [node.handled.index(each.name) for each in everybody]
+        assert max(first) <= most + senders + most
+        assert Counter(node.handled) == {each.name: requests for each in everybody}
+
+    run(main())
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0001])
+def test_who_comes_later_waits_for_one_request_of_each_that_is_there(seconds: float) -> None:
+    async def main() -> None:
+        node = Node(seconds)
+        everybody = [Sender(node, f"s{number}", 10_000) for number in range(200)]
+        for each in everybody:
+            each.arrive()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        before = len(node.handled)
+        late = Sender(node, "late", 1)
+        late.arrive()
+        await until(lambda: not late.left)
+        assert node.handled.index("late") - before <= 2 * len(everybody)
+
+    run(main())
+
+
+def test_who_is_forgotten_is_not_called_and_nobody_else_is_left_out() -> None:
+    async def main() -> None:
+        node = Node(0.0)
+        everybody = [Sender(node, f"s{number}", 3 * TURN_REQUESTS) for number in range(4)]
+        for each in everybody:
+            each.arrive()
+        gone = everybody[2]
+        gone.node.shares.forget(gone.again)
+        left = gone.left
+        await until(lambda: not any(each.left for each in everybody if each is not gone))
+        assert gone.left == left
+        await asyncio.sleep(1)
+        assert node.shares._line == {} and not node.shares._is_running
+        again = Sender(node, "again", 1)
+        again.arrive()
+        assert again.left == 0, "at once, for nobody waits"
+
+    run(main())
+
+
+def test_what_one_connection_has_sent_at_once_is_handled_in_turns_and_another_comes_between(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares_module, "TURN_REQUESTS", 5)
+    monkeypatch.setattr(shares_module, "TURN_SECONDS", 1000.0)
+    turns = 0
+    handled: list[tuple[int, Any]] = []
+    request = Connection._request
+
+    def noted(connection: Connection, frame: memoryview) -> None:
+        handled.append((turns, connection))
+        request(connection, frame)
+
+    def tick() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(tick)
+
+    other = Client(client.broker)
+    other.ask(MetadataRequest(topics=[]))
+    monkeypatch.setattr(Connection, "_request", noted)
+    on_the_loop(client.broker, tick)
+    asked = [f"nowhere-{number}" for number in range(400)]
+    client.send(
+        *(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False) for name in asked)
+    )
+    assert other.ask(MetadataRequest(topics=[])).brokers
+    assert [client.receive().topics[0].name for _ in asked] == asked
+    assert max(Counter(turn for turn, _ in handled).values()) <= 6
+    assert len(handled) == len(asked) + 1
+
+
+def test_a_connection_that_ends_while_it_stands_in_line_is_forgotten(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares_module, "TURN_REQUESTS", 1)
+    for _ in range(5):
+        other = Client(client.broker)
+        other.send(*[MetadataRequest(topics=[])] * 500)
+        other.close()
+    assert client.ask(MetadataRequest(topics=[])).brokers
+    shares = client.broker.node.shares
+    for _ in range(100):
+        if len(client.broker.node.connections) == 1 and not on_the_loop(client.broker, lambda: len(shares._line)):
+            break
+        assert client.ask(MetadataRequest(topics=[])).brokers
+    else:
+        pytest.fail("somebody who is gone stands in line")
