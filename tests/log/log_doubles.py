@@ -20,7 +20,7 @@ from fencepost.log.storage import Storage
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch, encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 START = Milliseconds(1_700_000_000_000)
@@ -130,7 +130,7 @@ def marker(producer_id: int, epoch: int, commit: bool, coordinator_epoch: int = 
     return control_batch(producer_id, epoch, coordinator_epoch, commit, timestamp)
 
 
-def append(partition: Partition, data: bytes, **options: Any) -> Appended:
+def append(partition: Partition, data: Buffer, **options: Any) -> Appended:
     """Append as a client and insist that it is taken."""
     outcome = partition.append(data, options.pop("origin", Origin.CLIENT), **options)
     assert isinstance(outcome, Appended), outcome

@@ -47,6 +47,30 @@ def test_a_malformed_batch_is_refused(make: Callable[[], bytes], expected: Error
     run(main())
 
 
+@pytest.mark.parametrize("size", [0, 70_000])  # into the commit log, and into the segment alone
+@pytest.mark.parametrize("timestamps", ["CreateTime", "LogAppendTime"])
+def test_a_batch_is_taken_before_its_buffer_is_used_again(size: int, timestamps: str) -> None:
+    async def main() -> None:
+        node, other = (Node(message_timestamp_type=timestamps) for _ in range(2))
+        given = [batch(count, size=size, tag=str(count)) for count in (1, 2, 3)]
+        buffer = bytearray(max(map(len, given)))
+        for data in given:
+            view = memoryview(buffer)[: len(data)]
+            view[:] = data
+            append(node.partition, view)
+            buffer[:] = bytes(len(buffer))
+            append(other.partition, data)
+        append(node.partition, memoryview(given[0]))
+        append(other.partition, given[0])
+        stored = bytes_of(other.partition)
+        assert bytes_of(node.partition) == stored
+        await node.storage.wait_durable(node.storage.lsn)
+        node.lose_power()
+        assert bytes_of(node.partition) == stored
+
+    run(main())
+
+
 def test_a_batch_fits_into_a_segment() -> None:
     """Whoever sends it, and whatever its sequence is: comparison with Apache Kafka 4.3.1."""
 

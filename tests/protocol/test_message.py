@@ -197,9 +197,14 @@ def test_compact_lengths_of_every_size(length: int) -> None:
 
 
 def test_a_string_is_no_longer_in_flexible_versions_than_in_others() -> None:
-    message = Plain(text="x" * 32_768, raw=b"", numbers=[], words=[])
+    longest = Plain(text="x" * 32_767, raw=b"", numbers=[], words=[])
+    encoded = encode(longest, 1)
+    assert decode(Plain, encoded, 1) == longest
+    assert encoded.startswith(b"\x80\x80\x02x"), "its length and one, in three bytes"
     with pytest.raises(ProtocolError, match="text has 32768 bytes"):
-        decode(Plain, encode(message, 1), 1)
+        encode(Plain(text="x" * 32_768, raw=b"", numbers=[], words=[]), 1)
+    with pytest.raises(ProtocolError, match="text has 32768 bytes"):
+        decode(Plain, b"\x81\x80\x02x" + encoded[4:], 1)
 
 
 def test_a_field_has_one_type() -> None:

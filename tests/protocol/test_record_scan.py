@@ -153,6 +153,29 @@ def test_many_sizes_are_added_up_in_steps() -> None:
         finish(scan(body + b"\0", header, Pace(), 10))
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+@pytest.mark.parametrize("size", [5, 6, 63, 64, 127, 8191, 8192, 30_000])
+def test_sizes_are_added_up_however_many_bytes_they_have(size: int, width: int) -> None:
+    """Of records that are not looked at otherwise; none is smaller than the smallest record."""
+    number = [(size << 1 >> 7 * place & 127) | 128 for place in range(width)]
+    if size << 1 >> 7 * width:
+        return
+    number[-1] &= 127
+    first, header = body_of(encode_batch([(NOW, None, bytes(5000), ())]))
+    header = header._replace(record_count=3)
+    for behind, right in ((b"", size > 5), (b"\0", False)):
+        body = first + (bytes(number) + bytes(size)) * 2 + behind
+        for check in (
+            lambda body: scan_at_once(body, header, Pace(), 1),
+            lambda body: took(scan(body, header, Pace(), 1)),
+        ):
+            if right:
+                assert check(body) is not None
+            else:
+                with pytest.raises(ProtocolError):
+                    check(body)
+
+
 def test_many_headers_are_looked_at_in_steps() -> None:
     body, header = body_of(encode_batch([(NOW, None, None, [("", None)] * (4 * STEP))]))
     assert took(scan(body, header, Pace()))[1] == 3
