@@ -299,6 +299,28 @@ def test_a_commit_whose_answer_is_lost_is_looked_for(carried_out: bool, level: i
     in_world(test, level)
 
 
+def test_a_commit_that_arrives_while_its_batch_is_settled_is_seen() -> None:
+    async def test(bench: Bench) -> None:
+        end, on_its_way = TransactionalId.end, list[Any]()
+
+        async def late(self: TransactionalId, who: Any, commit: bool, *how: Any) -> Any:
+            if commit and not on_its_way:
+                on_its_way.append(who)
+                raise TimedOutError("EndTxn was not answered in time")
+            if not commit:
+                await end(self, on_its_way[0], True, *how)
+            return await end(self, who, commit, *how)
+
+        driver, tasks = bench.driver(), Tasks(bench, b"row")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TransactionalId, "end", late)
+            assert await driver.write(batch(0), 2, False, tasks)
+        assert len(tasks.plans) == 1
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test)
+
+
 @pytest.mark.parametrize("level", [2, 1])
 def test_a_slot_that_is_claimed_again_is_poison(level: int) -> None:
     async def test(bench: Bench) -> None:
@@ -380,7 +402,7 @@ def test_the_offsets_of_sources_that_read_topics_are_committed() -> None:
 def test_the_protocol_needs_nothing_of_spark() -> None:
     """Nor of what comes with it."""
     program = (
-        "import sys, fencepost.spark.driver, fencepost.spark.sink, fencepost.spark.attempt\n"
+        "import sys, fencepost.spark.driver, fencepost.spark.sink, fencepost.simulation.spark_runs\n"
         "print(sorted({'pyspark', 'pyarrow', 'numpy', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fencepost.runtime import Admission, Listener
-from fencepost.simulation.request_faults import RequestFaults
+from fencepost.simulation.request_faults import Passage
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -54,7 +54,7 @@ class SimulatedNetwork:
         self._listening: dict[int, _Listening] = {}
         self._pairs: dict[SimulatedTransport, int] = {}
         """Open ends, and the port that their connection is to."""
-        self.request_faults: RequestFaults | None = None
+        self.request_faults: Passage | None = None
         """What befalls the requests of connections that are made from now on."""
         self._next_port = 10_000
 
@@ -132,7 +132,7 @@ class SimulatedTransport(asyncio.Transport):
         self._reading = True
         self._arrived: list[bytes] = []
         self._last_arrival = 0.0
-        self.request_faults: RequestFaults | None = None
+        self.request_faults: Passage | None = None
         self.on_write: Callable[[bytes], None] | None = None
         """Is shown what leaves this end."""
 

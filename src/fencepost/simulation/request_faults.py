@@ -50,6 +50,14 @@ class Sending(Protocol):
         ...
 
 
+class Passage(Protocol):
+    """What the requests of a connection go through."""
+
+    def send(self, transport: Sending, data: bytes, /) -> None:
+        """Send what a client writes, or see to it that it does not arrive."""
+        ...
+
+
 class RequestFaults:
     """Each comes with the probability given for it, to requests of these APIs (None: of all)."""
 
@@ -65,7 +73,7 @@ class RequestFaults:
         self._shares = shares
         self._apis = apis
 
-    def send(self, transport: Sending, data: bytes) -> None:
+    def send(self, transport: Sending, data: bytes, /) -> None:
         """Send what a client writes, or see to it that it gets lost."""
         for frame in _frames(data):
             api = int.from_bytes(frame[4:6], "big")

@@ -1,0 +1,193 @@
+"""Each checker says nothing of a history that keeps its promise, and names the one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from fencepost.simulation.micro_batch_checkers import (
+    CHECKERS,
+    check,
+    forgotten,
+    misplaced,
+    offsets_apart,
+    repeated,
+    skipped,
+    surprised,
+    taken_back,
+    torn,
+    zombies,
+)
+from fencepost.simulation.micro_batches import (
+    BEGINNING,
+    PLACES,
+    Ends,
+    Row,
+    Seen,
+    Shown,
+    Told,
+    rows_between,
+    source_offsets,
+)
+from fencepost.spark.progress import Progress
+
+ENDS: list[Ends] = [(4, 3), (4, 3), (9, 8)]
+"""Of three batches; the second has no rows."""
+
+
+def shown(row: Row, batch_id: int, attempt: str = "") -> Shown:
+    return Shown(row, batch_id, attempt or f"a0.{batch_id}.0.{row.target % 2}.0")
+
+
+def good() -> tuple[Told, Seen]:
+    """A history in which everything is as it should be."""
+    told, rows, start = Told(), {at: list[Shown]() for at in PLACES}, BEGINNING
+    for batch_id, end in enumerate(ENDS):
+        for row in rows_between("a", start, end):
+            one = shown(row, batch_id)
+            rows[PLACES[row.target]].append(one)
+            told.reported[one.attempt] = batch_id
+        told.committed[batch_id] = end
+        start = end
+    told.skipped.append(ENDS[0])
+    told.failed["a9.1.0"] = 1
+    records = [("a", Progress.of("query", n, source_offsets(end))) for n, end in enumerate(ENDS)]
+    return told, Seen(rows, records, {"a": ENDS[-1]})
+
+
+def test_nothing_is_said_of_a_good_history() -> None:
+    told, seen = good()
+    assert check({"a": told}, seen) == []
+    assert check({"a": Told()}, Seen({}, [], {"a": None})) == []
+
+
+def first(seen: Seen, batch_id: int = 0) -> tuple[list[Shown], Shown]:
+    """The first row of a batch, and the partition where it is."""
+    for rows in seen.rows.values():
+        assert isinstance(rows, list)
+        for one in rows:
+            if one.batch_id == batch_id:
+                return rows, one
+    raise AssertionError("it has rows")
+
+
+def double_a_row(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    rows, one = first(seen)
+    rows.insert(0, one)
+    return seen
+
+
+def record_a_batch_twice(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    return seen._replace(records=[seen.records[0], *seen.records])
+
+
+def lose_a_row(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    rows, one = first(seen)
+    rows.remove(one)
+    return seen
+
+
+def lose_a_record(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    return seen._replace(records=[seen.records[0], seen.records[2]])
+
+
+def lose_the_last_record(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    return seen._replace(records=seen.records[:-1])
+
+
+def show_a_row_before_its_batch(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    rows, one = first(seen, 2)
+    rows[rows.index(one)] = shown(one.row, 0, one.attempt)
+    return seen
+
+
+def skip_what_was_never_committed(told: Told, seen: Seen) -> Seen:
+    told.skipped.append((9, 9))
+    return seen
+
+
+def commit_another_end(told: Told, seen: Seen) -> Seen:
+    told.committed[1] = (5, 3)
+    return seen
+
+
+def report_a_failure(told: Told, seen: Seen) -> Seen:
+    told.failed["a0.2.0"] = 2
+    return seen
+
+
+def show_an_attempt_that_never_reported(told: Told, seen: Seen) -> Seen:
+    del told.reported[first(seen)[1].attempt]
+    return seen
+
+
+def mix_two_runs(told: Told, seen: Seen) -> Seen:
+    rows, one = first(seen)
+    told.reported["a0.0.1.0.0"] = 0
+    rows[rows.index(one)] = one._replace(attempt="a0.0.1.0.0")
+    return seen
+
+
+def mix_two_attempts(told: Told, seen: Seen) -> Seen:
+    rows, one = first(seen, 2)
+    slot = one.attempt.rpartition(".")[0]
+    told.reported[f"{slot}.1"] = 2
+    rows.append(Shown(one.row, 2, f"{slot}.1"))
+    return seen
+
+
+def put_a_row_elsewhere(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    rows, one = first(seen)
+    rows.remove(one)
+    other = next(at for at in PLACES if seen.rows[at] is not rows)
+    return seen._replace(rows={**seen.rows, other: [one, *seen.rows[other]]})
+
+
+def show_a_later_batch_first(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    return seen._replace(rows={at: rows[::-1] for at, rows in seen.rows.items()})
+
+
+def leave_the_group_behind(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    return seen._replace(positions={"a": ENDS[0]})
+
+
+def leave_the_group_nowhere(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+    return seen._replace(positions={"a": None})
+
+
+def surprise(told: Told, seen: Seen) -> Seen:
+    told.surprises.append("what nobody should be told")
+    return seen
+
+
+WRONG: Mapping[Callable[[Told, Seen], Seen], Callable[[Mapping[str, Told], Seen], list[str]]] = {
+    double_a_row: repeated,
+    record_a_batch_twice: repeated,
+    lose_a_row: skipped,
+    lose_a_record: skipped,
+    lose_the_last_record: torn,
+    show_a_row_before_its_batch: torn,
+    skip_what_was_never_committed: forgotten,
+    commit_another_end: forgotten,
+    report_a_failure: taken_back,
+    show_an_attempt_that_never_reported: zombies,
+    mix_two_runs: zombies,
+    mix_two_attempts: zombies,
+    put_a_row_elsewhere: misplaced,
+    show_a_later_batch_first: misplaced,
+    leave_the_group_behind: offsets_apart,
+    leave_the_group_nowhere: offsets_apart,
+    surprise: surprised,
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_named(wrong: Callable[[Told, Seen], Seen]) -> None:
+    told, seen = good()
+    seen = wrong(told, seen)
+    assert WRONG[wrong]({"a": told}, seen)
+
+
+def test_every_checker_is_seen_to_fail() -> None:
+    assert set(WRONG.values()) == set(CHECKERS)

@@ -1,0 +1,98 @@
+"""The Spark write protocol with everything going wrong around it: no promise is broken, every bug put in is found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import pytest
+from tests.simulation.spark_bugs import BUGS
+
+from fencepost.simulation.spark_runs import SparkReport, drawn, write_micro_batches
+
+SEEDS: Final = 10
+#: Level of transaction.version at the start, and how often it is changed.
+LEVELS: Final = {"TV2": (2, 0.0), "TV1": (1, 0.0), "changing": (2, 0.3)}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """A driver logs each failure, and there are many."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def report(seed: int, levels: str) -> SparkReport:
+    return write_micro_batches(seed, drawn(seed, *LEVELS[levels]))
+
+
+kept = lru_cache(report)
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_promise_is_broken(seed: int, levels: str) -> None:
+    assert kept(seed, levels).faults == []
+
+
+#: What befalls drivers and attempts, as the histories say it.
+HAPPENS: Final = (
+    *("kill ", "interrupt ", "stall ", "replace ", "restore ", "intrude ", "which commits", "is fenced"),
+    *("PoisonedError", "TimedOutError", "TransactionTimedOutError", "claimed by more than one attempt", "older copy"),
+    *("belongs to another query", "SKIPPED", "REPEATED", "broker killed", "power lost", "transaction.version 1"),
+    *("EndTxnRequest lost", "EndTxnRequest carried out", "EndTxnRequest its connection", "everybody is killed"),
+)
+
+
+def test_everything_happens_in_these_runs() -> None:
+    lines = [line for seed in range(SEEDS) for levels in LEVELS for line in kept(seed, levels).history]
+    counts = {what: sum(what in line for line in lines) for what in HAPPENS}
+    print(counts)
+    assert [what for what, count in counts.items() if not count] == []
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    assert report(1, "TV1").history == kept(1, "TV1").history
+
+
+#: bug -> a run that finds it
+FOUND_BY: Final = {
+    "one_epoch_for_several_batches": (1, "TV1"),
+    "claims_are_checked_by_nobody": (0, "TV2"),
+    "any_later_claim_follows": (0, "TV2"),
+    "slots_are_looked_at_once": (0, "TV2"),
+    "a_number_says_that_a_batch_was_committed": (3, "TV1"),
+    "the_last_batch_is_written_again": (1, "TV1"),
+    "an_interrupted_driver_goes_on": (3, "TV2"),
+    "a_failed_batch_is_not_aborted": (0, "TV2"),
+    "a_failed_batch_was_not_committed": (9, "TV1"),
+    "progress_is_read_after_the_take_over_only": (4, "TV2"),
+    "progress_is_read_up_to_the_last_stable_offset": (1, "TV2"),
+    "progress_of_aborted_transactions_counts": (0, "TV2"),
+    "progress_is_written_in_a_transaction_of_its_own": (0, "TV2"),
+    "a_failed_batch_of_an_attempt_is_forgotten": (3, "TV1"),
+    "an_attempt_is_done_when_all_is_sent": (0, "TV2"),
+    "partitions_are_not_registered": (0, "TV1"),
+    "progress_is_not_waited_for": (29, "TV2"),
+    "progress_is_read_before_the_take_over_only": (11, "changing"),
+    "a_fenced_driver_takes_over_again": (0, "changing"),
+    "poison_is_no_failure": (5, "changing"),
+    "an_attempt_loses_its_last_batch": (0, "TV2"),
+    "positions_are_committed_outside_of_the_transaction": (0, "TV2"),
+    "a_lost_commit_is_taken_for_made": (2, "changing"),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a run that is clean without it."""
+    assert kept(*FOUND_BY[bug]).faults == []
+    BUGS[bug](monkeypatch)
+    assert report(*FOUND_BY[bug]).faults
+
+
+def test_every_bug_has_its_run() -> None:
+    assert set(FOUND_BY) == set(BUGS)
