@@ -98,9 +98,9 @@ class VirtualClock:
         return Milliseconds(EPOCH_MS + int(self._loop.time() * 1000) + self.skew_ms)
 
 
-def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
+def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]], make_loop: Callable[[], VirtualLoop] = VirtualLoop) -> T:
     """Run a coroutine, made for a fresh virtual loop, to its end."""
-    loop = VirtualLoop()
+    loop = make_loop()
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(main(loop))

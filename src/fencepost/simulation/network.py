@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -29,6 +30,8 @@ class _Listening:
         self._network = network
         self.factory = factory
         self.admission = admission
+        self.context = contextvars.copy_context()
+        """Whose it is: what arrives runs as the listener's."""
         self._port = port
 
     @property
@@ -76,15 +79,16 @@ class SimulatedNetwork:
             await asyncio.sleep(SLOWEST)
         if listening is None:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
-        ours, theirs = SimulatedTransport(self, port), SimulatedTransport(self, port)
+        ours = SimulatedTransport(self, port, contextvars.copy_context())
+        theirs = SimulatedTransport(self, port, listening.context.copy())
         ours.peer, theirs.peer = theirs, ours
         for transport in (theirs, ours):
             self._pairs[transport] = port
         ours.request_faults = self.request_faults
         listening.admission.accepted(loop.time())
-        accepted = listening.factory()
+        accepted = listening.context.copy().run(listening.factory)
         protocol = protocol_factory()
-        theirs.start(accepted)
+        listening.context.copy().run(theirs.start, accepted)
         ours.start(protocol)
         return ours, protocol
 
@@ -121,8 +125,10 @@ class SimulatedNetwork:
 class SimulatedTransport(asyncio.Transport):
     """One end of a connection."""
 
-    def __init__(self, network: SimulatedNetwork, port: int) -> None:
+    def __init__(self, network: SimulatedNetwork, port: int, context: contextvars.Context) -> None:
         super().__init__({"peername": ("127.0.0.1", port)})
+        self._context = context
+        """Whose end it is; what arrives here is run as theirs."""
         self._network = network
         self._loop = asyncio.get_running_loop()
         self._protocol: Any = None
@@ -163,7 +169,7 @@ class SimulatedTransport(asyncio.Transport):
     def _send(self, peer: SimulatedTransport, piece: bytes | None) -> None:
         """None: the end.  Nothing overtakes what was sent before."""
         self._last_arrival = max(self._last_arrival + 1e-6, self._loop.time() + self._network.delay())
-        self._loop.call_at(self._last_arrival, peer.arrive, piece)
+        self._loop.call_at(self._last_arrival, peer.arrive, piece, context=peer._context)
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
@@ -179,14 +185,15 @@ class SimulatedTransport(asyncio.Transport):
             self._closing = True
             if self.peer is not None:
                 self._send(self.peer, None)
-            self._loop.call_soon(self._lose, None)
+            self._loop.call_soon(self._lose, None, context=self._context)
 
     def abort(self) -> None:
         self.close()
 
     def break_off(self) -> None:
         """Without a word to anybody."""
-        self._loop.call_soon(self._lose, ConnectionResetError(104, "connection reset"))
+        error = ConnectionResetError(104, "connection reset")
+        self._loop.call_soon(self._lose, error, context=self._context)
 
     @property
     def is_behind(self) -> bool:

@@ -39,6 +39,8 @@ class Load(NamedTuple):
     transaction_timeout_ms: int = 60_000
     request_timeout_ms: int = 2000
     delivery_timeout_ms: int = 120_000
+    pause: float = 0
+    """Seconds between transactions, about."""
 
 
 class Sent(NamedTuple):
@@ -107,6 +109,8 @@ async def produce(
                 haunting.append(asyncio.get_running_loop().create_task(_haunt(world, zombie, outcomes)))
                 zombie = None
             while not stop.is_set():
+                if load.pause:
+                    await asyncio.sleep(chance.expovariate(1 / load.pause))
                 tag, number, begun = f"{name}-{number}", number + 1, world.loop.time()
                 try:
                     await _transaction(world, producer, tag, outcomes, chance, load)

@@ -1,0 +1,161 @@
+"""Loops that read, transform and write, with output and positions of the input in one transaction (KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fencepost.client import Producer, TopicPartition, TransactionAbortableError
+from fencepost.client.errors import (
+    ClientError,
+    CommitInDoubtError,
+    ConnectionLostError,
+    OutcomeUnknownError,
+    TimedOutError,
+)
+from fencepost.client.records import ConsumerRecord
+from fencepost.simulation.group_load import REPLACED, SESSION_MS, Group, Member, Scene, timed
+from fencepost.simulation.group_notes import Found, Membership, Stored
+from fencepost.simulation.processes import Process
+from fencepost.simulation.world import ADDRESS
+
+OUTPUT: Final = "out"
+OUTPUT_PARTITIONS: Final = 2
+TRANSACTION_TIMEOUT_MS: Final = 1500
+
+
+class Transformer(Member):
+    """A member of a group that answers each record by one record of the output, exactly once."""
+
+    def __init__(self, scene: Scene, process: Process, group: Group, seat: int) -> None:
+        super().__init__(scene, process, group, seat)
+        self.producer = Producer(
+            ADDRESS,
+            transactional_id=f"{group.name}-{seat}",
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            request_timeout_ms=400,
+            delivery_timeout_ms=700,
+            max_block_ms=2000,
+            runtime=process.runtime(),
+        )
+
+    async def work(self) -> None:
+        """Until it is to leave.  Raises ClientError where only a new process helps."""
+        try:
+            await self._work()
+        except (TimedOutError, ConnectionLostError, CommitInDoubtError, *REPLACED) as error:
+            self._scene.world.note(f"{self._process.name} ends: {type(error).__name__}: {error}")
+        except ClientError as error:
+            self._scene.notes.surprises.append(f"{self._process.name} is told {type(error).__name__}: {error}")
+            raise
+        finally:
+            await timed(self._scene, self._process, "close", self.producer.close())
+            await timed(self._scene, self._process, "close", self.consumer.close())
+
+    async def _work(self) -> None:
+        await timed(self._scene, self._process, "init_transactions", self.producer.init_transactions())
+        while not self.leave.is_set():
+            try:
+                records = await self.poll()
+            except TimeoutError:
+                continue
+            if records:
+                for record in records:
+                    self.note_processed(record)
+                await self._transact(records)
+
+    async def _transact(self, records: list[ConsumerRecord]) -> None:
+        """All of it in one transaction, or nothing, and back to the first."""
+        member, begun = self.membership(), self._scene.now
+        positions = {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
+        await self.producer.begin_transaction()
+        try:
+            await self._write(records)
+            begun = self._scene.now
+            async with self._patience():
+                sending = self.producer.send_offsets_to_transaction(positions, self.consumer.group_metadata())
+                await timed(self._scene, self._process, "send_offsets_to_transaction", sending)
+            await self._dawdle()
+            if not self._scene.calm.is_set() and self._chance.random() < 0.1:
+                await self._abort(records)
+                return
+            await self._commit_transaction()
+        except (TransactionAbortableError, TimeoutError, TimedOutError) as error:
+            self._scene.world.note(f"{self._process.name} aborts: {error!r}")
+            if isinstance(error, TimeoutError) and self._chance.random() < 0.5:
+                self._process.lose_connections()
+            await self._abort(records)
+        else:
+            self._scene.notes.stored.append(Stored(begun, self._process.name, member, positions))
+            if self._chance.random() < 0.3:
+                await self._look_again(member, positions)
+
+    async def _look_again(self, member: Membership, positions: Mapping[TopicPartition, int]) -> None:
+        """As long as the generation lasts, nobody else stores anything for what this member has."""
+        try:
+            committed = await timed(self._scene, self._process, "committed", self.consumer.committed(positions))
+        except TimedOutError:
+            return
+        broker = self._scene.world.broker
+        group = None if broker is None else broker.node.groups.known(member.group)
+        if getattr(group, "generation_id", None) == member.generation:
+            found = {at: None if position is None else position.offset for at, position in committed.items()}
+            self._scene.notes.found.append(Found(self._process.name, positions, found))
+
+    def _patience(self) -> asyncio.Timeout:
+        """Mostly enough where nothing is late."""
+        waits = self._scene.calm.is_set() or self._chance.random() < 0.5
+        return asyncio.timeout(None if waits else self._chance.uniform(0.002, 0.1))
+
+    async def _dawdle(self) -> None:
+        dice = self._chance.random()
+        if self._scene.calm.is_set() or dice > 0.15:
+            return
+        if dice < 0.05:
+            self._process.stand_still(self._chance.uniform(SESSION_MS, TRANSACTION_TIMEOUT_MS) / 1000)
+        await asyncio.sleep(self._chance.uniform(0, 2) if dice > 0.12 else self._chance.uniform(0, 0.05))
+
+    async def _write(self, records: Sequence[ConsumerRecord]) -> None:
+        for record in records:
+            value = f"{record.topic}/{record.partition}/{record.offset}/{(record.value or b'').decode()}"
+            partition = (record.partition + len(record.topic)) % OUTPUT_PARTITIONS
+            await self.producer.send(OUTPUT, value.encode(), partition=partition)
+        await self._dawdle()
+
+    async def _commit_transaction(self) -> None:
+        """Once it is begun it is asked for until it is known what became of it."""
+        while True:
+            try:
+                async with self._patience():
+                    await timed(self._scene, self._process, "commit", self.producer.commit_transaction())
+                return
+            except (OutcomeUnknownError, TimeoutError) as error:
+                self._scene.world.note(f"{self._process.name} commits again: {error!r}")
+
+    async def _abort(self, records: Sequence[ConsumerRecord]) -> None:
+        while True:
+            try:
+                async with self._patience():
+                    await timed(self._scene, self._process, "abort", self.producer.abort_transaction())
+                break
+            except (OutcomeUnknownError, TimeoutError) as error:
+                self._scene.world.note(f"{self._process.name} aborts again: {error!r}")
+        await self._rewind(records)
+
+    async def _rewind(self, records: Sequence[ConsumerRecord]) -> None:
+        """To what is committed, or to where it was: it is the same, as long as the partition is ours."""
+        first: dict[TopicPartition, int] = {}
+        for record in records:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        if self._chance.random() < 0.5:
+            try:
+                committed = await timed(self._scene, self._process, "committed", self.consumer.committed(first))
+            except TimedOutError:
+                pass
+            else:
+                first |= {at: found.offset for at, found in committed.items() if found is not None}
+        for at, offset in first.items():
+            self.note_moved(at)
+            if at in self.consumer.assignment():
+                self.consumer.seek(at, offset)

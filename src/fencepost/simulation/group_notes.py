@@ -1,0 +1,143 @@
+"""What members of groups and readers did and were told, and what is in the log: checkers compare the two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fencepost.log.storage import Storage
+from fencepost.protocol.control import COMMIT, read_control_record
+from fencepost.protocol.records import decode_batch
+from fencepost.protocol.types import TopicPartition
+
+
+class Membership(NamedTuple):
+    """Who somebody is in a group.  `who`: the id of the instance of a static member, else the member id."""
+
+    group: str
+    generation: int
+    who: str
+    member_id: str
+
+
+class Owned(NamedTuple):
+    """A member reads these partitions from now on.  Times are in seconds."""
+
+    time: float
+    member: Membership
+    partitions: tuple[TopicPartition, ...]
+
+
+class Processed(NamedTuple):
+    """A member was handed a record; `owned`: whether it read the partition, and had not paused it."""
+
+    time: float
+    process: str
+    member: Membership
+    at: TopicPartition
+    offset: int
+    value: str
+    owned: bool = True
+
+
+class Stored(NamedTuple):
+    """A commit of positions was confirmed.  `begun`: when it was asked for."""
+
+    begun: float
+    process: str
+    member: Membership
+    offsets: Mapping[TopicPartition, int]
+
+
+class Begun(NamedTuple):
+    """A member began to read a partition, at this offset or one before it that shows nothing."""
+
+    process: str
+    member: Membership
+    at: TopicPartition
+    offset: int
+
+
+class Found(NamedTuple):
+    """What a member found stored where nobody but itself had stored anything since."""
+
+    process: str
+    stored: Mapping[TopicPartition, int]
+    found: Mapping[TopicPartition, int | None]
+
+
+class Read(NamedTuple):
+    """A reader without a group was shown a record."""
+
+    reader: str
+    at: TopicPartition
+    offset: int
+    value: str
+
+
+@dataclass
+class GroupNotes:
+    """All that was noted in a run."""
+
+    owned: list[Owned] = field(default_factory=list)
+    processed: list[Processed] = field(default_factory=list)
+    stored: list[Stored] = field(default_factory=list)
+    begun: list[Begun] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    read: list[Read] = field(default_factory=list)
+    moved: list[tuple[str, TopicPartition]] = field(default_factory=list)
+    """(process, partition) that it went back in on purpose: what comes next is not in order."""
+    late: list[str] = field(default_factory=list)
+    """Calls that did not return in time, and members that did not arrive."""
+    surprises: list[str] = field(default_factory=list)
+    """What nobody should be told."""
+
+
+class Logged(NamedTuple):
+    """A record of the log."""
+
+    offset: int
+    value: str
+    committed: bool
+    """Whether a reader of committed records is shown it."""
+
+
+class Truth(NamedTuple):
+    """What is in the log when all is over, read without any client, and where the log begins."""
+
+    records: Mapping[TopicPartition, Sequence[Logged]]
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+    def committed(self, at: TopicPartition) -> list[Logged]:
+        """What a reader of committed records is shown."""
+        return [record for record in self.records.get(at, ()) if record.committed]
+
+
+def read_truth(storage: Storage, topics: Sequence[str]) -> Truth:
+    """Every record of these topics, batch by batch.  What belongs to no ended transaction is not committed."""
+    records: dict[TopicPartition, list[Logged]] = {}
+    starts: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, int] = {}
+    for topic in topics:
+        number = 0
+        while (partition := storage.partition(topic, number)) is not None:
+            at, number = TopicPartition(topic, number), number + 1
+            starts[at], ends[at] = partition.log_start_offset, partition.high_watermark
+            found: dict[int, Logged] = {}
+            pending: dict[int, list[int]] = {}
+            for header, batch in partition.scan(partition.log_start_offset):
+                if header.is_control:
+                    marker = read_control_record(batch, 0, header)
+                    for offset in pending.pop(header.producer_id, ()):
+                        found[offset] = found[offset]._replace(committed=marker is not None and marker.type == COMMIT)
+                    continue
+                for record in decode_batch(batch, 0, header):
+                    if record.offset >= partition.log_start_offset:
+                        value = (record.value or b"").decode()
+                        found[record.offset] = Logged(record.offset, value, not header.is_transactional)
+                        if header.is_transactional:
+                            pending.setdefault(header.producer_id, []).append(record.offset)
+            records[at] = [found[offset] for offset in sorted(found)]
+    return Truth(records, starts, ends)
