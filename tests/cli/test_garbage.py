@@ -14,7 +14,7 @@ from tests.log.log_doubles import run
 from fencepost.cli.garbage import LONGEST_SECONDS, LOOK_SECONDS, GarbageCollection
 
 LIVE = 300_000
-AT_ONCE = 40_000
+AT_ONCE = 60_000
 
 
 class Ring:
