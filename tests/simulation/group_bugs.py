@@ -42,7 +42,7 @@ class Bug(NamedTuple):
 BUGS: dict[str, Bug] = {}
 MEMBERS = GroupPlan(incidents=6, transformers=())
 LOOPS = GroupPlan(incidents=6, groups=())
-LONGER_LOOPS = GroupPlan(incidents=12, groups=())
+LONGER_LOOPS = GroupPlan(incidents=20, groups=())
 TOPICS_CHANGE = GroupPlan(incidents=6, transformers=(), topics_change=0.8)
 CRASHES = GroupPlan(incidents=6, crashes=0.5)
 MANY = GroupPlan(incidents=3, groups=tuple(LEDGER._replace(name=name) for name in "abcd"), transformers=())
