@@ -74,15 +74,15 @@ class Checkpoints:
 
     # At start and stop
 
-    def at_start(self, replay: Replay, aside: Aside, *, deletions: bool) -> None:
+    def at_start(self, replay: Replay, aside: Aside, *, waits: bool) -> None:
         """Begin a generation after those of `replay`.  Raises NothingLeft, OSError.
 
-        It is complete before this returns where the older ones are not to count beside it: where they do not say just
-        what is there now, or where there are `deletions` to finish.
+        It is complete before this returns where the older ones are not to count beside it, because they do not say just
+        what is there now; and unless it `waits`: there are no deletions to finish, and space enough for both.
         """
         self.aside = aside
         generation, opened = replay.newest + 1, self._partitions.values()
-        if deletions or aside.directories() or not agrees(replay, opened):
+        if not waits or aside.directories() or not agrees(replay, opened):
             self.now(generation, replay.starts)
         else:
             self.begin_at_start(generation, named_segments(replay, opened))

@@ -114,6 +114,11 @@ class Space:
         if not self.is_whole and not self.refill():
             raise DiskFull(errno.ENOSPC, "what is left on the disk is kept for deletions")
 
+    def is_ample(self, partitions: int) -> bool:
+        """At the start, with the reserve let go: whether much more is free than it needs."""
+        room = self.room()
+        return room is None or room.free >= 4 * reserved(room.total, partitions)
+
     # Who is told
 
     @property

@@ -139,7 +139,8 @@ class Storage:
         offline = {offline.directory.name for offline in self.offline.values()}
         found = data_directory.survey(self._disk, self.path, in_use | offline, self.deleted)
         aside = Aside(self._replay, offline, found.strays, self._number)
-        self._checkpoints.at_start(self._replay, aside, deletions=bool(found.deleted))
+        waits = not found.deleted and self.space.is_ample(len(in_use))
+        self._checkpoints.at_start(self._replay, aside, waits=waits)
         self._replay.tell(self._log.path(0).parent)
         self._replay = Replay()
         deletion.finish(self._disk, self.path, found)
