@@ -72,7 +72,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 }
 #: methods of `pathlib.Path` that touch a disk -> the modules that may use them
 ON_DISK: dict[str, tuple[str, ...]] = {
-    "read_text": ("spark/java.py",),
+    "read_text": ("simulation/bugs/__init__.py", "spark/java.py"),
     "write_text": ("spark/java.py",),
     "read_bytes": (),
     "write_bytes": (),

@@ -6,6 +6,7 @@ import argparse
 import logging
 import re
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cli import Refused
@@ -61,7 +62,17 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(trouble.name.lower().replace("_", "-") for trouble in drawn_runs.Trouble))
         return 0
     troubles = None if options.faults is None else _troubles(options.faults)
+    former = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    try:
+        return _simulate(options, seconds, troubles)
+    finally:
+        logging.disable(former)
+
+
+def _simulate(options: argparse.Namespace, seconds: float, troubles: Sequence[Trouble] | None) -> int:
+    from fencepost.simulation import drawn_runs
+
     failed = False
     for seed in range(options.seed, options.seed + options.runs):
         report = drawn_runs.simulate(seed, seconds, troubles)

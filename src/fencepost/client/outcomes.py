@@ -76,6 +76,14 @@ OUTCOMES: Final[Mapping[str, Mapping[ErrorCode, Outcome]]] = {
     },
 }
 
+#: A leader that answers a Produce with one of these may have written the batch all the same.
+MAYBE_WRITTEN: Final = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
 
 def outcome_of(request: str, error: ErrorCode) -> Outcome:
     """What to do about an error in the answer to this request."""

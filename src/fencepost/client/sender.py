@@ -15,7 +15,7 @@ from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
 from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, DeliveryError, UnreachableError
-from fencepost.client.outcomes import Outcome, outcome_of
+from fencepost.client.outcomes import MAYBE_WRITTEN, Outcome, outcome_of
 from fencepost.client.rules import Rules
 from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.compression import Compression
@@ -33,14 +33,6 @@ _LEADER_MOVED: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
-
-#: Who answers so may have written it all the same.
-_MAYBE_WRITTEN: Final = (
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
@@ -363,7 +355,7 @@ class Sender:
         elif outcome is Outcome.RETRY:
             if error in _LEADER_MOVED:
                 self._cluster.forget_topic(lane.at.topic)
-            self._again(lane, in_doubt=error in _MAYBE_WRITTEN)
+            self._again(lane, in_doubt=error in MAYBE_WRITTEN)
         else:
             what = f"{batch.builder.count} records for {lane.at.topic}-{lane.at.partition} were refused"
             refused = BrokerError(error, f"{what}: {answer.error_message or error.name}")

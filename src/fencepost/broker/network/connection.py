@@ -47,15 +47,12 @@ class Connection(asyncio.BufferedProtocol):
         """Of the newest request; the next one like it has the same."""
         self._address = ""
         self._frames = FrameBuffer(node.largest_request)
-        self._reserved = 0
-        """Bytes of the node's request memory that the frame at hand takes."""
+        self._reserved = 0  # Bytes of the node's request memory that the frame at hand takes.
         self._slots: deque[Slot] = deque()
-        self._held = 0
-        """Bytes in the slots."""
+        self._held = 0  # Bytes in the slots.
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._out = Outgoing()
-        self._large = 0
-        """Bytes of large answers that have not left."""
+        self._large = 0  # Bytes of large answers that have not left.
         self._active = True
         """Whether something came or went since `tidy` looked last."""
         self._idle_since = 0.0
@@ -63,8 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         """`_may_go_on` as of the last change of what that looks at: requests are read, and handled."""
         self._stopped = False  # The frame at hand waits for its turn, or for memory.
         self._handling = self._in_line = False  # In line, others are served first and nothing is read.
-        self._in_turn: asyncio.Task[None] | None = None
-        """What every later request waits for."""
+        self._in_turn: asyncio.Task[None] | None = None  # What every later request waits for.
 
     # asyncio's side
 

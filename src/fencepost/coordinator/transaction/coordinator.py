@@ -203,10 +203,7 @@ class TransactionCoordinator:
         if entry is not None:
             waiting = entry.completion.waiting if entry.completion is not None else None
             return listing.describe(entry.transaction, waiting, entry.lsn)
-        error, lsn = self._absent(transactional_id)
-        if error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-            error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        return listing.Description(transactional_id, error, lsn=lsn)
+        return listing.absent(transactional_id, *self._absent(transactional_id))
 
     def list(self, filters: listing.Filters | None = None) -> listing.Listing:
         """`list_in_steps`, at once."""

@@ -56,6 +56,12 @@ class Filters(NamedTuple):
     pattern: str = ""
 
 
+def absent(transactional_id: str, error: ErrorCode, lsn: int) -> Description:
+    """One that is not there, or cannot be asked for here; `error`: what other requests about it are answered."""
+    unknown = error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else error, lsn=lsn)
+
+
 def describe(
     transaction: TransactionMetadata, waiting: Mapping[TopicPartition, None] | None = None, lsn: int = 0
 ) -> Description:
