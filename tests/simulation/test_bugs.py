@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
+import subprocess
+import sys
 
 import pytest
+from scripts import find_bugs
+from scripts.find_bugs import SEEDS
 
 from fencepost.simulation.bugs import BUGS, BugUnusable
 from fencepost.simulation.bugs.bug import Bug, read
+
+FOUND = {each["name"]: each["found"] for each in map(json.loads, find_bugs.FOUND.read_text().splitlines())}
 
 
 def source_of(module: str) -> str:
@@ -25,6 +32,30 @@ def test_it_fits_into_the_code_as_that_is(name: str) -> None:
     wrong = bug.put_into(source)
     assert ast.dump(ast.parse(wrong)) != ast.dump(ast.parse(source))
     assert bug.what
+
+
+def found_by(name: str, seeds: int) -> subprocess.CompletedProcess[str]:
+    command = ["simulate", "--bug", name, "--runs", str(seeds), "--quiet", "--until-broken"]
+    return subprocess.run([sys.executable, "-m", "fencepost", *command], capture_output=True, text=True, check=False)
+
+
+#: One of each room; the others take minutes.
+SAMPLE = ("duplicate-of-any-epoch", "aborted-not-indexed", "commit-without-flush", "end-txn-too-early")
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_bug_is_found_by_the_seeds_of_the_default_tests(name: str) -> None:
+    assert found_by(name, SEEDS).returncode == 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name, found in FOUND.items() if found and name not in SAMPLE])
+def test_what_was_found_before_is_found_again(name: str) -> None:
+    assert found_by(name, SEEDS).returncode == 1
+
+
+def test_what_was_looked_for_is_among_them() -> None:
+    assert set(FOUND) <= set(BUGS), "run scripts/find_bugs.py"
 
 
 TEXT = """\

@@ -212,7 +212,7 @@ def test_a_connection_that_does_not_hold_its_answers_is_found(monkeypatch: pytes
 
 @pytest.mark.usefixtures("slow_sync")
 def test_a_fetch_of_what_is_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Partition, "bound", lambda partition, _isolation: partition.log_end_offset)
+    monkeypatch.setattr(Partition, "last_stable_offset", property(lambda partition: partition.log_end_offset))
     assert "FetchResponse" in (first_violation(1, 10) or "")
 
 

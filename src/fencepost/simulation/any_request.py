@@ -192,7 +192,7 @@ class Asker:
             if dice < 0.7:
                 self._sequences[place] = sequence + 1
             else:
-                sequence = max(sequence - 1, 0) if dice < 0.9 else sequence + 5
+                sequence = max(sequence - 1, 0) if dice < 0.8 else sequence + 5 if dice < 0.9 else 0
             batch = encode_batch(
                 value,
                 producer_id=producer_id,
@@ -263,7 +263,7 @@ class Asker:
         group = self._group()
         return JoinGroupRequest(
             group_id=group,
-            session_timeout_ms=6000,
+            session_timeout_ms=self._random.choice((50, 6000)),
             rebalance_timeout_ms=50,
             member_id=self._members.get(group, ("", -1))[0],
             group_instance_id=self._random.choice((None, _STATIC)),

@@ -87,6 +87,15 @@ def invented(outcomes: Outcomes, shown: Shown) -> list[str]:
 CHECKERS = (lost, doubled, aborted_shown, torn, out_of_order, invented)
 
 
+#: What holds for whoever has read a part only.
+OF_A_PART = (doubled, aborted_shown, out_of_order, invented)
+
+
+def check_part(outcomes: Outcomes, shown: Shown) -> list[str]:
+    """The promises that are broken to a reader who stopped somewhere, while others went on."""
+    return [fault for checker in OF_A_PART for fault in checker(outcomes, shown)]
+
+
 def check(outcomes: Outcomes, shown: Shown) -> list[str]:
     """All broken promises."""
     return [fault for checker in CHECKERS for fault in checker(outcomes, shown)]

@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 from fencepost.client import Admin
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import TopicPartition
 from fencepost.simulation import any_request, disk, reach, small_limits
 from fencepost.simulation.any_request import Asker
 from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
-from fencepost.simulation.checkers import check, misplaced, surprised
+from fencepost.simulation.checkers import check, check_part, misplaced, surprised
 from fencepost.simulation.crashes import finalize
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.faulty_runs import move_coordinator, unfinished
@@ -28,7 +29,16 @@ from fencepost.simulation.idempotent_load import produce_idempotently
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.pipelined_load import produce_pipelined
 from fencepost.simulation.request_faults import RequestFault, RequestFaults
-from fencepost.simulation.workload import EARLY, Load, Outcomes, make_topics, produce, read_all, read_positions
+from fencepost.simulation.workload import (
+    EARLY,
+    Load,
+    Outcomes,
+    make_topics,
+    produce,
+    read_all,
+    read_meanwhile,
+    read_positions,
+)
 from fencepost.simulation.world import ADDRESS, PORT, Violation, World
 
 #: Seconds of virtual time in which everybody has ended when nothing goes wrong any more.
@@ -79,6 +89,7 @@ class Circumstances(NamedTuple):
     idempotent: int
     pipelined: int
     askers: int
+    readers: int
     load: Load
     troubles: Sequence[Trouble]
     between: float
@@ -130,6 +141,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         # Their records have the time when they were made, which a clock set back would have refused.
         pipelined=chance.choice((0, 0, 1, 2)) if settings["log.message.timestamp.after.max.ms"] != _HOUR else 0,
         askers=chance.choice((0, 0, 1, 3)),
+        readers=chance.choice((0, 1, 2)),
         load=Load(
             positions=chance.choice((0, 0.3, 0.8)),
             takeovers=chance.choice((0, 0.05, 0.2)),
@@ -162,6 +174,7 @@ def _settings(chance: Random) -> dict[str, object]:
         "transaction.state.log.num.partitions": chance.choice((1, 3)),
         "offsets.topic.num.partitions": chance.choice((1, 3)),
         "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 50,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": chance.choice((20, 100, 1000)),
         "transaction.remove.expired.transaction.cleanup.interval.ms": chance.choice((200, 3_600_000)),
         "transactional.id.expiration.ms": chance.choice((1000, 20_000, 604_800_000)),
@@ -215,11 +228,21 @@ async def _main(
         chance = world.chance("request faults")
         world.network.request_faults = RequestFaults(chance, world.note, given.request_faults, given.apis)
     names = [f"producer-{n}" for n in range(given.producers)]
-    works = [produce(world, name, outcomes, stop, given.load) for name in names]
-    works += [produce_idempotently(world, f"single-{n}", outcomes, stop) for n in range(given.idempotent)]
-    works += [produce_pipelined(world, f"pipelined-{n}", outcomes, stop) for n in range(given.pipelined)]
-    works += [Asker(world.runtime(f"asker-{n}"), "127.0.0.1", PORT).ask(stop) for n in range(given.askers)]
-    tasks = [loop.create_task(work) for work in works]
+    works = {name: produce(world, name, outcomes, stop, given.load) for name in names}
+    for number in range(given.idempotent):
+        name = f"single-{number}"
+        works[name] = produce_idempotently(world, name, outcomes, stop)
+    for number in range(given.pipelined):
+        name = f"pipelined-{number}"
+        works[name] = produce_pipelined(world, name, outcomes, stop)
+    for number in range(given.askers):
+        name = f"asker-{number}"
+        works[name] = Asker(world.runtime(name), "127.0.0.1", PORT).ask(stop)
+    passes: list[dict[TopicPartition, list[str]]] = []
+    for number in range(given.readers):
+        name = f"reader-{number}"
+        works[name] = read_meanwhile(world, name, passes, stop)
+    tasks = [loop.create_task(work, name=name) for name, work in works.items()]
     while loop.time() < seconds:
         await asyncio.sleep(min(world.random.expovariate(1 / given.between), seconds))
         if given.troubles:
@@ -229,14 +252,17 @@ async def _main(
     faults = await _ended(tasks)
     if not faults:
         faults = await _judged(world, names, outcomes, given)
+        faults += [fault for shown in passes for fault in check_part(outcomes, shown)]
     return faults
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
     """Nobody waits for ever."""
     done, left = await asyncio.wait(tasks, timeout=PATIENCE)
-    faults = [f"{task.get_coro()} ended with {task.exception()!r}" for task in done if task.exception()]
-    return faults + [f"{task.get_coro()} does not end" for task in left]
+    faults = [
+        f"{task.get_name()} ended with {task.exception()!r}" for task in tasks if task in done and task.exception()
+    ]
+    return faults + [f"{task.get_name()} does not end" for task in tasks if task in left]
 
 
 async def _judged(world: World, names: Sequence[str], outcomes: Outcomes, given: Circumstances) -> list[str]:

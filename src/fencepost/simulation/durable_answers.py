@@ -1,5 +1,7 @@
 """No answer leaves before what it tells is durable: watched at every answer of a simulated node, while it runs.
 
+So is what its producers write (`sequences`).
+
 What an answer depends on is worked out here, from the request, the answer and what the log was given.  What the
 handlers say of it (`Reply.lsn`) is what is being checked, and so is the connection that holds their answers back.
 """
@@ -22,7 +24,7 @@ from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
-from fencepost.protocol.batch import headers, read_header
+from fencepost.protocol.batch import BatchHeader, headers, read_header
 from fencepost.protocol.codec import RequestHeader, decode_stored
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch
@@ -30,6 +32,7 @@ from fencepost.protocol.stored import TransactionLogKey
 from fencepost.protocol.types import Buffer
 from fencepost.runtime import Work
 from fencepost.simulation.network import SimulatedTransport
+from fencepost.simulation.sequences import Sequences
 
 Key = Hashable
 _TRANSACTIONS: Final = "__transaction_state"
@@ -49,9 +52,8 @@ class Appends:
         self._waiting: defaultdict[tuple[str, int], deque[tuple[int, int]]] = defaultdict(deque)
         """Of each partition, what was not durable when somebody last asked: lsn and first offset, in order."""
 
-    def add(self, partition: Partition, batch: Buffer, lsn: int) -> None:
+    def add(self, partition: Partition, header: BatchHeader, batch: Buffer, lsn: int) -> None:
         """A batch was appended."""
-        header = read_header(batch)
         at = partition.topic, partition.index
         self._newest[at] = self._newest[*at, header.producer_id] = lsn
         if partition.topic == _TRANSACTIONS and not header.is_control:
@@ -213,10 +215,17 @@ class WatchedStorage(Storage):
     """A storage whose appends are noted.  `log`: fields of the settings of every log, whatever its topic says."""
 
     def __init__(
-        self, disk: Disk, path: Path, settings: LogSettings, *rest: Any, log: Mapping[str, Any], **options: Any
+        self,
+        disk: Disk,
+        path: Path,
+        settings: LogSettings,
+        *rest: Any,
+        log: Mapping[str, Any],
+        violated: Callable[[str], None],
+        **options: Any,
     ) -> None:
         super().__init__(disk, path, settings.with_(**log), *rest, **options)
-        self.appends = Appends()
+        self.appends, self._sequences, self._violated = Appends(), Sequences(), violated
         self._fields = log
 
     def create_partition(
@@ -227,7 +236,11 @@ class WatchedStorage(Storage):
 
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int:
         lsn = super().appended(partition, segment, position, data)
-        self.appends.add(partition, data, lsn)
+        header = read_header(data)
+        self.appends.add(partition, header, data, lsn)
+        wrong = self._sequences.add(partition.topic, partition.index, header)
+        if wrong is not None:
+            self._violated(wrong)
         return lsn
 
     def start_moved(self, partition: Partition) -> int:
@@ -292,6 +305,6 @@ class WatchedConnection(Connection):
 def watched(violated: Callable[[str], None], log: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options of `Broker` for a node whose answers are watched; `log` as in `WatchedStorage`."""
     return {
-        "storage": lambda *args, **options: WatchedStorage(*args, log=log, **options),
+        "storage": lambda *args, **options: WatchedStorage(*args, log=log, violated=violated, **options),
         "connection": lambda node: WatchedConnection(node, violated),
     }

@@ -63,11 +63,6 @@ MARKS: Final[Sequence[Mark]] = (
     Mark("a transactional id is forgotten", f"{_TRANSACTIONS}.shards:TransactionCoordinatorShards.forget"),
     Mark("a coordinator moves", f"{_TRANSACTIONS}.coordinator:TransactionCoordinator.resign"),
     Mark("a marker is tried again", f"{_TRANSACTIONS}.shards:Completion.postpone"),
-    Mark(
-        "an open transaction nobody knows is aborted",
-        f"{_TRANSACTIONS}.coordinator:TransactionCoordinator.reconcile",
-        _found,
-    ),
     Mark("a group rebalances", "fencepost.coordinator.group.classic.join:prepare_rebalance"),
     Mark("a member's session is over", "fencepost.coordinator.group.membership:session_timer_rang"),
     Mark("offsets of a transaction are decided", "fencepost.coordinator.group.offsets:Offsets.complete"),

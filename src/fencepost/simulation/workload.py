@@ -248,3 +248,26 @@ async def read_all(world: World, patience: float = 180) -> dict[TopicPartition, 
                 shown[TopicPartition(record.topic, record.partition)].append(value)
                 world.note(f"read {record.topic}-{record.partition} {record.offset} {value}")
     return shown
+
+
+async def read_meanwhile(
+    world: World, name: str, passes: list[dict[TopicPartition, list[str]]], stop: asyncio.Event
+) -> None:
+    """What read_committed consumers are shown while everything goes on, each from the start of every partition."""
+    partitions = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
+    chance = world.chance(name)
+    while not stop.is_set():
+        shown: dict[TopicPartition, list[str]] = {at: [] for at in partitions}
+        runtime = world.runtime(f"{name}-{len(passes)}")
+        passes.append(shown)
+        until = world.loop.time() + chance.uniform(0.05, 1)
+        try:
+            async with Consumer(
+                bootstrap_servers=ADDRESS, runtime=runtime, fetch_max_wait_ms=20, request_timeout_ms=400
+            ) as consumer:
+                consumer.assign(partitions)
+                while world.loop.time() < until and not stop.is_set():
+                    for record in await consumer.poll(20):
+                        shown[TopicPartition(record.topic, record.partition)].append((record.value or b"").decode())
+        except ClientError as error:
+            world.note(f"{name} begins anew: {type(error).__name__}")

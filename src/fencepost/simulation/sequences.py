@@ -1,0 +1,64 @@
+"""What stands in each partition is in the order of its producers' epochs and sequences (facts §6.2-§6.4).
+
+Looked at as it is appended, apart from what the log itself checks: a gap, a batch for the second time and a fenced
+producer are seen where they are written, whether or not anybody is shown them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from fencepost.protocol import batch
+from fencepost.protocol.batch import BatchHeader
+
+#: What coordinators write has sequences of no meaning.
+_INTERNAL: Final = ("__transaction_state", "__consumer_offsets")
+
+
+class _Place(NamedTuple):
+    """How far a producer has come in a partition."""
+
+    epoch: int
+    following: int | None
+    """The sequence that comes next; None if any may: nothing of this epoch is known."""
+
+
+class Sequences:
+    """Every partition of one life of a node; what came before it is not known."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, int, int], _Place] = {}
+
+    def add(self, topic: str, index: int, header: BatchHeader) -> str | None:
+        """A batch was appended; what is wrong with that."""
+        if topic in _INTERNAL or header.producer_id < 0:
+            return None
+        if header.base_offset == 0:
+            self._forget(topic, index)
+        key, epoch = (topic, index, header.producer_id), header.producer_epoch
+        known = self._places.get(key)
+        if known is not None and epoch < known.epoch:
+            return f"producer {header.producer_id} writes to {topic}-{index} under epoch {epoch} after {known.epoch}"
+        if header.is_control:
+            if known is None or epoch != known.epoch:
+                self._places[key] = _Place(epoch, None if known is None else 0)
+            return None
+        first = header.base_sequence
+        if first < 0:
+            return None
+        self._places[key] = _Place(epoch, _after(first, header.record_count))
+        expected = None if known is None else known.following if epoch == known.epoch else 0
+        if expected is None or first == expected:
+            return None
+        who = f"producer {header.producer_id}, epoch {epoch}"
+        return f"{who}, writes sequence {first} to {topic}-{index}, {expected} is next"
+
+    def _forget(self, topic: str, index: int) -> None:
+        """Another topic of that name."""
+        for key in [key for key in self._places if key[:2] == (topic, index)]:
+            del self._places[key]
+
+
+def _after(sequence: int, count: int) -> int:
+    """As the protocol has it; `batch.next_sequence` is among what is checked."""
+    return (sequence + count) % (batch.MAX_INT32 + 1)

@@ -1,0 +1,75 @@
+"""Gaps, repetitions and fenced producers are seen where they are written; what the protocol allows is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.protocol.batch import BatchHeader, read_header
+from fencepost.protocol.control import control_batch
+from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Offset
+from fencepost.simulation.sequences import Sequences
+from fencepost.simulation.small_limits import lowered
+
+MARKER = -2
+
+
+def written(epoch: int, sequence: int, count: int = 1, producer_id: int = 7, base_offset: int = 9) -> BatchHeader:
+    """The header of a batch; `MARKER` for a transaction's end."""
+    if sequence == MARKER:
+        header = read_header(control_batch(producer_id, epoch, 0, True, 0))
+    else:
+        records = [(0, None, b"", ())] * count
+        header = read_header(
+            encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        )
+    return header._replace(base_offset=Offset(base_offset))
+
+
+def wrong(*batches: BatchHeader, topic: str = "t") -> list[str]:
+    sequences = Sequences()
+    return [told for each in batches if (told := sequences.add(topic, 0, each)) is not None]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [(0, 0, 2), (0, 2, 1), (0, 3, 5)],
+        [(0, 17, 1), (0, 18, 1)],  # what came before is not known
+        [(0, 0, 1), (0, MARKER, 1), (0, 1, 1)],  # before transaction.version 2
+        [(0, 0, 1), (1, MARKER, 1), (1, 0, 1)],
+        [(0, 0, 1), (2, 0, 1)],
+        [(0, MARKER, 1), (0, 5, 1)],
+    ],
+)
+def test_what_the_protocol_allows_is_allowed(batches: list[tuple[int, int, int]]) -> None:
+    assert wrong(*(written(*each) for each in batches)) == []
+
+
+@pytest.mark.parametrize(
+    ("batches", "says"),
+    [
+        ([(0, 0, 2), (0, 3, 1)], "writes sequence 3 to t-0, 2 is next"),
+        ([(0, 0, 2), (0, 0, 2)], "writes sequence 0 to t-0, 2 is next"),
+        ([(0, 0, 1), (1, 1, 1)], "writes sequence 1 to t-0, 0 is next"),
+        ([(0, 0, 1), (1, MARKER, 1), (0, 1, 1)], "under epoch 0 after 1"),
+        ([(1, 0, 1), (0, MARKER, 1)], "under epoch 0 after 1"),
+    ],
+)
+def test_what_it_forbids_is_told(batches: list[tuple[int, int, int]], says: str) -> None:
+    (told,) = wrong(*(written(*each) for each in batches))
+    assert says in told
+
+
+def test_after_the_largest_sequence_comes_0() -> None:
+    with lowered({"largest sequence": 31}):
+        assert wrong(written(0, 30, 2), written(0, 0)) == []
+        assert wrong(written(0, 30, 2), written(0, 32)) != []
+
+
+def test_a_topic_made_anew_knows_of_nothing() -> None:
+    assert wrong(written(0, 5), written(0, 0, base_offset=0)) == []
+
+
+def test_what_coordinators_write_has_no_order() -> None:
+    assert wrong(written(0, 0), written(0, 0), topic="__consumer_offsets") == []
