@@ -124,7 +124,8 @@ def test_taking_a_lost_end_for_carried_out_is_found(monkeypatch: pytest.MonkeyPa
 def test_taking_a_record_twice_is_found(monkeypatch: pytest.MonkeyPatch, fault: RequestFault) -> None:
     monkeypatch.setattr(ProducerEntry, "duplicate_of", lambda *_: None)
     monkeypatch.setattr(producer_state, "check_sequence", lambda *_: None)
-    assert "times" in "".join(broken_promises(fault, PRODUCE))
+    # Seen where it is written, before it is shown.
+    assert " is next" in "".join(broken_promises(fault, PRODUCE))
 
 
 @pytest.mark.parametrize(("incidents", "share"), [("crashes", 0.5), ("moves", 0.9)])

@@ -43,6 +43,7 @@ class GarbageCollection:
     def start(self) -> None:
         """Set aside all that is there, and collect from now on."""
         gc.freeze()
+        gc.collect()  # of nothing: Python puts the next one off until there is a quarter as much as at the last
         gc.set_threshold(*_THRESHOLDS)
         gc.callbacks.append(self._collected)
         gc.enable()
@@ -73,6 +74,7 @@ class GarbageCollection:
         if self._is_set_aside and (is_idle or now - self._complete_since >= LONGEST_SECONDS):
             gc.unfreeze()
             gc.collect()  # which sets aside what it leaves
+            gc.collect()  # of nothing, as at the start
             self._is_set_aside = False
             self._complete_since = now
         self._look_later()
