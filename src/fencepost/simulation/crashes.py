@@ -47,12 +47,7 @@ def crash_again_and_again(
         tasks = [loop.create_task(produce(world, f"producer-{n}", outcomes, stop)) for n in range(producers)]
         for _ in range(crashes):
             await asyncio.sleep(world.random.expovariate(1 / 0.05))
-            if world.random.random() < power_losses:
-                world.lose_power()
-            else:
-                world.kill()
-            await asyncio.sleep(world.random.uniform(0, 0.02))
-            await world.start()
+            await world.crash(power_losses)
             if levels and world.random.random() < 0.5:
                 await finalize(world, world.random.choice(levels))
         await asyncio.sleep(0.5)
@@ -83,7 +78,7 @@ def crash_at_write(
 
     async def main(loop: VirtualLoop) -> Report | None:
         world = World(loop, seed)
-        loop.set_exception_handler(_ignore_power_cut)
+        loop.set_exception_handler(ignore_power_cut)
         outcomes, stop = Outcomes(), asyncio.Event()
         await world.start()
         await make_topics(world, transaction_version)
@@ -107,7 +102,7 @@ def crash_at_write(
     return run(main)
 
 
-def _ignore_power_cut(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def ignore_power_cut(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """What the broker was doing when the power went off ends there."""
     if not isinstance(context.get("exception"), PowerCut):
         loop.default_exception_handler(context)

@@ -22,7 +22,7 @@ from fencepost.simulation import any_request, disk, reach, small_limits
 from fencepost.simulation.any_request import Asker
 from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
 from fencepost.simulation.checkers import check, check_part, misplaced, surprised
-from fencepost.simulation.crashes import finalize
+from fencepost.simulation.crashes import finalize, ignore_power_cut
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.faulty_runs import move_coordinator, unfinished
 from fencepost.simulation.idempotent_load import produce_idempotently
@@ -214,7 +214,7 @@ def simulate(seed: int, seconds: float = 3, troubles: Iterable[Trouble] | None =
 async def _main(
     loop: VirtualLoop, seed: int, seconds: float, given: Circumstances, history: list[str], outcomes: Outcomes
 ) -> list[str]:
-    loop.set_exception_handler(_ignore_power_cut)
+    loop.set_exception_handler(ignore_power_cut)
     world = World(loop, seed, given.settings, given.log)
     world.history = history
     if given.call_faults:
@@ -287,23 +287,18 @@ def _clock_is_to_blame(surprise: str, given: Circumstances) -> bool:
 
 async def _killed(world: World) -> None:
     world.kill()
-    await _start_again(world)
+    await world.start_again()
 
 
 async def _power_lost(world: World) -> None:
     world.lose_power()
-    await _start_again(world)
+    await world.start_again()
 
 
 async def _stopped(world: World) -> None:
     await world.stop()
     world.note("broker stopped")
-    await _start_again(world)
-
-
-async def _start_again(world: World) -> None:
-    await asyncio.sleep(world.random.uniform(0, 0.02))
-    await world.start()
+    await world.start_again()
 
 
 async def _dies_at_a_write(world: World) -> None:
@@ -315,7 +310,7 @@ async def _dies_at_a_write(world: World) -> None:
             break
     world.disk.cut_power_after(10**9)
     (world.lose_power if world.random.random() < 0.5 else world.kill)()
-    await _start_again(world)
+    await world.start_again()
 
 
 async def _dies_while_it_starts(world: World) -> None:
@@ -329,7 +324,7 @@ async def _dies_while_it_starts(world: World) -> None:
     else:
         world.kill()
     world.disk.cut_power_after(10**9)
-    await _start_again(world)
+    await world.start_again()
 
 
 async def _connections_cut(world: World) -> None:
@@ -376,9 +371,3 @@ TROUBLES: Final[Mapping[Trouble, Callable[[World], Coroutine[Any, Any, None]]]] 
     Trouble.CLOCK_JUMPS: _clock_jumps,
     Trouble.TOPIC_MADE_ANEW: _make_anew,
 }
-
-
-def _ignore_power_cut(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What the broker was doing when the power went off ends there."""
-    if not isinstance(context.get("exception"), PowerCut):
-        loop.default_exception_handler(context)

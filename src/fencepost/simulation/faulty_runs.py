@@ -101,12 +101,7 @@ def disturb(seed: int, plan: Plan) -> Report:
 async def _incident(world: World, plan: Plan) -> None:
     dice = world.random.random()
     if dice < plan.crashes:
-        if world.random.random() < 0.5:
-            world.lose_power()
-        else:
-            world.kill()
-        await asyncio.sleep(world.random.uniform(0, 0.02))
-        await world.start()
+        await world.crash()
     elif dice < plan.crashes + plan.moves:
         await move_coordinator(world, world.random.randrange(3))
     elif dice < plan.crashes + plan.moves + plan.changes:

@@ -193,12 +193,7 @@ async def _hold_transactions_open(world: World, seconds: float) -> None:
 async def _incident(world: World, plan: SparkPlan) -> None:
     dice = world.random.random()
     if dice < plan.crashes:
-        if world.random.random() < 0.5:
-            world.lose_power()
-        else:
-            world.kill()
-        await asyncio.sleep(world.random.uniform(0, 0.02))
-        await world.start()
+        await world.crash()
     elif dice < plan.crashes + plan.changes:
         await finalize(world, world.random.choice((1, 2)))
 

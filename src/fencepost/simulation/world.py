@@ -99,6 +99,19 @@ class World:
         self.broker = broker
         self.note(f"broker started, life {self._lives}")
 
+    async def crash(self, power_losses: float = 0.5) -> None:
+        """Crash, with that probability by loss of power and else by kill -9, and start again."""
+        if self.random.random() < power_losses:
+            self.lose_power()
+        else:
+            self.kill()
+        await self.start_again()
+
+    async def start_again(self) -> None:
+        """Start the broker a moment after it ended."""
+        await asyncio.sleep(self.random.uniform(0, 0.02))
+        await self.start()
+
     def _violated(self, what: str) -> None:
         self.note(f"VIOLATION {what}")
         self.violations.append(f"{self.loop.time():.6f} {what}")

@@ -34,7 +34,7 @@ class Shares:
             self._is_running = True
             asyncio.get_running_loop().call_soon(self._next_turn)
             self._new_turn()
-        if self._line or self._is_over():
+        elif self._line or self._is_over():
             self._line[again] = None
             return False
         self._ends, self._left = self._turn_ends, self._turn_left
