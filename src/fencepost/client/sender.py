@@ -27,8 +27,8 @@ from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 _ALL: Final = -1
 _LARGEST_REQUEST: Final = 16 * 1024 * 1024
-_PAUSES: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5)
 #: Seconds before a batch is sent again, by the number of its tries.
+_PAUSES: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5)
 _LEADER_MOVED: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
