@@ -18,6 +18,7 @@ from fencepost.client import (
 )
 from fencepost.client.errors import MisuseError, TransactionAbortedError
 from fencepost.protocol.errors import ErrorCode, KafkaError
+from fencepost.protocol.partitioning import partition_for_key
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
 
@@ -255,5 +256,36 @@ def test_misuse_is_told_with_what_to_do() -> None:
         async with Producer(ADDRESS, runtime=world.runtime("plain")) as plain:
             with pytest.raises(MisuseError, match="transactional_id"):
                 await plain.begin_transaction()
+
+    simulate(scenario)
+
+
+def test_records_with_a_key_go_by_the_number_of_partitions_that_there_are_by_now() -> None:
+    keys = [b"%d" % number for number in range(20)]
+
+    async def scenario(world: World) -> None:
+        async def places(writer: Producer) -> list[int]:
+            return [(await (await writer.send("t", b"v", key=key))).partition for key in keys]
+
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime, metadata_max_age_ms=1000) as writer:
+            assert await places(writer) == [partition_for_key(key, 2) for key in keys]
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.create_partitions("t", 5)
+            await asyncio.sleep(1.5)
+            assert await places(writer) == [partition_for_key(key, 5) for key in keys]
+
+    simulate(scenario)
+
+
+def test_a_producer_that_finds_no_broker_when_its_metadata_is_old_goes_on_when_there_is_one() -> None:
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime, metadata_max_age_ms=100, request_timeout_ms=500) as writer:
+            await (await writer.send("t", b"v", partition=0))
+            world.kill()
+            await asyncio.sleep(5)
+            await world.start()
+            assert (await (await writer.send("t", b"v", partition=0))).offset == 1
 
     simulate(scenario)

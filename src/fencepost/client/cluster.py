@@ -34,6 +34,7 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 _FIRST_BACKOFF: Final = 0.01
 _LONGEST_BACKOFF: Final = 0.5
+_SHORTEST_AGE: Final = 0.1
 _BATCHED_LOOKUP_SINCE: Final = 4
 
 
@@ -103,6 +104,7 @@ class Cluster:
         self.features = Features(-1, {})
         self._connections: dict[tuple[str, int], asyncio.Task[Connection]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._refreshing: asyncio.Task[None] | None = None
         self._closed = False
 
     def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
@@ -178,6 +180,8 @@ class Cluster:
     async def close(self) -> None:
         """End all connections."""
         self._closed = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
         for task in self._connections.values():
             if not task.done():
                 task.cancel()
@@ -224,6 +228,26 @@ class Cluster:
             leaders = {part.partition_index: part.leader_id for part in sorted(topic.partitions, key=_index)}
             self.topics[topic.name] = TopicView(topic.name, topic.topic_id, leaders)
         return answer
+
+    def refresh_every(self, interval_ms: float) -> None:
+        """Ask for the topics that are known so often, until `close`: they may have got partitions.
+
+        At least 100 ms are between two times, as in Apache Kafka's clients (retry.backoff.ms).  Where nobody answers,
+        what was known stays until the next time.
+        """
+        assert self._refreshing is None, "metadata has one age"
+        self._refreshing = asyncio.get_running_loop().create_task(
+            self._refresh_every(max(interval_ms / 1000, _SHORTEST_AGE))
+        )
+
+    async def _refresh_every(self, interval: float) -> None:
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                if self.topics:
+                    await self.refresh(list(self.topics))
+            except ClientError as error:
+                logger.info("metadata was not refreshed: %s", error)
 
     async def topic(self, name: str, deadline: Deadline, create: bool = True) -> TopicView:
         """A topic, with a leader for each partition.  Raises BrokerError if there is no such topic."""

@@ -32,6 +32,8 @@ class Producer:
     Times are in milliseconds, sizes in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the
     broker refuses BrokerError.  On a cluster with transaction.version 2 it speaks the protocol of KIP-890, on others
     the one before.  A commit waits for every record that was sent before it, and fails if one of them did.
+
+    Partitions that are added are written to after `metadata_max_age_ms`: from then on keys go by the new number.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
+        metadata_max_age_ms: int = 300_000,
         client_id: str = "fencepost-producer",
         runtime: Runtime | None = None,
     ) -> None:
@@ -66,6 +69,7 @@ class Producer:
         self._batch_bytes = batch_bytes
         self._buffer_bytes = buffer_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._metadata_max_age_ms = metadata_max_age_ms
         self._transactions: Transactions | None = None
         if transactional_id is not None:
             self._transactions = Transactions(self._cluster, transactional_id, transaction_timeout_ms)
@@ -88,6 +92,7 @@ class Producer:
                 delivery_timeout_ms=self._delivery_timeout_ms,
                 compression=self._compression,
             )
+            self._cluster.refresh_every(self._metadata_max_age_ms)
         return self
 
     async def close(self) -> None:
