@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from benchmarks.apache_kafka import jars, java
+from tests.compare.parking import IN_ORDER, ONLY_KAFKA_IN_ORDER
 from tests.compare.twins import SETTINGS, TOPICS
 from tests.compare.two_nodes import TwoNodes, skipped_without_kafka, two_nodes
 
@@ -17,6 +18,14 @@ Tool = Callable[..., str]
 def nodes() -> Iterator[TwoNodes]:
     """Two nodes whose coordinators are quick, with the topics of the walks."""
     with two_nodes(SETTINGS) as both:
+        both.make_topics(TOPICS)
+        yield both
+
+
+@pytest.fixture(scope="module")
+def nodes_in_order() -> Iterator[TwoNodes]:
+    """The same, and both do what they are asked in the order in which it came."""
+    with two_nodes(SETTINGS | IN_ORDER, only_kafka=ONLY_KAFKA_IN_ORDER) as both:
         both.make_topics(TOPICS)
         yield both
 

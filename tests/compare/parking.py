@@ -1,18 +1,42 @@
-"""Requests that wait for others (JoinGroup, SyncGroup, Fetch), sent to both nodes on connections of their own."""
+"""Requests that wait for others (JoinGroup, SyncGroup, Fetch), sent to both nodes on connections of their own.
+
+That a request waits is known, not guessed from silence.  Nodes of `IN_ORDER` do what they are asked in the order in
+which it came, and a commit of offsets is answered when everything before it in the only partition of the group
+coordinator is: so who has no answer when later requests on another connection have theirs, waits.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from tests.compare import requests
 from tests.compare.connection import MUTE, Connection
 from tests.compare.twins import Asked, Diverged, Twins
 
-_QUIET = 0.03
-"""After so long nothing more is expected of a node that has answered alike so far."""
-_PATIENCE = 5.0
+from fencepost.protocol.messages import ApiVersionsRequest
+
+IN_ORDER: Final = {"offsets.topic.num.partitions": "1"}
+"""What both nodes are started with."""
+ONLY_KAFKA_IN_ORDER: Final = {
+    "num.network.threads": "1",
+    "num.io.threads": "1",
+    "group.coordinator.append.linger.ms": "0",
+}
+_ROUNDS: Final = 3
+"""The first is read after what was sent before, the second done after that, the third answered after its answer."""
+_ASIDE, _TOPIC = "aside", "twins-b"
+_HELLO: Final = ApiVersionsRequest(client_software_name="comparison", client_software_version="1")
+_PATIENCE: Final = 20.0
 WAITS = "it waits"
+
+
+def catch_up(twins: Twins) -> None:
+    """Return when both nodes have done what was sent to them on any connection, and sent what answers there are."""
+    for _ in range(_ROUNDS):
+        for node in (twins.kafka, twins.ours):
+            node.ask(requests.commit(_ASIDE, {_TOPIC: {0: 0}}), 8)
 
 
 class Parked:
@@ -25,6 +49,7 @@ class Parked:
         self._connections = [Connection(address) for address in twins.addresses]
         self._answers: list[Any] = [MUTE, MUTE]
         for side, connection in enumerate(self._connections):
+            connection.ask(_HELLO, 3)  # the node knows the connection: what is sent on it has its place in the order
             connection.send(twins.real(request, side), version)
 
     def _is_answered(self, side: int) -> bool:
@@ -33,20 +58,20 @@ class Parked:
         return bool(self._answers[side] != MUTE)
 
     def settled(self) -> Any:
-        """The answer that both gave, or WAITS.  Raises Diverged if they differ."""
-        end = time.monotonic() + _QUIET
-        while True:
-            answered = [self._is_answered(side) for side in (0, 1)]
-            if all(answered):
-                return self._compared()
+        """The answer that both gave, or WAITS if neither has one.  Raises Diverged if they differ."""
+        catch_up(self.twins)
+        return self.answered() if any(self._is_answered(side) for side in (0, 1)) else WAITS
+
+    def answered(self) -> Any:
+        """The answer that both gave, or will give before long.  Raises Diverged if they differ."""
+        end = time.monotonic() + _PATIENCE
+        while not all(answered := [self._is_answered(side) for side in (0, 1)]):
             if time.monotonic() > end:
-                if not any(answered):
-                    return WAITS
-                if time.monotonic() > end + _PATIENCE:
-                    theirs, ours = (self._heard(side) if answered[side] else WAITS for side in (0, 1))
-                    self.twins.history.append(Asked(self.request, self.version, theirs, ours, self.twins.level))
-                    raise Diverged("unexplained")
+                theirs, ours = (self._heard(side) if answered[side] else WAITS for side in (0, 1))
+                self.twins.history.append(Asked(self.request, self.version, theirs, ours, self.twins.level))
+                raise Diverged("unexplained")
             time.sleep(0.002)
+        return self._compared()
 
     def _compared(self) -> Any:
         self.close()

@@ -17,8 +17,8 @@ STEPS = 40
 
 
 @pytest.mark.parametrize("level", [2, 1, 0])
-def test_random_walks_of_fetches_that_wait(nodes: TwoNodes, level: int) -> None:
-    twins = Twins(nodes, level, EXPLANATIONS)
+def test_random_walks_of_fetches_that_wait(nodes_in_order: TwoNodes, level: int) -> None:
+    twins = Twins(nodes_in_order, level, EXPLANATIONS)
     woken = 0
     for seed in seeds(WALKS):
         walk = Watch(twins, random.Random(seed), f"watch-{level}-{seed}")

@@ -17,8 +17,8 @@ STEPS = 50
 
 
 @pytest.mark.parametrize("level", [2, 1, 0])
-def test_random_walks_of_a_group_with_several_members(nodes: TwoNodes, level: int) -> None:
-    twins = Twins(nodes, level, EXPLANATIONS)
+def test_random_walks_of_a_group_with_several_members(nodes_in_order: TwoNodes, level: int) -> None:
+    twins = Twins(nodes_in_order, level, EXPLANATIONS)
     for seed in seeds(WALKS):
         walk = Crowd(twins, random.Random(seed), f"crowd-{level}-{seed}")
         twins.play(f"walk {seed}", lambda walk=walk: walk.go(STEPS))  # type: ignore[misc]

@@ -6,14 +6,14 @@ JoinGroup and SyncGroup wait for the others: after each step the walk looks whic
 from __future__ import annotations
 
 import random
-import time
+from functools import partial
 from typing import Any
 
 from tests.compare import requests
-from tests.compare.connection import CLOSED
+from tests.compare.connection import CLOSED, Connection, wait_until
 from tests.compare.coordinator.offsets import OUTSIDER, Member
 from tests.compare.coordinator.walks import Walk
-from tests.compare.parking import WAITS, Parked
+from tests.compare.parking import WAITS, Parked, catch_up
 from tests.compare.twins import Twins
 
 from fencepost.protocol.codec import encode_stored
@@ -33,6 +33,8 @@ from fencepost.protocol.messages.leave_group import MemberIdentity
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 
+_LONG_MS = 600_000
+_PATIENCE = 20.0
 #: seat -> its group.instance.id
 SEATS = {"x": None, "y": None, "i": "i"}
 WEIGHTS = {
@@ -69,6 +71,8 @@ class Crowd(Walk):
         self._members: dict[str, Member] = dict.fromkeys(SEATS, OUTSIDER)
         self._former: list[Member] = [OUTSIDER]
         self._leader = ""
+        self._state = "Dead"
+        """Of the group, when both last described it."""
         self._parked: dict[str, Parked] = {}
         self._moves |= {
             "join": self._join,
@@ -100,7 +104,8 @@ class Crowd(Walk):
         names = self.chance.choice([[self.group], [self.group, f"{self.prefix}-never", ""]])
         operations = self.chance.random() < 0.5
         request = DescribeGroupsRequest(groups=names, include_authorized_operations=operations)
-        self.twins.ask(request, self.chance.randint(3 if operations else 0, 6))
+        described = self.twins.ask(request, self.chance.randint(3 if operations else 0, 6))["groups"]
+        self._state = next(one["group_state"] for one in described if one["group_id"] == self.group)
         states = self.chance.choice([[], [self.chance.choice(STATES)], self.chance.sample(STATES, 2)])
         types = self.chance.choice([[], [], [self.chance.choice(TYPES)]])
         version = self.chance.choice([0, 3, 4, 5, 5, 5])
@@ -116,24 +121,29 @@ class Crowd(Walk):
         return answer | {"groups": groups}
 
     def _settle(self) -> None:
-        """Take the answers that have come."""
-        again = True
-        while again:
-            again = False
-            for seat, parked in list(self._parked.items()):
-                answer = parked.settled()
-                if answer != WAITS:
-                    again = True
-                    del self._parked[seat]
-                    self._take(seat, parked.request, answer)
+        """Take the answers that have come, once nothing comes any more without anybody's doing."""
+        catch_up(self.twins)
+        for node in (self.twins.kafka, self.twins.ours):
+            wait_until(partial(self._is_at_rest, node), _PATIENCE, "the end of a rebalance with a time-out of 0")
+        for seat, parked in list(self._parked.items()):
+            answer = parked.settled()
+            if answer != WAITS:
+                del self._parked[seat]
+                self._take(seat, parked.request, answer)
+
+    def _is_at_rest(self, node: Connection) -> bool:
+        """False while a rebalance is on that began with a time-out of 0: in an empty group, or without members."""
+        if self._state == "PreparingRebalance":
+            return True
+        (group,) = node.ask(DescribeGroupsRequest(groups=[self.group]), 5).groups
+        passes = not group.members or self._state in ("Empty", "Dead")
+        return not (passes and group.group_state == "PreparingRebalance")
 
     def _take(self, seat: str, request: Any, answer: Any) -> None:
         if isinstance(request, JoinGroupRequest):
             if answer["error_code"] in (0, "MEMBER_ID_REQUIRED"):
                 self._become(seat, (answer["member_id"], answer["generation_id"], SEATS[seat]))
                 self._leader = answer.get("leader") or self._leader
-            if answer["error_code"] == "MEMBER_ID_REQUIRED":
-                time.sleep(0.05)  # Apache Kafka shows a group that begins when it is written
             elif answer["error_code"] in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"):
                 self._become(seat, OUTSIDER)
 
@@ -175,8 +185,8 @@ class Crowd(Walk):
         metadata = self.chance.choice(SUBSCRIPTIONS)
         request = JoinGroupRequest(
             group_id=self.group,
-            session_timeout_ms=60_000,
-            rebalance_timeout_ms=60_000,
+            session_timeout_ms=_LONG_MS,
+            rebalance_timeout_ms=_LONG_MS,
             member_id=member_id,
             group_instance_id=instance,
             protocol_type=self._kind if self.chance.random() < 0.95 else "other",
@@ -230,7 +240,6 @@ class Crowd(Walk):
             for one in asked:
                 one.member_id = "" if one.group_instance_id else one.member_id
         self.twins.ask(LeaveGroupRequest(group_id=self.group, members=asked), self.chance.choice([3, 5]))
-        time.sleep(0.05)  # without members the rebalance has a time-out of 0
 
     def _id_of(self, instance: str | None) -> str | None:
         return self._members["i"][0] if instance == "i" else None
