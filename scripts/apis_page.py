@@ -45,7 +45,6 @@ MISSING: dict[str, dict[int, str]] = {
     "Quotas: no client is slowed down.": {48: "DescribeClientQuotas", 49: "AlterClientQuotas"},
     "Replicas: there is one node, one copy and one directory.": {
         34: "AlterReplicaLogDirs",
-        35: "DescribeLogDirs",
         43: "ElectLeaders",
         45: "AlterPartitionReassignments",
         46: "ListPartitionReassignments",

@@ -36,6 +36,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeLogDirsRequest,
     DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
     FindCoordinatorRequest,
@@ -45,6 +46,7 @@ from fencepost.protocol.messages import (
 )
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.messages.describe_log_dirs import DescribableLogDirTopic
 from fencepost.protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from fencepost.protocol.messages.describe_topic_partitions import TopicRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
@@ -95,6 +97,7 @@ def test_every_request_for_it_is_answered_and_the_others_are_served(damaged: set
             assert describe_producers(client, topic) == OFFLINE
             assert epoch_end(client, topic) == OFFLINE
             assert write_marker(client, topic) == OFFLINE
+            assert described_directory(client, topic, 2) == [1], "it has no size that anybody knows"
             assert fetch(client, topic, partition=1).error_code == ErrorCode.NONE
             assert produce(client, other, batch("y")).error_code == ErrorCode.NONE
             find_group(client)
@@ -231,6 +234,14 @@ def delete_records(client: Client, topic: str) -> int:
 def describe_producers(client: Client, topic: str) -> int:
     request = DescribeProducersRequest(topics=[ProducersTopic(name=topic, partition_indexes=[0])])
     return int(client.ask(request).topics[0].partitions[0].error_code)
+
+
+def described_directory(client: Client, topic: str, count: int) -> list[int]:
+    """Those of so many partitions of a topic that the directory is said to have."""
+    asked = [DescribableLogDirTopic(topic=topic, partitions=list(range(count)))]
+    (directory,) = client.ask(DescribeLogDirsRequest(topics=asked)).results
+    assert directory.error_code == ErrorCode.NONE
+    return [one.partition_index for found in directory.topics for one in found.partitions]
 
 
 def epoch_end(client: Client, topic: str) -> int:

@@ -6,8 +6,10 @@ import time
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaError
+
+from fencepost.broker import Broker
 
 
 def producer(servers: str, transactional_id: str, **options: Any) -> Any:
@@ -114,3 +116,19 @@ def test_after_a_time_out_a_new_producer_goes_on(servers: str, name: str) -> Non
     successor.commit_transaction()
     successor.close()
     assert read_all(servers, name) == [b"again"]
+
+
+def test_the_admin_client_sees_the_data_directory(servers: str, name: str, broker: Broker) -> None:
+    writer = producer(servers, name)
+    writer.begin_transaction()
+    writer.send(name, b"x" * 1000, partition=0)
+    writer.commit_transaction()
+    writer.close()
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    (told,) = admin.describe_log_dirs({name: [0]})
+    admin.close()
+    (directory,) = told["log_dirs"]
+    assert (told["broker"], directory["log_dir"]) == (broker.node.node_id, str(broker.node.storage.path))
+    (topic,) = directory["topics"]
+    assert topic["name"] == name
+    assert [one["partition_size"] > 1000 for one in topic["partitions"]] == [True]

@@ -14,6 +14,7 @@ from fencepost.protocol.messages.delete_topics import DeleteTopicsRequest, Delet
 from fencepost.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from fencepost.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from fencepost.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from fencepost.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from fencepost.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -67,6 +68,7 @@ REQUESTS: dict[int, Any] = _by_key(
         DescribeClusterRequest,
         DescribeConfigsRequest,
         DescribeGroupsRequest,
+        DescribeLogDirsRequest,
         DescribeProducersRequest,
         DescribeTopicPartitionsRequest,
         DescribeTransactionsRequest,
@@ -109,6 +111,7 @@ RESPONSES: dict[int, Any] = _by_key(
         DescribeClusterResponse,
         DescribeConfigsResponse,
         DescribeGroupsResponse,
+        DescribeLogDirsResponse,
         DescribeProducersResponse,
         DescribeTopicPartitionsResponse,
         DescribeTransactionsResponse,
@@ -164,6 +167,8 @@ __all__ = [
     "DescribeConfigsResponse",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
     "DescribeTopicPartitionsRequest",
