@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
+from tests.compare.client.playing import Node, play, reading, take, until
 from tests.compare.client.versions import noted_versions
-from tests.compare.two_nodes import TwoNodes, two_nodes
 
-from fencepost.client import Admin, Consumer, Producer, TopicPartition
+from fencepost.client import Admin, Producer
 from fencepost.client.errors import FencedInstanceIdError, ProducerFencedError
-from fencepost.client.records import ConsumerRecord
 from fencepost.protocol.partitioning import partition_for_key
 
 pytestmark = pytest.mark.compare
 
-SIDES = ("kafka", "fencepost")
-LEVELS = (1, 2)
-PATIENCE = 60.0
 KEYS = [b"%d" % number for number in range(20)]
 #: Of a group that reads; what changes with transaction.version is not among them.
 OF_A_CONSUMER = {
@@ -40,97 +32,6 @@ OF_A_TRANSACTION = {
     1: {"AddPartitionsToTxn": 3, "AddOffsetsToTxn": 4, "EndTxn": 4, "Produce": 11, "TxnOffsetCommit": 4},
     2: {"EndTxn": 5, "Produce": 12, "TxnOffsetCommit": 5},
 }
-
-Scenario = Callable[["Node"], Awaitable[None]]
-
-
-class Node:
-    """One node, with a topic of its own for each scenario."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        self.address, self.topic = address, topic
-        self.group = f"{topic}-readers"
-
-    def at(self, partition: int) -> TopicPartition:
-        return TopicPartition(self.topic, partition)
-
-    def admin(self) -> Admin:
-        return Admin(self.address)
-
-    def reader(self, **options: Any) -> Consumer:
-        """In the group; it commits only what it is told to."""
-        quick: dict[str, Any] = {"heartbeat_interval_ms": 100, "fetch_max_wait_ms": 100, "metadata_max_age_ms": 500}
-        given = quick | {"group_id": self.group, "auto_commit": False}
-        return Consumer(self.topic, bootstrap_servers=self.address, **(given | options))
-
-    def writer(self, **options: Any) -> Producer:
-        return Producer(self.address, **({"metadata_max_age_ms": 500} | options))
-
-    async def write(self, *values: bytes, partition: int = 0) -> None:
-        async with self.writer() as writer:
-            for value in values:
-                await (await writer.send(self.topic, value, partition=partition))
-
-
-@pytest.fixture(scope="module")
-def both() -> Iterator[TwoNodes]:
-    with two_nodes({"group.initial.rebalance.delay.ms": "0"}) as nodes:
-        yield nodes
-
-
-@pytest.fixture(params=LEVELS)
-def level(both: TwoNodes, request: pytest.FixtureRequest) -> int:
-    """Of transaction.version, on both nodes."""
-    found: int = request.param
-    both.set_level(found)
-    return found
-
-
-@pytest.fixture(params=SIDES)
-def node(both: TwoNodes, request: pytest.FixtureRequest) -> Node:
-    return Node(both.addresses[SIDES.index(request.param)], f"t-{uuid.uuid4().hex[:8]}")
-
-
-def play(scenario: Scenario, node: Node, partitions: int = 2) -> None:
-    """With a topic that is there."""
-
-    async def all_of_it() -> None:
-        async with asyncio.timeout(PATIENCE):
-            async with node.admin() as admin:
-                await admin.create_topic(node.topic, partitions=partitions)
-            await scenario(node)
-
-    asyncio.run(all_of_it())
-
-
-async def take(reader: Consumer, count: int) -> list[bytes]:
-    """So many records, as they come; what there is too much is seen as well."""
-    found: list[ConsumerRecord] = []
-    while len(found) < count:
-        found += await reader.poll(500)
-    return [record.value or b"" for record in found]
-
-
-@asynccontextmanager
-async def reading(*readers: Consumer) -> AsyncIterator[list[bytes]]:
-    """What all of them read while the block lasts, each by itself: whoever joins a group waits for the others."""
-    found: list[bytes] = []
-
-    async def read(reader: Consumer) -> None:
-        while True:
-            found.extend(record.value or b"" for record in await reader.poll(100))
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(read(reader)) for reader in readers]
-        yield found
-        for task in tasks:
-            task.cancel()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Look again and again; how long is for `play` to say."""
-    while not holds():  # noqa: ASYNC110 - readers have no events
-        await asyncio.sleep(0.02)
 
 
 def test_a_group_reads_and_commits_with_the_newest_requests(node: Node) -> None:
@@ -265,6 +166,21 @@ def test_a_static_member_that_returns_has_its_partitions_without_a_rebalance(nod
                 assert again.assignment() == before
                 await other.poll(500)
                 assert other.group_metadata() == theirs
+
+    play(scenario, node)
+
+
+def test_a_static_leader_that_was_away_when_partitions_came_shares_them_out(node: Node) -> None:
+    """It is told to assign nothing, and finds out from DescribeGroups that there is something to assign."""
+
+    async def scenario(node: Node) -> None:
+        async with node.reader(group_instance_id="i") as first, reading(first):
+            await until(lambda: len(first.assignment()) == 2)
+        async with node.admin() as admin:
+            await admin.create_partitions(node.topic, 3)
+        await node.write(b"new", partition=2)
+        async with node.reader(group_instance_id="i") as again:
+            assert await take(again, 1) == [b"new"]
 
     play(scenario, node)
 
