@@ -74,7 +74,7 @@ def held(broker: Broker) -> int:
     def count() -> int:
         return sum(
             sum(map(len, [*each._out._output, *each._out._rest]))
-            + sum(len(slot.data or b"") for slot in each._slots)
+            + sum(len(slot.data or b"") for slot in each._out.slots)
             + (each._transport.get_write_buffer_size() if each._transport is not None else 0)
             for each in connections_of(broker)
         )

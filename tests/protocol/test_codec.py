@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from random import Random
 from typing import Any
@@ -11,19 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.protocol.random_messages import CLASSES, every_version, random_message, versions
 
-from fencepost.protocol import codec, encoding
+from fencepost.protocol import codec, decoding, encoding
 from fencepost.protocol.codec import (
     begin_response,
     decode,
     decode_request,
+    decode_request_in_steps,
     decode_response,
     encode,
     encode_request,
     encode_response,
     read_request_header,
 )
-from fencepost.protocol.decoding import MOST_ITEMS
-from fencepost.protocol.encoding import STEP, uvarint
+from fencepost.protocol.decoding import MOST_ITEMS, STEP
+from fencepost.protocol.encoding import uvarint
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.messages import (
     REQUESTS,
@@ -37,7 +39,11 @@ from fencepost.protocol.messages import (
     ProduceRequest,
 )
 from fencepost.protocol.messages.list_offsets import ListOffsetsTopicResponse
-from fencepost.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from fencepost.protocol.messages.metadata import (
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.steps import finish
@@ -307,3 +313,34 @@ def test_in_steps_a_response_has_the_same_bytes(cls: Any, version: int, monkeypa
         frame = begun if isinstance(begun, bytes) else finish(begun)
         body = encode(message, version)
         assert frame[4:8] == b"\0\0\0\x05" and frame[-len(body) :] == body and len(frame) - len(body) in (8, 9)
+
+
+REQUEST_VERSIONS = [one for one in EVERY_VERSION if "Request-v" in str(one.id)]
+
+
+@pytest.mark.parametrize(("cls", "version"), REQUEST_VERSIONS)
+def test_in_steps_a_request_is_the_same_and_refused_for_the_same(
+    cls: Any, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "STEP", 1)
+    monkeypatch.setattr(codec, "_STEPPED_DECODERS", {})
+    for seed in range(10):
+        random = Random(seed)
+        message = random_message(cls, version, random)
+        body = encode(message, version)
+        assert finish(decode_request_in_steps(cls, b"front" + body + b"behind", version, 5)) == message
+        end = random.randrange(len(body) or 1)
+        if not body:
+            continue
+        with pytest.raises(ProtocolError) as expected:
+            decode_request(cls, body[:end], version, 0)
+        with pytest.raises(ProtocolError, match=re.escape(str(expected.value))):
+            finish(decode_request_in_steps(cls, body[:end], version, 0))
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_a_large_request_is_decoded_in_steps_that_are_bounded(version: int) -> None:
+    topics = [MetadataRequestTopic(name=f"t{number}") for number in range(3 * STEP)]
+    body = encode(MetadataRequest(topics=topics), version)
+    steps = decode_request_in_steps(MetadataRequest, body, version, 0)
+    assert sum(1 for _ in steps) == 3

@@ -6,7 +6,17 @@ from collections.abc import Generator
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar
 
-from fencepost.protocol.decoding import BAD_INPUT, MOST_ITEMS, Decoder, compile_decoder, cut_off, read_uvarint, too_many
+from fencepost.protocol.decoding import (
+    BAD_INPUT,
+    MOST_ITEMS,
+    Decoder,
+    SteppedDecoder,
+    compile_decoder,
+    compile_stepped_decoder,
+    cut_off,
+    read_uvarint,
+    too_many,
+)
 from fencepost.protocol.encoding import Encoder, SteppedEncoder, compile_encoder, compile_stepped_encoder
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.steps import finish
@@ -34,6 +44,7 @@ class RequestHeader(NamedTuple):
 
 
 _DECODERS: dict[tuple[type[Any], int], Decoder] = {}
+_STEPPED_DECODERS: dict[tuple[type[Any], int], SteppedDecoder] = {}
 _ENCODERS: dict[tuple[type[Any], int], Encoder] = {}
 _STEPPED_ENCODERS: dict[tuple[type[Any], int], SteppedEncoder] = {}
 
@@ -41,6 +52,12 @@ _STEPPED_ENCODERS: dict[tuple[type[Any], int], SteppedEncoder] = {}
 def _make_decoder(cls: type[Any], version: int) -> Decoder:
     decoder = compile_decoder(cls, _checked(cls, version), is_flexible(cls, version))
     _DECODERS[cls, version] = decoder
+    return decoder
+
+
+def _make_stepped_decoder(cls: type[Any], version: int) -> SteppedDecoder:
+    decoder = compile_stepped_decoder(cls, _checked(cls, version), is_flexible(cls, version))
+    _STEPPED_DECODERS[cls, version] = decoder
     return decoder
 
 
@@ -97,13 +114,32 @@ def decode_request(cls: type[T], buffer: Buffer, version: int, start: int) -> T:
     return _decode(cls, buffer, version, start)[0]
 
 
+def decode_request_in_steps(cls: type[T], buffer: Buffer, version: int, start: int) -> Generator[None, None, T]:
+    """The same in steps: for a large request, which may have very many items.
+
+    The buffer is not to be changed before the last one.
+    """
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    try:
+        steps = _STEPPED_DECODERS.get((cls, version)) or _make_stepped_decoder(cls, version)
+        message, _ = yield from steps(view, start, len(view))
+    except BAD_INPUT as error:
+        raise _malformed(cls, version, error) from None
+    decoded: T = message
+    return decoded
+
+
+def _malformed(cls: type[Any], version: int, error: Exception) -> ProtocolError:
+    return ProtocolError(f"{cls.__name__} v{version} is malformed: {error}")
+
+
 def _decode(cls: type[T], buffer: Buffer, version: int, start: int) -> tuple[T, int]:
     """The message at `start`, and where it ends."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         return (_DECODERS.get((cls, version)) or _make_decoder(cls, version))(view, start, len(view))
     except BAD_INPUT as error:
-        raise ProtocolError(f"{cls.__name__} v{version} is malformed: {error}") from None
+        raise _malformed(cls, version, error) from None
 
 
 def encode_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:

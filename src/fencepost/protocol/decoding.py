@@ -8,7 +8,7 @@ all arrays of a request are counted, and bounded: they cost many times more than
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct, unpack_from
 from struct import error as StructError
 from typing import Any
@@ -20,6 +20,11 @@ from fencepost.protocol.types import Buffer
 
 Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 """(buffer, start, end) -> (message, where it ended)."""
+
+STEP = 500
+"""Items that are decoded, or encoded, in one step."""
+SteppedDecoder = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
+"""The same in steps, between which somebody else may be served."""
 
 LONGEST_STRING = 0x7FFF
 """Flexible versions could say more, but nobody does, and what is stored has no room for it."""
@@ -66,8 +71,9 @@ def unexpected_null(name: str) -> ProtocolError:
 class _Writer:
     """Lines of the function under construction, and the objects that they refer to."""
 
-    def __init__(self, flexible: bool, version: int, bounded: bool) -> None:
+    def __init__(self, flexible: bool, version: int, bounded: bool, stepped: bool = False) -> None:
         self.bounded = bounded
+        self.stepped = stepped
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
             "uvarint": read_uvarint,
@@ -162,6 +168,8 @@ class _Writer:
             item = self.name("item")
             self.value(depth + 1, element, item)
         self.add(depth + 1, f"{items}.append({item})")
+        if self.stepped:
+            self.add(depth + 1, "left -= 1", f"if not left: left = {STEP}; yield")
         self.add(depth, f"{target} = {items}")
 
     def counted(self, depth: int, count: str) -> None:
@@ -221,9 +229,21 @@ class _Writer:
 
 def compile_decoder(cls: type[Message], version: int, flexible: bool) -> Decoder:
     """The decoder of a declared class in one version."""
-    writer = _Writer(flexible, version, bounded=cls.__schema__.is_request)
-    made = writer.structure(1, cls)
-    source = "\n".join(["def decode(b, p, e):", " c = 0", *writer.lines, f" return {made}, p"])
-    exec(compile(source, f"<decoder of {cls.__name__} v{version}>", "exec"), writer.scope)
-    decoder: Decoder = writer.scope["decode"]
+    decoder: Decoder = _compile(cls, _Writer(flexible, version, bounded=cls.__schema__.is_request))
     return decoder
+
+
+def compile_stepped_decoder(cls: type[Message], version: int, flexible: bool) -> SteppedDecoder:
+    """The decoder for messages that may have many items, in steps."""
+    writer = _Writer(flexible, version, bounded=cls.__schema__.is_request, stepped=True)
+    decoder: SteppedDecoder = _compile(cls, writer)
+    return decoder
+
+
+def _compile(cls: type[Message], writer: _Writer) -> Any:
+    made = writer.structure(1, cls)
+    # Without a yield it would not be a generator where there are no arrays.
+    first = [" c = 0", f" left = {STEP}", " if not left: yield"] if writer.stepped else [" c = 0"]
+    source = "\n".join(["def decode(b, p, e):", *first, *writer.lines, f" return {made}, p"])
+    exec(compile(source, f"<decoder of {cls.__name__} v{writer.version}>", "exec"), writer.scope)
+    return writer.scope["decode"]

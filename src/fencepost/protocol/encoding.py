@@ -10,15 +10,13 @@ from functools import partial
 from struct import Struct, pack
 from typing import Any
 
-from fencepost.protocol.decoding import LONGEST_STRING, too_long
+from fencepost.protocol.decoding import LONGEST_STRING, STEP, too_long
 from fencepost.protocol.layout import FIXED, Field, default_of, fields_of
 from fencepost.protocol.message import Message
 
 Encoder = Callable[[Any, Callable[[Any], None]], None]
 """(message, append) -> None; every piece goes to `append`."""
 
-STEP = 500
-"""Elements that are encoded in one step."""
 SteppedEncoder = Callable[[Any, Callable[[Any], None]], Generator[None, None, None] | None]
 """The same in steps, between which somebody else may be served; None where there are no arrays: all of it is done."""
 

@@ -84,7 +84,7 @@ def test_a_handler_that_fails_ends_its_own_connection_only(
         assert client.receive().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert client.receive().error_code == ErrorCode.NONE, "the connection goes on"
         client.close()
-    (line,) = [record for record in caplog.records if record.name == "fencepost.broker.network.connection"]
+    (line,) = [record for record in caplog.records if record.name == "fencepost.broker.network.error_responses"]
     assert f"api={api} " in line.getMessage()
     assert line.exc_info is not None and line.exc_info[0] is ZeroDivisionError
 

@@ -82,8 +82,8 @@ def test_waiting_requests_of_one_connection_are_bounded(client: Client) -> None:
     names = MetadataRequest(topics=[])
     other.send(names, *[large] * 20)
     assert other.silent_for(0.2)
-    (mine,) = on_the_loop(client.broker, lambda: [each for each in connections_of(client.broker) if each._slots])
-    assert mine._held < MOST_HELD
+    (mine,) = on_the_loop(client.broker, lambda: [each for each in connections_of(client.broker) if each._out.slots])
+    assert mine._out.held < MOST_HELD
     assert mine._frames.size < 4 * MEGABYTE
     produce(client, empty, batch("go on"))
     for _ in range(22):
@@ -214,9 +214,11 @@ def test_metadata_of_many_topics_leaves_turns_for_others(client: Client, monkeyp
     request.allow_auto_topic_creation = False
     other = Client(broker)
     other.send(request, version=9)
-    wait_until("it has begun", lambda: on_the_loop(broker, lambda: any(each._slots for each in connections_of(broker))))
+    wait_until(
+        "it has begun", lambda: on_the_loop(broker, lambda: any(each._out.slots for each in connections_of(broker)))
+    )
     asked = 0
-    while on_the_loop(broker, lambda: any(each._slots for each in connections_of(broker))):
+    while on_the_loop(broker, lambda: any(each._out.slots for each in connections_of(broker))):
         assert client.ask(HELLO).error_code == ErrorCode.NONE
         asked += 1
     answer = other.receive()

@@ -13,6 +13,7 @@ from tests.broker.wire import (
     Client,
     batch,
     clients,
+    connections_of,
     fetch,
     list_offset,
     new_topic,
@@ -28,9 +29,9 @@ from fencepost.broker.apis.produce import produce as produce_api
 from fencepost.broker.network import connection, pacing
 from fencepost.broker.network.registry import Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
-from fencepost.protocol.codec import begin_response
+from fencepost.protocol.codec import begin_response, decode_request_in_steps
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.encoding import STEP as STEP_OF_ENCODING
+from fencepost.protocol.decoding import STEP as STEP_OF_ENCODING
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     DeleteTopicsRequest,
@@ -278,6 +279,95 @@ def test_a_client_that_goes_while_its_answer_is_encoded_leaves_nothing(
     before = on_the_loop(client.broker, lambda: encoded)
     assert client.ask(MetadataRequest(topics=[])).brokers
     assert on_the_loop(client.broker, lambda: encoded) == before
+
+
+def many_names() -> MetadataRequest:
+    names = [MetadataRequestTopic(name=f"nowhere-{number:04}") for number in range(4 * STEP_OF_ENCODING)]
+    return MetadataRequest(topics=names, allow_auto_topic_creation=False)
+
+
+@contextmanager
+def decoding_held(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """No request is decoded in steps to its end before this ends.  Gives how many steps were tried."""
+    tried, held = 0, True
+
+    def slowly(*given: Any) -> Work[Any]:
+        nonlocal tried
+        steps = decode_request_in_steps(*given)
+        while True:
+            tried += 1
+            if held:
+                yield
+                continue
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value
+            yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "decode_request_in_steps", slowly)
+        yield lambda: on_the_loop(broker, lambda: tried)
+        held = False
+
+
+def test_while_a_large_request_is_decoded_others_are_served_and_the_order_stays(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, other = new_topic(client), Client(client.broker)
+    request = many_names()
+    with decoding_held(client.broker, monkeypatch) as tried:
+        client.send(produce_request(client, topic, [batch("before")]), request)
+        client.send(produce_request(client, topic, [batch("behind")]))
+        wait_until("it is being decoded", lambda: tried() > 10)
+        assert other.ask(MetadataRequest(topics=[])).brokers
+        assert produce(other, topic, batch("meanwhile")).base_offset == 1
+    assert client.receive().responses[0].partition_responses[0].base_offset == 0
+    assert [topic.name for topic in client.receive().topics] == [topic.name for topic in request.topics or []]
+    assert client.receive().responses[0].partition_responses[0].base_offset == 2
+    other.close()
+
+
+def test_a_large_write_whose_batch_is_looked_at_for_long_keeps_its_turn(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its request was decoded in steps: what decoded it is over then, and the write is not."""
+    topic = new_topic(client, 1, cleanup_policy="compact")
+    with held(client.broker, monkeypatch) as interrupted:
+        with decoding_held(client.broker, monkeypatch) as tried:
+            client.send(produce_request(client, topic, [large()]))
+            client.send(produce_request(client, topic, [batch("behind")]))
+            wait_until("it is being decoded", lambda: tried() > 10)
+        interrupted(1)
+    assert client.receive().responses[0].partition_responses[0].base_offset == 0
+    assert client.receive().responses[0].partition_responses[0].base_offset == MANY
+
+
+def test_a_connection_that_ends_while_its_request_is_decoded_leaves_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.ask(MetadataRequest(topics=[])).brokers
+    (mine,) = connections_of(client.broker)
+    other = Client(client.broker)
+    with decoding_held(client.broker, monkeypatch) as tried:
+        other.send(many_names())
+        wait_until("it is being decoded", lambda: tried() > 10)
+        on_the_loop(client.broker, lambda: [each.abort() for each in connections_of(client.broker) if each is not mine])
+        wait_until("one connection is left", lambda: connections_of(client.broker) == [mine])
+        before = tried()
+        assert client.ask(MetadataRequest(topics=[])).brokers
+        assert tried() == before
+    assert client.broker.node.counters.requests[MetadataRequest.__schema__.api] == 2, "the other was not handled"
+    other.close()
+
+
+def test_a_large_request_that_is_malformed_at_its_end_ends_its_connection_alone(client: Client) -> None:
+    other = Client(client.broker)
+    frame = bytearray(other.frame(many_names()))
+    frame[-20:] = b"\xff" * 20
+    other.send_bytes(bytes(frame))
+    assert other.is_closed()
+    assert client.ask(MetadataRequest(topics=[])).brokers
 
 
 def test_an_answer_that_fails_in_a_later_step_is_an_error_of_its_request(

@@ -7,16 +7,22 @@ are read, so many of them share one sync.  Everything that became ready in one s
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from fencepost.broker.network import refusals
-from fencepost.broker.network.error_responses import error_response, unsupported_version
+from fencepost.broker.network.error_responses import reply_to_failed, unsupported_version
 from fencepost.broker.network.frame_buffer import SMALL, FrameBuffer
-from fencepost.broker.network.limits import LARGE_ANSWER, MOST_HELD, MOST_KEPT, MOST_WAITING, ONE_AT_A_TIME, PIECE
+from fencepost.broker.network.limits import (
+    LARGE_REQUEST,
+    MOST_HELD,
+    MOST_KEPT,
+    MOST_WAITING,
+    ONE_AT_A_TIME,
+    PIECE,
+)
 from fencepost.broker.network.outgoing import Outgoing, Slot
-from fencepost.broker.network.registry import CLOSE, FLEXIBLE, NO_ANSWER, SERVED, Later, Reply, independent
+from fencepost.broker.network.registry import CLOSE, FLEXIBLE, NO_ANSWER, SERVED, Later, Reply, Served, independent
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.node_log import get_logger
 from fencepost.protocol.codec import (
@@ -24,10 +30,11 @@ from fencepost.protocol.codec import (
     RequestHeader,
     begin_response,
     decode_request,
+    decode_request_in_steps,
     encode_response,
     read_request_header,
 )
-from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.errors import ProtocolError
 from fencepost.runtime import Work
 
 if TYPE_CHECKING:
@@ -48,11 +55,8 @@ class Connection(asyncio.BufferedProtocol):
         self._address = ""
         self._frames = FrameBuffer(node.largest_request)
         self._reserved = 0  # Bytes of the node's request memory that the frame at hand takes.
-        self._slots: deque[Slot] = deque()
-        self._held = 0  # Bytes in the slots.
-        self._tasks: dict[asyncio.Task[None], None] = {}
-        self._out = Outgoing()
-        self._large = 0  # Bytes of large answers that have not left.
+        self._tasks: dict[asyncio.Task[None], bool] = {}  # Whether it goes on without its client.
+        self._out = Outgoing(node.answer_memory)
         self._active = True
         """Whether something came or went since `tidy` looked last."""
         self._idle_since = 0.0
@@ -80,21 +84,22 @@ class Connection(asyncio.BufferedProtocol):
         self._node.request_memory.forget(self._memory_came)
         self._node.shares.forget(self._my_turn)
         self._release_request()
-        self._node.answer_memory.give(self._large)
-        self._large = 0
         self._node.disconnections.lost(self.peer)
-        for task in list(self._tasks):
-            if task is not self._in_turn:  # a write goes on without its client, who may be gone unnoticed anyway
+        for task, goes_on in list(self._tasks.items()):
+            if not goes_on:
                 task.cancel()
-        self._slots.clear()
         self._out.clear()
 
     def close(self) -> None:
         """End the connection; the answers that are ready are still sent."""
-        self._send()
+        self._out.send(self._transport)
         if self._transport is not None:
             self._out.send_all(self._transport)
             self._transport.close()
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -107,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._out.is_writable = self._active = True
-        self._send()
+        self._out.send(self._transport)
         self._throttle()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -152,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
             self._broken()
         finally:
             self._handling = False
-        self._send()
+        self._out.send(self._transport)
 
     def _serve(self) -> None:
         """The requests that are there, as far as they may be handled now."""
@@ -167,16 +172,16 @@ class Connection(asyncio.BufferedProtocol):
                 if frames.announced > self._reserved and frames.announced > SMALL:
                     self._reserve(frames.announced)
                 return
-            if self._slots and int.from_bytes(frame[:2], "big") in ONE_AT_A_TIME:
+            if self._out.slots and int.from_bytes(frame[:2], "big") in ONE_AT_A_TIME:
                 frames.put_back(frame)
                 self._stop()
                 return
             self._request(frame)
-            if self._reserved:
+            if self._reserved and self._in_turn is None:
                 self._release_request()
             if self._out.unsent > PIECE:
-                self._send()
-            if self._transport is None or self._transport.is_closing():
+                self._out.send(self._transport)
+            if self._is_closing:
                 return
             if not self._node.shares.goes_on(self._my_turn):
                 self._stand_in_line()
@@ -231,15 +236,45 @@ class Connection(asyncio.BufferedProtocol):
     def _request(self, frame: memoryview) -> None:
         try:
             header = read_request_header(frame, FLEXIBLE)
-            api_key, version, _, client_id, body_start = header
-            served = SERVED.get(api_key)
+            version = header.api_version
+            served = SERVED.get(header.api_key)
             if served is None or not served.first <= version <= served.newest(self._node.settings):
                 self._unsupported(header)
                 return
-            request = decode_request(served.request, frame, version, body_start)
+            if len(frame) > LARGE_REQUEST:
+                self._large_request(frame, header, served)
+                return
+            request = decode_request(served.request, frame, version, header.body_start)
         except ProtocolError as error:
             self._refuse(str(error))
             return
+        self._handle_request(request, len(frame), header, served)
+
+    def _large_request(self, frame: memoryview, header: RequestHeader, served: Served) -> None:
+        """It may have very many items; nothing more is read into its buffer until these are all decoded."""
+        rest = decode_request_in_steps(served.request, frame, header.api_version, header.body_start)
+        try:
+            next(rest)
+        except StopIteration as done:
+            self._handle_request(done.value, len(frame), header, served)
+        else:
+            self._keep_turn(self._begin(self._decode_rest(rest, len(frame), header, served)))
+
+    async def _decode_rest(self, rest: Work[Any], size: int, header: RequestHeader, served: Served) -> None:
+        try:
+            request = await self._node.slices.run(rest)
+        except ProtocolError as error:
+            self._refuse(str(error))
+            return
+        if self._is_closing:
+            return
+        try:
+            self._handle_request(request, size, header, served)
+        except Exception:
+            self._broken()
+
+    def _handle_request(self, request: Any, size: int, header: RequestHeader, served: Served) -> None:
+        api_key, version, _, client_id, _ = header
         self._node.counters.requests[api_key] += 1
         context = self._context
         if context.version != version or context.client_id != client_id:
@@ -247,29 +282,28 @@ class Connection(asyncio.BufferedProtocol):
         try:
             reply = served.handler(request, context, self._node)
         except Exception:
-            reply = self._failed(request, header)
+            reply = reply_to_failed(request, header, self.peer.host)
         if not isinstance(reply, Reply):
-            slot = self._new_slot(len(frame))
-            task = self._begin(self._wait(reply, slot, header, request, context))
+            # A write goes on without its client, who may be gone unnoticed anyway.
+            task = self._begin(self._wait(reply, self._out.new_slot(size), header, request, context), served.in_turn)
             if served.in_turn:
-                self._in_turn = task
-                task.add_done_callback(self._turn_over)
+                self._keep_turn(task)
             self._throttle()
         else:
             rest = self._answer(reply, None, header, request, context)
             if rest is not None:
-                self._begin(self._encode_rest(rest, self._new_slot(0), reply.lsn, header, request))
+                self._begin(self._encode_rest(rest, self._out.new_slot(0), reply.lsn, header, request))
                 self._throttle()
 
-    def _new_slot(self, size: int) -> Slot:
-        slot = Slot(size)
-        self._slots.append(slot)
-        self._held += size
-        return slot
+    def _keep_turn(self, task: asyncio.Task[None]) -> None:
+        """Nothing that came later may overtake what this task does."""
+        self._in_turn = task
+        task.add_done_callback(self._turn_over)
+        self._throttle()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[Any, Any, None], goes_on: bool = False) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
+        self._tasks[task] = goes_on
         task.add_done_callback(self._tasks.pop)
         return task
 
@@ -279,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             reply = await later
         except Exception:
-            reply = self._failed(request, header)
+            reply = reply_to_failed(request, header, self.peer.host)
         try:
             rest = self._answer(reply, slot, header, request, context)
         except Exception:
@@ -299,30 +333,19 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             self._broken()
 
-    def _failed(self, request: Any, header: RequestHeader) -> Reply:
-        """What is answered where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection."""
-        logger.exception(
-            "a request failed and is answered UNKNOWN_SERVER_ERROR api=%d version=%d client=%s host=%s",
-            header.api_key,
-            header.api_version,
-            refusals.shown(header.client_id),
-            self.peer.host,
-            extra={"kind": header.api_key},
-        )
-        response = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
-        return CLOSE if response is None else independent(response)
-
     def _error_instead(self, request: Any, header: RequestHeader) -> bytes:
         """Where a response could not be encoded; nothing where the connection ends."""
-        instead = self._failed(request, header)
+        instead = reply_to_failed(request, header, self.peer.host)
         if instead is CLOSE:
             self.close()
             return b""
         return encode_response(instead.response, header.api_version, header.correlation_id)
 
-    def _turn_over(self, _: asyncio.Task[None]) -> None:
-        self._in_turn = None
-        self._throttle()
+    def _turn_over(self, task: asyncio.Task[None]) -> None:
+        if self._in_turn is task:  # else what it decoded has the turn now
+            self._in_turn = None
+            self._release_request()
+            self._throttle()
 
     def _answer(
         self, reply: Reply, slot: Slot | None, header: RequestHeader, request: Any, context: RequestContext
@@ -344,20 +367,11 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def _put(self, data: bytes, slot: Slot | None, lsn: int) -> None:
-        held, size = lsn > self._node.storage.durable, len(data)
-        if size > LARGE_ANSWER and self._transport is not None:
-            self._large += size
-            self._node.answer_memory.add(size)
-        if slot is None and not self._slots and not held:
-            if data:
-                self._out.add(data)
+        storage = self._node.storage
+        if self._transport is None or self._out.put(data, slot, lsn, storage.durable):
             return
-        if slot is None:
-            slot = self._new_slot(0)
-        self._held += size - slot.size
-        slot.data, slot.lsn, slot.size = data, lsn, size
-        if held:
-            self._node.storage.when_durable(lsn, self._ready)
+        if lsn > storage.durable:
+            storage.when_durable(lsn, self._ready)
         else:
             self._ready()
         self._throttle()
@@ -374,27 +388,14 @@ class Connection(asyncio.BufferedProtocol):
     # Responses
 
     def _ready(self) -> None:
-        """Take what is ready from the front of the order."""
-        slots, durable = self._slots, self._node.storage.durable
-        while slots:
-            slot = slots[0]
-            if slot.data is None or slot.lsn > durable:
-                break
-            if slot.data:
-                self._out.add(slot.data)
-            self._held -= slot.size
-            slots.popleft()
-        if self._stopped and not slots and not self._node.request_memory.waits(self._memory_came):
+        """Something may have become ready at the front of the order."""
+        self._out.take_ready(self._node.storage.durable)
+        if self._stopped and not self._out.slots and not self._node.request_memory.waits(self._memory_came):
             self._stopped = False
         if not self._handling:
-            self._send()
+            self._out.send(self._transport)
         if not self._reading:
             self._throttle()
-
-    def _send(self) -> None:
-        if self._out.send(self._transport) and self._large and not self._out.has_rest and not self._slots:
-            self._node.answer_memory.give(self._large)
-            self._large = 0
 
     @property
     def _may_go_on(self) -> bool:
@@ -403,8 +404,8 @@ class Connection(asyncio.BufferedProtocol):
             and not self._stopped
             and not self._in_line
             and self._in_turn is None
-            and self._held < MOST_HELD
-            and len(self._slots) < MOST_WAITING
+            and self._out.held < MOST_HELD
+            and len(self._out.slots) < MOST_WAITING
         )
 
     def _throttle(self) -> None:

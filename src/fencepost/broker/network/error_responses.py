@@ -10,12 +10,17 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-from fencepost.protocol.codec import API_VERSIONS
+from fencepost.broker.network import refusals
+from fencepost.broker.network.registry import CLOSE, Reply, independent
+from fencepost.node_log import get_logger
+from fencepost.protocol.codec import API_VERSIONS, RequestHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.layout import Field, default_of, fields_of
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import RESPONSES, ApiVersionsResponse
 from fencepost.protocol.messages.api_versions import ApiVersion
+
+logger = get_logger(__name__)
 
 _ERRORS: Final = ("error_code", "partition_error_code")
 
@@ -62,6 +67,20 @@ _NOTHING: Final[dict[str, Any]] = {
     "records": b"",
     "timestamp": -1,
 }
+
+
+def reply_to_failed(request: Any, header: RequestHeader, host: str) -> Reply:
+    """What is answered where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection."""
+    logger.exception(
+        "a request failed and is answered UNKNOWN_SERVER_ERROR api=%d version=%d client=%s host=%s",
+        header.api_key,
+        header.api_version,
+        refusals.shown(header.client_id),
+        host,
+        extra={"kind": header.api_key},
+    )
+    response = error_response(request, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return CLOSE if response is None else independent(response)
 
 
 def error_response(request: Any, version: int, error: ErrorCode) -> Any | None:

@@ -26,6 +26,8 @@ from fencepost.protocol.messages import (
 
 MOST_WAITING: Final = 512
 """Responses that may wait on one connection before nothing more is read from it."""
+LARGE_REQUEST: Final = 16 * 1024
+"""Bytes of a request that is decoded in steps, if it has many items."""
 MOST_HELD: Final = 1024 * 1024
 """Bytes of waiting requests and responses on one connection before nothing more is read from it."""
 MOST_KEPT: Final = 4 * 1024 * 1024
