@@ -16,7 +16,7 @@ from fencepost.client import (
     TransactionAbortableError,
     TransactionTimedOutError,
 )
-from fencepost.client.errors import MisuseError, TransactionAbortedError
+from fencepost.client.errors import BrokerError, MisuseError, TransactionAbortedError
 from fencepost.protocol.errors import ErrorCode, KafkaError
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.simulation.loop import VirtualLoop, run
@@ -287,5 +287,19 @@ def test_a_producer_that_finds_no_broker_when_its_metadata_is_old_goes_on_when_t
             await asyncio.sleep(5)
             await world.start()
             assert (await (await writer.send("t", b"v", partition=0))).offset == 1
+
+    simulate(scenario)
+
+
+def test_a_partition_that_was_added_meanwhile_can_be_written_to_at_once() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            await (await writer.send("t", b"0", partition=0))
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.create_partitions("t", 3)
+            told = await (await writer.send("t", b"1", partition=2))
+            assert (told.partition, told.offset) == (2, 0)
+            with pytest.raises(BrokerError, match="has 3 partitions, there is no partition 3"):
+                await writer.send("t", b"2", partition=3)
 
     simulate(scenario)

@@ -190,6 +190,7 @@ class Producer:
         return chosen
 
     async def _look_up(self, topic: str, key: bytes | None, partition: int | None) -> int:
+        self._cluster.forget_topic(topic)  # it may have got more partitions
         view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
         number = self._partition(topic, key, partition)
         if number < 0:
