@@ -11,7 +11,7 @@ from fencepost.client.fetcher import list_offsets
 from fencepost.client.group import Group
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 
 
@@ -57,7 +57,7 @@ async def pinned(cluster: Cluster, application_id: str, first: dict[TopicPartiti
     """The offsets where this application began: kept as positions of a group of its own, the first time as given.
 
     Spark asks again for the initial offsets after a restart before the first batch is committed; the answer must not
-    have moved, or that batch would be another one.
+    have moved, or that batch would be another one.  A partition that its topic got meanwhile begins at its beginning.
     """
     group = Group(
         cluster,
@@ -68,6 +68,11 @@ async def pinned(cluster: Cluster, application_id: str, first: dict[TopicPartiti
         heartbeat_interval_ms=3000,
     )
     known = await group.committed(list(first))
+    begun = {at.topic for at, found in known.items() if found is not None}
+    added = [at for at in first if known.get(at) is None and at.topic in begun]
+    if added:
+        earliest = await list_offsets(cluster, added, EARLIEST, Isolation.READ_UNCOMMITTED)
+        first = first | {at: offset for at, (offset, _) in earliest.items()}
     missing = {at: OffsetAndMetadata(offset) for at, offset in first.items() if known.get(at) is None}
     if missing:
         await group.commit(missing, {})
