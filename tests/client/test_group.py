@@ -10,7 +10,8 @@ import pytest
 from tests.client.test_producer import producer, simulate
 
 from fencepost.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
-from fencepost.client.errors import FencedInstanceIdError, TimedOutError
+from fencepost.client.errors import CommitFailedError, FencedInstanceIdError, TimedOutError
+from fencepost.coordinator.group.classic.group import ClassicGroup
 from fencepost.simulation.world import ADDRESS, World
 
 PARTITIONS = [TopicPartition("t", n) for n in range(2)]
@@ -23,6 +24,7 @@ QUICK: dict[str, Any] = {
     "fetch_max_wait_ms": 100,
     "metadata_max_age_ms": 1000,
 }
+PATIENT: dict[str, Any] = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
 SHORT_SESSIONS = {"group.min.session.timeout.ms": 100}
 
 
@@ -111,6 +113,8 @@ def test_commits_are_of_the_generation_that_is_followed() -> None:
             with pytest.raises(TimedOutError):
                 await first.poll(100)
             assert first.group_metadata() == before
+            with pytest.raises(CommitFailedError):
+                await first.commit({PARTITIONS[0]: 1})
             await writer.abort_transaction()
             await asyncio.gather(joining, first.poll(100), return_exceptions=True)
             await first.poll(100)
@@ -132,6 +136,25 @@ def test_a_member_that_works_longer_than_its_session_stays_one_while_a_rebalance
             assert first.group_metadata().member_id == before.member_id
             assert first.group_metadata().generation_id == before.generation_id + 1
             await joining
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_member_outlives_an_outage_that_is_longer_than_its_session() -> None:
+    """The node gives everybody a session's time when it is back."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first") as first:
+            await take(first, 1)
+            before = first.group_metadata()
+            world.kill()
+            await asyncio.sleep(1.5)
+            await world.start()
+            await asyncio.sleep(3)
+            await first.commit()
+            await first.poll(500)
+            assert first.group_metadata() == before
 
     simulate(scenario, **SHORT_SESSIONS)
 
@@ -226,3 +249,59 @@ def test_a_group_with_members_keeps_its_positions_however_long_nothing_comes() -
 
     retention = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
     simulate(scenario, **SHORT_SESSIONS, **retention)
+
+
+def test_a_member_whose_close_is_interrupted_leaves_all_the_same() -> None:
+    """The others need not wait until its session is over."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        first = member(world, "first", auto_commit=True, **PATIENT)
+        await take(first, 1)
+        async with member(world, "second", **PATIENT) as second:
+            closing = asyncio.ensure_future(first.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
+            async with asyncio.timeout(5):
+                await take(second, 2, 1)
+            assert second.assignment() == PARTITIONS
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_member_whose_last_commit_fails_says_no_more_that_it_lives(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        first = member(world, "first", auto_commit=True)
+        await take(first, 1)
+        world.kill()
+        await first.close()
+        caplog.clear()
+        await asyncio.sleep(100)
+        assert not caplog.records
+        await world.start()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_members_that_come_all_at_once_are_members_once_each() -> None:
+    async def scenario(world: World) -> None:
+        chance = world.chance("pauses")
+        members = [member(world, f"member-{n}", **PATIENT) for n in range(5)]
+
+        async def work(reader: Consumer) -> None:
+            await asyncio.sleep(chance.uniform(0, 0.03))
+            await take(reader, 1, 2)
+
+        async with asyncio.timeout(10):
+            await asyncio.gather(*map(work, members))
+        assert world.broker is not None
+        known = world.broker.node.groups.known("g")
+        assert isinstance(known, ClassicGroup)
+        assert sorted(known.members) == sorted(each.group_metadata().member_id for each in members)
+        assert sorted(at for each in members for at in each.assignment()) == PARTITIONS
+        for each in members:
+            await each.close()
+
+    simulate(scenario, **SHORT_SESSIONS)

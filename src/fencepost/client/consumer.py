@@ -124,13 +124,15 @@ class Consumer:
         try:
             if self._auto_commit and self._started:
                 await self._commit_done()
-            if self._group is not None:
-                await self._group.leave()
         except ClientError:
             pass  # what is not committed is read again
         finally:
-            await self._fetcher.close()
-            await self._cluster.close()
+            try:
+                if self._group is not None:
+                    await self._group.leave()
+            finally:
+                await self._fetcher.close()
+                await self._cluster.close()
 
     # What is read
 
