@@ -21,6 +21,7 @@ from fencepost.simulation.world import ADDRESS, World
 TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
 ABORTS: Final = 0.2
 DEATHS: Final = 0.03
+_LAST_TRIES: Final = 20
 
 
 POSITIONS: Final = TopicPartition("left", 0)
@@ -80,6 +81,17 @@ class Replaced(Exception):
     """Another instance is to take over while this one goes on."""
 
 
+def _producer(world: World, name: str, number: int, load: Load) -> Producer:
+    return Producer(
+        ADDRESS,
+        transactional_id=name,
+        transaction_timeout_ms=load.transaction_timeout_ms,
+        request_timeout_ms=load.request_timeout_ms,
+        delivery_timeout_ms=load.delivery_timeout_ms,
+        runtime=world.runtime(f"{name}-{number}"),
+    )
+
+
 async def produce(
     world: World,
     name: str,
@@ -93,15 +105,7 @@ async def produce(
     zombie: Zombie | None = None
     haunting: list[asyncio.Task[None]] = []
     while not stop.is_set():
-        runtime = world.runtime(f"{name}-{number}")
-        producer = Producer(
-            ADDRESS,
-            transactional_id=name,
-            transaction_timeout_ms=load.transaction_timeout_ms,
-            request_timeout_ms=load.request_timeout_ms,
-            delivery_timeout_ms=load.delivery_timeout_ms,
-            runtime=runtime,
-        )
+        producer = _producer(world, name, number, load)
         try:
             await producer.start()
             await producer.init_transactions()
@@ -133,6 +137,36 @@ async def produce(
     if zombie is not None:
         await zombie.producer.abandon()
     await asyncio.gather(*haunting)
+    await _commit_at_last(world, name, number, outcomes, load)
+
+
+async def _commit_at_last(world: World, name: str, number: int, outcomes: Outcomes, load: Load) -> None:
+    """When nothing goes wrong any more, somebody who writes to every partition comes to commit that."""
+    producer = _producer(world, name, number, load)
+    try:
+        await producer.start()
+        await producer.init_transactions()
+        for tag in (f"{name}-{number + tries}" for tries in range(_LAST_TRIES)):
+            sent = [Sent(topic, n, f"{tag}-{topic}{n}") for topic, count in TOPICS.items() for n in range(count)]
+            outcomes.unknown[tag] = sent
+            await producer.begin_transaction()
+            try:
+                for each in sent:
+                    await producer.send(each.topic, each.value.encode(), partition=each.partition)
+                await producer.commit_transaction()
+            except TransactionAbortableError as error:
+                world.note(f"{tag} has failed: {error}")
+                await producer.abort_transaction()
+                outcomes.aborted[tag] = outcomes.unknown.pop(tag)
+            else:
+                outcomes.committed[tag] = outcomes.unknown.pop(tag)
+                world.note(f"{tag} committed, the last one")
+                break
+        else:
+            outcomes.surprises.append(f"{name} does not come to commit anything though nothing goes wrong any more")
+    except ClientError as error:
+        _gave_up(world, name, error, outcomes)
+    await producer.close()
 
 
 def _check_time(
