@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import Enum
 from typing import Final, Protocol, TypeVar
 
 from fencepost.broker.leader.markers import LocalMarkers
@@ -17,32 +16,17 @@ from fencepost.broker.leader.registrar import Answer, LocalRegistrar, Question
 from fencepost.coordinator.transaction.markers import Marker, Results
 from fencepost.log.storage import Storage
 from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.script import Call as Call
+from fencepost.simulation.script import CallFault as CallFault
+from fencepost.simulation.script import Prompter
 
 T = TypeVar("T")
 
 #: Seconds that an answer is waited for.
 PATIENCE: Final = 1.0
 _SLOWEST: Final = 0.001
-#: A repeated call comes up to so many seconds after the first: a transaction or many later.
-_LATEST_REPETITION: Final = 0.5
-
-
-class Call(Enum):
-    """What is asked."""
-
-    MARKER = "marker"
-    LOOK = "look"
-    ADD = "add"
-
-
-class CallFault(Enum):
-    """What goes wrong with a call."""
-
-    LOST = "lost"
-    ANSWER_LOST = "answer lost"
-    LATE = "late"
-    ANSWER_LATE = "answer late"
-    REPEATED = "repeated"
+#: Seconds, at most.  A repeated call comes a transaction or many later.
+_LATEST: Final = {CallFault.LATE: PATIENCE, CallFault.ANSWER_LATE: PATIENCE, CallFault.REPEATED: 0.5}
 
 
 class NoAnswer(Exception):
@@ -67,13 +51,18 @@ class Surroundings(Protocol):
 
 
 class FaultyCalls:
-    """Faults come with the probabilities given for each kind, one at most for each call."""
+    """Faults come with the probabilities given for each kind, one at most for each call; or as `prompter` says."""
 
     def __init__(
-        self, world: Surroundings, faults: Mapping[CallFault, float], calls: Sequence[Call] = tuple(Call)
+        self,
+        world: Surroundings,
+        faults: Mapping[CallFault, float],
+        calls: Sequence[Call] = tuple(Call),
+        prompter: Prompter | None = None,
     ) -> None:
         self._world = world
-        self._random = world.chance("links")
+        self._prompter = prompter or Prompter()
+        self._random, self._dice = world.chance("links"), world.chance("call faults")
         self._faults = faults
         self._calls = calls
         self._repetitions: dict[asyncio.Task[None], None] = {}
@@ -86,16 +75,19 @@ class FaultyCalls:
 
     async def carry(self, call: Call, node: Storage, carry_out: Callable[[], T], what: str) -> T:
         """Have the other end carry a call out, and give its answer.  Raises NoAnswer."""
-        fault = self._draw(call)
+        now = asyncio.get_running_loop().time()
+        befallen = self._prompter.call(call, now, lambda: self._draw(call))
+        fault, late = (None, 0.0) if befallen is None else (befallen.fault, befallen.late)
         if fault is not None:
             self._world.note(f"{call.value} {fault.value}: {what}")
         if fault is CallFault.LOST:
             await self._pass(node, PATIENCE)
             raise NoAnswer
-        await self._pass(node, self._late() if fault is CallFault.LATE else self._latency())
+        await self._pass(node, late if fault is CallFault.LATE else self._latency())
         answer = carry_out()
         if fault is CallFault.REPEATED:
-            task = asyncio.get_running_loop().create_task(self._repeat(node, carry_out, f"{call.value} again: {what}"))
+            again = self._repeat(node, carry_out, f"{call.value} again: {what}", late)
+            task = asyncio.get_running_loop().create_task(again)
             self._repetitions[task] = None
             task.add_done_callback(self._repetitions.pop)
         # An answer is a promise, so it leaves when what it says is durable.
@@ -103,11 +95,11 @@ class FaultyCalls:
         if fault is CallFault.ANSWER_LOST:
             await self._pass(node, PATIENCE)
             raise NoAnswer
-        await self._pass(node, self._late() if fault is CallFault.ANSWER_LATE else self._latency())
+        await self._pass(node, late if fault is CallFault.ANSWER_LATE else self._latency())
         return answer
 
-    async def _repeat(self, node: Storage, carry_out: Callable[[], object], what: str) -> None:
-        await asyncio.sleep(self._random.uniform(0, _LATEST_REPETITION))
+    async def _repeat(self, node: Storage, carry_out: Callable[[], object], what: str, late: float) -> None:
+        await asyncio.sleep(late)
         if self._world.storage is node:
             self._world.note(what)
             carry_out()
@@ -118,21 +110,18 @@ class FaultyCalls:
         if self._world.storage is not node:
             raise asyncio.CancelledError
 
-    def _draw(self, call: Call) -> CallFault | None:
+    def _draw(self, call: Call) -> tuple[CallFault, float] | None:
         if call not in self._calls:
             return None
-        dice = self._random.random()
+        dice = self._dice.random()
         for fault, probability in self._faults.items():
             dice -= probability
             if dice < 0:
-                return fault
+                return fault, self._dice.uniform(0, _LATEST[fault]) if fault in _LATEST else 0.0
         return None
 
     def _latency(self) -> float:
         return self._random.uniform(0.00002, _SLOWEST)
-
-    def _late(self) -> float:
-        return self._random.uniform(0, PATIENCE)
 
 
 class FarMarkers:

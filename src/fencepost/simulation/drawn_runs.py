@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -17,28 +17,17 @@ from typing import Any, Final, NamedTuple
 from fencepost.client import Admin
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import TopicPartition
 from fencepost.simulation import any_request, disk, reach, small_limits
-from fencepost.simulation.any_request import Asker
 from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
+from fencepost.simulation.cast import Stage, Window, begin, kind
 from fencepost.simulation.checkers import check, check_part, misplaced, surprised
 from fencepost.simulation.crashes import finalize, ignore_power_cut
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.faulty_runs import move_coordinator, unfinished
-from fencepost.simulation.idempotent_load import produce_idempotently
 from fencepost.simulation.loop import VirtualLoop, run
-from fencepost.simulation.pipelined_load import produce_pipelined
 from fencepost.simulation.request_faults import RequestFault, RequestFaults
-from fencepost.simulation.workload import (
-    EARLY,
-    Load,
-    Outcomes,
-    make_topics,
-    produce,
-    read_all,
-    read_meanwhile,
-    read_positions,
-)
+from fencepost.simulation.script import Happening, Prompter, Script
+from fencepost.simulation.workload import EARLY, Load, Outcomes, make_topics, read_all, read_positions
 from fencepost.simulation.world import ADDRESS, PORT, Violation, World
 
 #: Seconds of virtual time in which everybody has ended when nothing goes wrong any more.
@@ -77,33 +66,58 @@ _ENDS: Final = frozenset(
 class Circumstances(NamedTuple):
     """What a seed decides before anything happens."""
 
-    settings: Mapping[str, object]
-    log: Mapping[str, Any]
+    settings: Mapping[str, object] = {}
+    log: Mapping[str, Any] = {}
     """Settings of every log that no user could set so low."""
-    limits: Mapping[str, int]
-    slowest_sync: float
+    limits: Mapping[str, int] = {}
+    slowest_sync: float = 0.002
     """Seconds."""
-    level: int
+    level: int = 2
     """Of transaction.version, at the beginning."""
-    producers: int
-    idempotent: int
-    pipelined: int
-    askers: int
-    readers: int
-    load: Load
-    troubles: Sequence[Trouble]
-    between: float
+    producers: int = 0
+    idempotent: int = 0
+    pipelined: int = 0
+    askers: int = 0
+    readers: int = 0
+    load: Load = Load()
+    troubles: Sequence[Trouble] = ()
+    between: float = 0.1
     """Seconds from one trouble to the next, on average."""
-    request_faults: Mapping[RequestFault, float]
-    apis: tuple[int, ...] | None
-    call_faults: Mapping[CallFault, float]
+    request_faults: Mapping[RequestFault, float] = {}
+    apis: tuple[int, ...] | None = None
+    call_faults: Mapping[CallFault, float] = {}
+
+    @property
+    def clients(self) -> dict[str, Window]:
+        """Everybody who works, by name, all the time."""
+        counts = {
+            "producer": self.producers,
+            "single": self.idempotent,
+            "pipelined": self.pipelined,
+            "asker": self.askers,
+            "reader": self.readers,
+        }
+        return {f"{kind}-{n}": Window() for kind, count in counts.items() for n in range(count)}
+
+
+class Plan(NamedTuple):
+    """All that a run follows from."""
+
+    seed: int
+    """Decides whatever is said nowhere else."""
+    seconds: float
+    """How long they work, in virtual time."""
+    circumstances: Circumstances
+    clients: Mapping[str, Window]
+    script: Script | None = None
+    """None: it is drawn while the run goes on."""
 
 
 class Report(NamedTuple):
     """What came of a run."""
 
-    seed: int
-    circumstances: Circumstances
+    plan: Plan
+    """With everything that was drawn: it gives the same history."""
     history: list[str]
     faults: list[str]
     outcomes: Outcomes
@@ -197,63 +211,82 @@ def _log(chance: Random) -> dict[str, Any]:
 def simulate(seed: int, seconds: float = 3, troubles: Iterable[Trouble] | None = None) -> Report:
     """Run everything for so many seconds of virtual time.  The same seed gives the same history."""
     circumstances = draw(seed, troubles)
+    return carry_out(Plan(seed, seconds, circumstances, circumstances.clients))
+
+
+def carry_out(plan: Plan) -> Report:
+    """Run a plan.  The same plan gives the same history."""
     former = disk.SLOWEST_SYNC
-    disk.SLOWEST_SYNC = circumstances.slowest_sync
+    disk.SLOWEST_SYNC = plan.circumstances.slowest_sync
     history: list[str] = []
     outcomes = Outcomes()
+    prompter = Prompter(plan.script)
     try:
-        with small_limits.lowered(circumstances.limits), reach.counted() as reached:
-            faults = run(lambda loop: _main(loop, seed, seconds, circumstances, history, outcomes))
+        with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached:
+            faults = run(lambda loop: _main(loop, plan, prompter, history, outcomes))
     except Exception as error:
         faults = [f"the run ended with {type(error).__name__}: {error}"]
     finally:
         disk.SLOWEST_SYNC = former
-    return Report(seed, circumstances, history, faults, outcomes, reached)
+    return Report(plan._replace(script=prompter.script), history, faults, outcomes, reached)
 
 
-async def _main(
-    loop: VirtualLoop, seed: int, seconds: float, given: Circumstances, history: list[str], outcomes: Outcomes
-) -> list[str]:
+async def _main(loop: VirtualLoop, plan: Plan, prompter: Prompter, history: list[str], outcomes: Outcomes) -> list[str]:
     loop.set_exception_handler(ignore_power_cut)
-    world = World(loop, seed, given.settings, given.log)
+    given = plan.circumstances
+    world = World(loop, plan.seed, given.settings, given.log, prompter)
     world.history = history
-    if given.call_faults:
-        world.faulty_calls = FaultyCalls(world, given.call_faults, tuple(Call))
-    stop = asyncio.Event()
+    script = plan.script or Script()
+    if given.call_faults or script.calls:
+        world.faulty_calls = FaultyCalls(world, given.call_faults, tuple(Call), prompter)
     await world.start()
     await make_topics(world, given.level)
-    if given.askers:
+    if any(kind(name) == "asker" for name in plan.clients):
         await _make_anew(world)
-    if given.request_faults:
+    if given.request_faults or script.requests:
         chance = world.chance("request faults")
-        world.network.request_faults = RequestFaults(chance, world.note, given.request_faults, given.apis)
-    names = [f"producer-{n}" for n in range(given.producers)]
-    works = {name: produce(world, name, outcomes, stop, given.load) for name in names}
-    for number in range(given.idempotent):
-        name = f"single-{number}"
-        works[name] = produce_idempotently(world, name, outcomes, stop)
-    for number in range(given.pipelined):
-        name = f"pipelined-{number}"
-        works[name] = produce_pipelined(world, name, outcomes, stop)
-    for number in range(given.askers):
-        name = f"asker-{number}"
-        works[name] = Asker(world.runtime(name), "127.0.0.1", PORT).ask(stop)
-    passes: list[dict[TopicPartition, list[str]]] = []
-    for number in range(given.readers):
-        name = f"reader-{number}"
-        works[name] = read_meanwhile(world, name, passes, stop)
-    tasks = [loop.create_task(work, name=name) for name, work in works.items()]
-    while loop.time() < seconds:
-        await asyncio.sleep(min(world.random.expovariate(1 / given.between), seconds))
-        if given.troubles:
-            await TROUBLES[world.random.choice(list(given.troubles))](world)
-    stop.set()
+        faults = RequestFaults(chance, world.note, given.request_faults, given.apis, prompter)
+        world.network.request_faults = faults
+    stage = Stage(world, outcomes, given.load)
+    stops = {name: asyncio.Event() for name in plan.clients}
+    tasks = [begin(stage, name, window, stops[name]) for name, window in plan.clients.items()]
+    async for trouble in _troubles_of(world, plan):
+        await TROUBLES[trouble](world)
+    for stop in stops.values():
+        stop.set()
     world.network.request_faults = None
-    faults = await _ended(tasks)
-    if not faults:
-        faults = await _judged(world, names, outcomes, given)
-        faults += [fault for shown in passes for fault in check_part(outcomes, shown)]
-    return faults
+    broken = await _ended(tasks)
+    if not broken:
+        broken = await _judged(world, [name for name in plan.clients if kind(name) == "producer"], outcomes, given)
+        broken += [fault for shown in stage.passes for fault in check_part(outcomes, shown)]
+    return broken
+
+
+async def _troubles_of(world: World, plan: Plan) -> AsyncIterator[Trouble]:
+    """One trouble after the other, each at its time or when the one before it is over; until the run is over."""
+    if world.prompter.troubles is None:
+        happenings = _drawn_troubles(world, plan)
+    else:
+        happenings = _given_troubles(world, world.prompter.troubles)
+    async for happening in happenings:
+        world.prompter.happens(happening)
+        world.random = world.chance(f"trouble {happening.number}")
+        yield Trouble[happening.trouble]
+    await world.until(plan.seconds)
+
+
+async def _drawn_troubles(world: World, plan: Plan) -> AsyncIterator[Happening]:
+    chance, given, number = world.chance("troubles"), plan.circumstances, 0
+    while given.troubles and (time := world.loop.time() + chance.expovariate(1 / given.between)) < plan.seconds:
+        await world.until(time)
+        yield Happening(time, chance.choice(list(given.troubles)).name, number)
+        number += 1
+
+
+async def _given_troubles(world: World, troubles: Iterable[Happening]) -> AsyncIterator[Happening]:
+    for happening in troubles:
+        await world.until(happening.time)
+        yield happening
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> list[str]:

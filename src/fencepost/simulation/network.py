@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fencepost.runtime import Admission, Listener
 from fencepost.simulation.request_faults import Passage
@@ -15,6 +15,26 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 SLOWEST = 0.002
 """Seconds for one way, at most."""
+
+
+class Watch(Protocol):
+    """Is shown what goes over the network."""
+
+    def wrote(self, end: SimulatedTransport, data: bytes, /) -> None:
+        """This end writes; whether it arrives is another matter."""
+        ...
+
+    def befell(self, end: SimulatedTransport, request: bytes, what: str, /) -> None:
+        """Something becomes of a request that was written."""
+        ...
+
+    def arrived(self, end: SimulatedTransport, count: int, /) -> None:
+        """So many bytes arrive at this end."""
+        ...
+
+    def lost(self, end: SimulatedTransport, /) -> None:
+        """This end sends and gets nothing more."""
+        ...
 
 
 class _Listening:
@@ -60,6 +80,7 @@ class SimulatedNetwork:
         self.request_faults: Passage | None = None
         """What befalls the requests of connections that are made from now on."""
         self._next_port = 10_000
+        self.watch: Watch | None = None
 
     async def listen(
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
@@ -82,6 +103,7 @@ class SimulatedNetwork:
         ours = SimulatedTransport(self, port, contextvars.copy_context())
         theirs = SimulatedTransport(self, port, listening.context.copy())
         ours.peer, theirs.peer = theirs, ours
+        ours.is_client = True
         for transport in (theirs, ours):
             self._pairs[transport] = port
         ours.request_faults = self.request_faults
@@ -122,6 +144,25 @@ class SimulatedNetwork:
             transport.break_off()
 
 
+class NamedNetwork:
+    """The network as one client has it (runtime.Network): its connections have its name."""
+
+    def __init__(self, network: SimulatedNetwork, owner: str) -> None:
+        self._network = network
+        self.owner = owner
+
+    async def listen(
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
+    ) -> Listener:
+        return await self._network.listen(protocol_factory, host, port, admission)
+
+    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
+        transport, protocol = await self._network.connect(protocol_factory, host, port)
+        assert isinstance(transport, SimulatedTransport), "it is a simulated network"
+        transport.owner = self.owner
+        return transport, protocol
+
+
 class SimulatedTransport(asyncio.Transport):
     """One end of a connection."""
 
@@ -131,6 +172,9 @@ class SimulatedTransport(asyncio.Transport):
         """Whose end it is; what arrives here is run as theirs."""
         self._network = network
         self._loop = asyncio.get_running_loop()
+        self.owner = ""
+        """The client whose connection it is; empty where it has no name."""
+        self.is_client = False
         self._protocol: Any = None
         self.peer: SimulatedTransport | None = None
         self._closing = False
@@ -151,6 +195,8 @@ class SimulatedTransport(asyncio.Transport):
     def write(self, data: Any) -> None:
         if self.on_write is not None:
             self.on_write(bytes(data))
+        if self._network.watch is not None:
+            self._network.watch.wrote(self, bytes(data))
         if self.request_faults is not None:
             self.request_faults.send(self, bytes(data))
         else:
@@ -195,6 +241,11 @@ class SimulatedTransport(asyncio.Transport):
         error = ConnectionResetError(104, "connection reset")
         self._loop.call_soon(self._lose, error, context=self._context)
 
+    def befell(self, request: bytes, what: str) -> None:
+        """Something becomes of a request that this end wrote."""
+        if self._network.watch is not None:
+            self._network.watch.befell(self, request, what)
+
     @property
     def is_behind(self) -> bool:
         """What is sent now arrives late, behind something that is late."""
@@ -226,6 +277,8 @@ class SimulatedTransport(asyncio.Transport):
         if piece is None:
             self._lose(None)
             return
+        if self._network.watch is not None:
+            self._network.watch.arrived(self, len(piece))
         self._arrived.append(piece)
         self._deliver()
 
@@ -260,4 +313,6 @@ class SimulatedTransport(asyncio.Transport):
             return
         self._lost = True
         self._network.closed(self)
+        if self._network.watch is not None:
+            self._network.watch.lost(self)
         self._protocol.connection_lost(error)

@@ -112,7 +112,9 @@ class Process:
 
     async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         transport, protocol = await self._world.network.connect(protocol_factory, host, port)
-        if self._spared and isinstance(transport, SimulatedTransport):
+        assert isinstance(transport, SimulatedTransport), "it is a simulated network"
+        transport.owner = self.name
+        if self._spared:
             transport.request_faults = None
         self._connections = [each for each in self._connections if not each.is_closing()]
         self._connections.append(transport)

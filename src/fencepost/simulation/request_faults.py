@@ -6,13 +6,15 @@ was held back comes after its own repetition.  Within one connection nothing is 
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
 from typing import Final, Protocol
 
 from fencepost.protocol.codec import decode, read_request_header
 from fencepost.protocol.messages import REQUESTS, InitProducerIdRequest
+from fencepost.simulation.script import Prompter, lane
+from fencepost.simulation.script import RequestFault as RequestFault
 
 _FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
 _INIT_PRODUCER_ID: Final = 22
@@ -20,17 +22,13 @@ _INIT_PRODUCER_ID: Final = 22
 LATEST: Final = 0.8
 
 
-class RequestFault(Enum):
-    """What befalls a request."""
-
-    LOST = "lost, with its connection"
-    ANSWER_LOST = "carried out, its answer lost with the connection"
-    HELD_BACK = "its connection is lost, it arrives later"
-    LATE = "late"
-
-
 class Sending(Protocol):
     """The side of a connection that sends requests."""
+
+    @property
+    def owner(self) -> str:
+        """The client whose connection it is."""
+        ...
 
     @property
     def is_behind(self) -> bool:
@@ -39,6 +37,10 @@ class Sending(Protocol):
 
     def send(self, data: bytes, late: float = 0.0, /) -> None:
         """Send, so many seconds late."""
+        ...
+
+    def befell(self, request: bytes, what: str, /) -> None:
+        """Something becomes of a request."""
         ...
 
     def lose_both(self) -> None:
@@ -59,7 +61,7 @@ class Passage(Protocol):
 
 
 class RequestFaults:
-    """Each comes with the probability given for it, to requests of these APIs (None: of all)."""
+    """Each comes with the probability given for it, to requests of these APIs (None: of all), or as `prompter` says."""
 
     def __init__(
         self,
@@ -67,46 +69,50 @@ class RequestFaults:
         note: Callable[[str], None],
         shares: Mapping[RequestFault, float],
         apis: Sequence[int] | None = None,
+        prompter: Prompter | None = None,
     ) -> None:
         self._random = generator
         self._note = note
         self._shares = shares
         self._apis = apis
+        self._prompter = prompter or Prompter()
 
     def send(self, transport: Sending, data: bytes, /) -> None:
         """Send what a client writes, or see to it that it gets lost."""
         for frame in _frames(data):
             api = int.from_bytes(frame[4:6], "big")
-            fault = self._draw(api)
+            now = asyncio.get_running_loop().time()
+            befallen = self._prompter.request(lane(transport.owner), api, now, lambda api=api: self._draw(api))  # type: ignore[misc]
+            fault, late = (None, 0.0) if befallen is None else (befallen.fault, befallen.late)
             may_be_late = fault in (RequestFault.HELD_BACK, RequestFault.LATE) or transport.is_behind
             if may_be_late and api == _INIT_PRODUCER_ID and _is_claim(frame):
                 # Whenever it comes it is a new instance, and fences the one that sent it: nobody could tell.
                 fault = RequestFault.LOST
             if fault is not None:
                 self._note(f"{REQUESTS[api].__name__} {fault.value}")
-            self._send(transport, frame, fault)
+                transport.befell(frame, fault.value)
+            _send(transport, frame, fault, late)
 
-    def _send(self, transport: Sending, frame: bytes, fault: RequestFault | None) -> None:
-        if fault is None:
-            transport.send(frame)
-        elif fault is RequestFault.LATE:
-            transport.send(frame, self._random.uniform(0, LATEST))
-        elif fault is RequestFault.LOST:
-            transport.lose_both()
-        else:
-            late = self._random.uniform(0, LATEST) if fault is RequestFault.HELD_BACK else 0.0
-            transport.send(frame, late)
-            transport.lose_ours(late)
-
-    def _draw(self, api: int) -> RequestFault | None:
+    def _draw(self, api: int) -> tuple[RequestFault, float] | None:
         if self._apis is not None and api not in self._apis:
             return None
         dice = self._random.random()
         for fault, share in self._shares.items():
             dice -= share
             if dice < 0:
-                return fault
+                is_late = fault in (RequestFault.HELD_BACK, RequestFault.LATE)
+                return fault, self._random.uniform(0, LATEST) if is_late else 0.0
         return None
+
+
+def _send(transport: Sending, frame: bytes, fault: RequestFault | None, late: float) -> None:
+    if fault is None or fault is RequestFault.LATE:
+        transport.send(frame, late)
+    elif fault is RequestFault.LOST:
+        transport.lose_both()
+    else:
+        transport.send(frame, late)
+        transport.lose_ours(late)
 
 
 def _frames(data: bytes) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition, TransactionAbortableError
@@ -16,6 +17,7 @@ from fencepost.client.errors import (
     TimedOutError,
     TransactionTimedOutError,
 )
+from fencepost.simulation.script import End, Transaction, Write
 from fencepost.simulation.world import ADDRESS, World
 
 TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
@@ -113,11 +115,14 @@ async def produce(
                 haunting.append(asyncio.get_running_loop().create_task(_haunt(world, zombie, outcomes)))
                 zombie = None
             while not stop.is_set():
-                if load.pause:
-                    await asyncio.sleep(chance.expovariate(1 / load.pause))
-                tag, number, begun = f"{name}-{number}", number + 1, world.loop.time()
+                planned = world.prompter.transaction(name, partial(_drawn, world, number, chance, load))
+                if planned is None:
+                    await stop.wait()
+                    break
+                await world.until(planned.time)
+                tag, number, begun = f"{name}-{planned.number}", planned.number + 1, world.loop.time()
                 try:
-                    await _transaction(world, producer, tag, outcomes, chance, load)
+                    await _transaction(world, producer, tag, outcomes, planned)
                 except TransactionAbortableError as error:
                     _check_time(world, tag, error, begun, load, outcomes)
                     await producer.abort_transaction()
@@ -204,32 +209,46 @@ async def _haunt(world: World, zombie: Zombie, outcomes: Outcomes) -> None:
     await producer.abandon()
 
 
-async def _transaction(
-    world: World, producer: Producer, tag: str, outcomes: Outcomes, chance: random.Random, load: Load
-) -> None:
+def _drawn(world: World, number: int, chance: random.Random, load: Load) -> Transaction:
+    """What a producer does next."""
+    pause = chance.expovariate(1 / load.pause) if load.pause else 0
+    records = []
+    for _ in range(chance.randint(1, 6)):
+        topic = chance.choice(list(TOPICS))
+        partition = chance.randrange(TOPICS[topic])
+        records.append(Write(topic, partition, chance.uniform(0, 0.01) if chance.random() < 0.3 else 0))
+    position = bool(load.positions) and chance.random() < load.positions
+    if load.takeovers and chance.random() < load.takeovers:
+        end = End.IS_REPLACED
+    elif chance.random() < DEATHS:
+        end = End.DIES
+    else:
+        end = End.ABORTS if chance.random() < ABORTS else End.COMMITS
+    return Transaction(number, world.loop.time() + pause, tuple(records), end, position)
+
+
+async def _transaction(world: World, producer: Producer, tag: str, outcomes: Outcomes, planned: Transaction) -> None:
     records: list[Sent] = []
     outcomes.unknown[tag] = records
     await producer.begin_transaction()
-    for n in range(chance.randint(1, 6)):
-        topic = chance.choice(list(TOPICS))
-        sent = Sent(topic, chance.randrange(TOPICS[topic]), f"{tag}-{n}")
-        records.append(sent)
+    for n, (topic, partition, pause) in enumerate(planned.records):
+        records.append(sent := Sent(topic, partition, f"{tag}-{n}"))
         await producer.send(sent.topic, sent.value.encode(), partition=sent.partition)
-        if chance.random() < 0.3:
-            await asyncio.sleep(chance.uniform(0, 0.01))
-    if load.positions and chance.random() < load.positions:
+        if pause:
+            await asyncio.sleep(pause)
+    if planned.position:
         await _commit_position(producer, tag, outcomes)
-    if load.takeovers and chance.random() < load.takeovers:
+    if planned.end is End.IS_REPLACED:
         records.append(Sent("left", 0, f"{tag}-zombie"))
         outcomes.aborted[tag] = outcomes.unknown.pop(tag)
         world.note(f"{tag} is to be taken over")
         raise Replaced
-    if chance.random() < DEATHS:
+    if planned.end is End.DIES:
         outcomes.aborted[tag] = outcomes.unknown.pop(tag)
         await producer.abandon()
         world.note(f"{tag} left open")
         raise Died
-    if chance.random() < ABORTS:
+    if planned.end is End.ABORTS:
         await producer.abort_transaction()
         outcomes.aborted[tag] = outcomes.unknown.pop(tag)
         world.note(f"{tag} aborted")

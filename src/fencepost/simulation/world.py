@@ -16,7 +16,8 @@ from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.durable_answers import watched
 from fencepost.simulation.loop import VirtualClock, VirtualLoop
 from fencepost.simulation.metadata import MemoryMetadataStore
-from fencepost.simulation.network import SimulatedNetwork
+from fencepost.simulation.network import NamedNetwork, SimulatedNetwork
+from fencepost.simulation.script import Prompter
 
 PORT = 9092
 ADDRESS = f"127.0.0.1:{PORT}"
@@ -42,8 +43,9 @@ class World:
         seed: int,
         settings: Mapping[str, object] | None = None,
         log: Mapping[str, Any] | None = None,
+        prompter: Prompter | None = None,
     ) -> None:
-        """`log`: fields of the settings of every log, whatever its topic says."""
+        """`log`: fields of the settings of every log, whatever its topic says; `prompter`: knows what comes next."""
         self.loop = loop
         self.seed = seed
         self.random = self.chance("world")
@@ -53,6 +55,7 @@ class World:
         self.clock = VirtualClock(loop)
         self.settings = {**SETTINGS, **(settings or {})}
         self._log = dict(log or {})
+        self.prompter = prompter or Prompter()
         self.history: list[str] = []
         self.violations: list[str] = []
         """What may never be, and was seen while the world ran."""
@@ -76,7 +79,15 @@ class World:
         self.history.append(f"{self.loop.time():.6f} {text}")
 
     def runtime(self, name: str) -> Runtime:
-        return Runtime(self.clock, self.network, self.chance(name))
+        """The outside world as a client of that name has it, or the node."""
+        return Runtime(self.clock, NamedNetwork(self.network, name), self.chance(name))
+
+    async def until(self, time: float) -> None:
+        """Wait for that moment; not at all if it is over."""
+        if time > self.loop.time():
+            came = asyncio.Event()
+            self.loop.call_at(time, came.set)
+            await came.wait()
 
     # The node
 

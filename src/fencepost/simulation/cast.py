@@ -1,0 +1,66 @@
+"""Who works in a run: clients of several kinds, each known by its kind and a number, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.any_request import Asker
+from fencepost.simulation.idempotent_load import produce_idempotently
+from fencepost.simulation.pipelined_load import produce_pipelined
+from fencepost.simulation.workload import Load, Outcomes, produce, read_meanwhile
+from fencepost.simulation.world import PORT, World
+
+
+class Window(NamedTuple):
+    """When a client works, in seconds from the beginning."""
+
+    begin: float = 0
+    end: float = math.inf
+    """At the latest: when the run is over it ends anyway."""
+
+
+@dataclass
+class Stage:
+    """What clients work on, and what is noted of them."""
+
+    world: World
+    outcomes: Outcomes
+    load: Load
+    passes: list[dict[TopicPartition, list[str]]] = field(default_factory=list)
+    """What each reader was shown, each time that it read."""
+
+
+Work = Coroutine[Any, Any, None]
+_Kind = Callable[[Stage, str, asyncio.Event], Work]
+
+#: What the names of a kind begin with -> its work, until told to stop.
+KINDS: Final[Mapping[str, _Kind]] = {
+    "producer": lambda stage, name, stop: produce(stage.world, name, stage.outcomes, stop, stage.load),
+    "single": lambda stage, name, stop: produce_idempotently(stage.world, name, stage.outcomes, stop),
+    "pipelined": lambda stage, name, stop: produce_pipelined(stage.world, name, stage.outcomes, stop),
+    "asker": lambda stage, name, stop: Asker(stage.world.runtime(name), "127.0.0.1", PORT).ask(stop),
+    "reader": lambda stage, name, stop: read_meanwhile(stage.world, name, stage.passes, stop),
+}
+
+
+def kind(name: str) -> str:
+    """What a client is."""
+    return name.partition("-")[0]
+
+
+def begin(stage: Stage, name: str, window: Window, stop: asyncio.Event) -> asyncio.Task[None]:
+    """Have a client work as long as its window says, or until told to stop."""
+    loop = stage.world.loop
+    if window.end < math.inf:
+        loop.call_at(window.end, stop.set)
+    return loop.create_task(_work(stage, name, window, stop), name=name)
+
+
+async def _work(stage: Stage, name: str, window: Window, stop: asyncio.Event) -> None:
+    await stage.world.until(window.begin)
+    await KINDS[kind(name)](stage, name, stop)

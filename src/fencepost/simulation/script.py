@@ -1,0 +1,234 @@
+"""What befalls a run and what its producers do, one by one: drawn and written down, or given and carried out.
+
+A run that is given what another one has written down has the same history.  One that is given a part of it is a
+smaller run: whatever is left stays at its time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from enum import Enum
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+
+class RequestFault(Enum):
+    """What befalls a request of a client."""
+
+    LOST = "lost, with its connection"
+    ANSWER_LOST = "carried out, its answer lost with the connection"
+    HELD_BACK = "its connection is lost, it arrives later"
+    LATE = "late"
+
+
+class Call(Enum):
+    """What coordinators and leaders ask each other for."""
+
+    MARKER = "marker"
+    LOOK = "look"
+    ADD = "add"
+
+
+class CallFault(Enum):
+    """What goes wrong with a call."""
+
+    LOST = "lost"
+    ANSWER_LOST = "answer lost"
+    LATE = "late"
+    ANSWER_LATE = "answer late"
+    REPEATED = "repeated"
+
+
+class Happening(NamedTuple):
+    """Something befalls the node."""
+
+    time: float
+    """Seconds from the beginning, as all times here."""
+    trouble: str
+    """Its name, in capitals."""
+    number: int
+    """What is drawn while it happens follows from the seed of the run and this number."""
+
+
+class BefallenRequest(NamedTuple):
+    """A request of a client that something becomes of: the first one of its kind at that time or later."""
+
+    time: float
+    client: str
+    api: int
+    fault: RequestFault
+    late: float = 0
+    """Seconds that it is late."""
+    after: int = 0
+    """How many requests of its kind are sent at that very time before it."""
+
+    @property
+    def key(self) -> Hashable:
+        """Its kind."""
+        return self.client, self.api
+
+
+class BefallenCall(NamedTuple):
+    """A call between coordinators and leaders, likewise."""
+
+    time: float
+    call: Call
+    fault: CallFault
+    late: float = 0
+    """Seconds that it is late, or until it is repeated."""
+    after: int = 0
+
+    @property
+    def key(self) -> Hashable:
+        """Its kind."""
+        return self.call
+
+
+class End(Enum):
+    """What a producer does in the end of its transaction."""
+
+    COMMITS = "commits"
+    ABORTS = "aborts"
+    DIES = "dies"
+    IS_REPLACED = "is replaced"
+    """Another instance takes over while this one goes on."""
+
+
+class Write(NamedTuple):
+    """A record of a transaction."""
+
+    topic: str
+    partition: int
+    pause: float = 0
+    """Seconds until the producer goes on."""
+
+
+class Transaction(NamedTuple):
+    """What a producer does in one transaction."""
+
+    number: int
+    """Its own, by which its records are known."""
+    time: float
+    """When it is begun, at the earliest."""
+    records: tuple[Write, ...]
+    end: End = End.COMMITS
+    position: bool = False
+    """Whether it commits a position of a group."""
+
+
+class Script(NamedTuple):
+    """Everything that is drawn while a run goes on, but for latencies and what a power loss takes."""
+
+    troubles: tuple[Happening, ...] = ()
+    requests: tuple[BefallenRequest, ...] = ()
+    calls: tuple[BefallenCall, ...] = ()
+    transactions: Mapping[str, tuple[Transaction, ...]] = {}
+    """By the name of the producer."""
+
+
+class _Befallen(Protocol):
+    @property
+    def time(self) -> float: ...
+    @property
+    def after(self) -> int: ...
+    @property
+    def key(self) -> Hashable: ...
+
+
+B = TypeVar("B", bound=_Befallen)
+
+
+class _Notes(Generic[B]):
+    """Of requests or calls those that something becomes of, and how many of a kind came at the same time."""
+
+    def __init__(self, given: Iterable[B] | None) -> None:
+        self.noted: list[B] = []
+        self._given: dict[Hashable, deque[B]] | None = None
+        if given is not None:
+            self._given = defaultdict(deque)
+            for each in sorted(given, key=lambda each: (each.time, each.after)):
+                self._given[each.key].append(each)
+        self._newest: dict[Hashable, tuple[float, int]] = {}
+
+    def next(self, key: Hashable, now: float, draw: Callable[[int], B | None]) -> B | None:
+        """What becomes of this one; `draw` is given how many of its kind came at the same time."""
+        time, count = self._newest.get(key, (now, -1))
+        after = count + 1 if time == now else 0
+        self._newest[key] = now, after
+        if self._given is None:
+            found = draw(after)
+        else:
+            waiting = self._given.get(key)
+            is_due = waiting and (waiting[0].time < now or (waiting[0].time == now and waiting[0].after <= after))
+            found = waiting.popleft() if waiting and is_due else None
+        if found is not None:
+            self.noted.append(found)
+        return found
+
+
+class Prompter:
+    """Tells a run what comes next: as its script says or, where it has none, as it is drawn; it writes that down."""
+
+    def __init__(self, script: Script | None = None) -> None:
+        self._given = script
+        self._troubles: list[Happening] = []
+        self._requests = _Notes(None if script is None else script.requests)
+        self._calls = _Notes(None if script is None else script.calls)
+        self._transactions: dict[str, list[Transaction]] = {}
+
+    @property
+    def script(self) -> Script:
+        """What has come so far."""
+        transactions = {name: tuple(those) for name, those in self._transactions.items()}
+        return Script(tuple(self._troubles), tuple(self._requests.noted), tuple(self._calls.noted), transactions)
+
+    @property
+    def troubles(self) -> tuple[Happening, ...] | None:
+        """What is to befall the node; None if it is to be drawn."""
+        return None if self._given is None else self._given.troubles
+
+    def happens(self, happening: Happening) -> None:
+        """It befalls the node now."""
+        self._troubles.append(happening)
+
+    def request(
+        self, client: str, api: int, now: float, draw: Callable[[], tuple[RequestFault, float] | None]
+    ) -> BefallenRequest | None:
+        """What becomes of a request; drawn as the fault and the seconds that it is late."""
+
+        def drawn(after: int) -> BefallenRequest | None:
+            found = draw()
+            return None if found is None else BefallenRequest(now, client, api, *found, after)
+
+        return self._requests.next((client, api), now, drawn)
+
+    def call(self, call: Call, now: float, draw: Callable[[], tuple[CallFault, float] | None]) -> BefallenCall | None:
+        """What becomes of a call; drawn likewise."""
+
+        def drawn(after: int) -> BefallenCall | None:
+            found = draw()
+            return None if found is None else BefallenCall(now, call, *found, after)
+
+        return self._calls.next(call, now, drawn)
+
+    def transaction(self, producer: str, draw: Callable[[], Transaction]) -> Transaction | None:
+        """The next transaction of a producer; None if it has no other one."""
+        done = self._transactions.setdefault(producer, [])
+        if self._given is None:
+            done.append(draw())
+        else:
+            given = self._given.transactions.get(producer, ())
+            if len(done) == len(given):
+                return None
+            done.append(given[len(done)])
+        return done[-1]
+
+
+_LIVES: Final = re.compile(r"^(.+?-\d+)-\d+$|^(.+)-\d+\.\d+$")
+
+
+def lane(client: str) -> str:
+    """Who a client is, whichever of its lives this is: producer-1 of producer-1-17."""
+    found = _LIVES.match(client)
+    return client if found is None else found[1] or found[2]
