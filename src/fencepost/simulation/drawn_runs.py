@@ -214,8 +214,8 @@ def simulate(seed: int, seconds: float = 3, troubles: Iterable[Trouble] | None =
     return carry_out(Plan(seed, seconds, circumstances, circumstances.clients))
 
 
-def carry_out(plan: Plan) -> Report:
-    """Run a plan.  The same plan gives the same history."""
+def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Report:
+    """Run a plan.  The same plan gives the same history.  `watch`: is given the world before anything happens."""
     former = disk.SLOWEST_SYNC
     disk.SLOWEST_SYNC = plan.circumstances.slowest_sync
     history: list[str] = []
@@ -223,7 +223,7 @@ def carry_out(plan: Plan) -> Report:
     prompter = Prompter(plan.script)
     try:
         with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached:
-            faults = run(lambda loop: _main(loop, plan, prompter, history, outcomes))
+            faults = run(lambda loop: _main(loop, plan, prompter, history, outcomes, watch))
     except Exception as error:
         faults = [f"the run ended with {type(error).__name__}: {error}"]
     finally:
@@ -231,11 +231,20 @@ def carry_out(plan: Plan) -> Report:
     return Report(plan._replace(script=prompter.script), history, faults, outcomes, reached)
 
 
-async def _main(loop: VirtualLoop, plan: Plan, prompter: Prompter, history: list[str], outcomes: Outcomes) -> list[str]:
+async def _main(
+    loop: VirtualLoop,
+    plan: Plan,
+    prompter: Prompter,
+    history: list[str],
+    outcomes: Outcomes,
+    watch: Callable[[World], object] | None,
+) -> list[str]:
     loop.set_exception_handler(ignore_power_cut)
     given = plan.circumstances
     world = World(loop, plan.seed, given.settings, given.log, prompter)
     world.history = history
+    if watch is not None:
+        watch(world)
     script = plan.script or Script()
     if given.call_faults or script.calls:
         world.faulty_calls = FaultyCalls(world, given.call_faults, tuple(Call), prompter)
@@ -251,7 +260,8 @@ async def _main(loop: VirtualLoop, plan: Plan, prompter: Prompter, history: list
     stops = {name: asyncio.Event() for name in plan.clients}
     tasks = [begin(stage, name, window, stops[name]) for name, window in plan.clients.items()]
     async for trouble in _troubles_of(world, plan):
-        await TROUBLES[trouble](world)
+        with world.trouble(trouble.value):
+            await TROUBLES[trouble](world)
     for stop in stops.values():
         stop.set()
     world.network.request_faults = None

@@ -211,8 +211,15 @@ def shown_too_early(response: Any, node: Node, appends: Appends) -> str | None:
     return None
 
 
+Written = Callable[[str, int, BatchHeader, Buffer, int], None]
+"""Is shown what is appended: topic, partition, the batch, and its lsn."""
+
+
 class WatchedStorage(Storage):
-    """A storage whose appends are noted.  `log`: fields of the settings of every log, whatever its topic says."""
+    """A storage whose appends are noted.
+
+    `log`: fields of the settings of every log, whatever its topic says; `written`: is shown every append.
+    """
 
     def __init__(
         self,
@@ -222,10 +229,12 @@ class WatchedStorage(Storage):
         *rest: Any,
         log: Mapping[str, Any],
         violated: Callable[[str], None],
+        written: Written | None,
         **options: Any,
     ) -> None:
         super().__init__(disk, path, settings.with_(**log), *rest, **options)
         self.appends, self._sequences, self._violated = Appends(), Sequences(), violated
+        self._written = written
         self._fields = log
 
     def create_partition(
@@ -238,6 +247,8 @@ class WatchedStorage(Storage):
         lsn = super().appended(partition, segment, position, data)
         header = read_header(data)
         self.appends.add(partition, header, data, lsn)
+        if self._written is not None:
+            self._written(partition.topic, partition.index, header, data, lsn)
         wrong = self._sequences.add(partition.topic, partition.index, header)
         if wrong is not None:
             self._violated(wrong)
@@ -302,9 +313,13 @@ class WatchedConnection(Connection):
             del leaving[:end]
 
 
-def watched(violated: Callable[[str], None], log: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of `Broker` for a node whose answers are watched; `log` as in `WatchedStorage`."""
+def watched(
+    violated: Callable[[str], None], log: Mapping[str, Any], written: Written | None = None
+) -> Mapping[str, Any]:
+    """The options of `Broker` for a node whose answers are watched; `log` and `written` as in `WatchedStorage`."""
     return {
-        "storage": lambda *args, **options: WatchedStorage(*args, log=log, violated=violated, **options),
+        "storage": lambda *args, **options: WatchedStorage(
+            *args, log=log, violated=violated, written=written, **options
+        ),
         "connection": lambda node: WatchedConnection(node, violated),
     }

@@ -31,7 +31,7 @@ class Process:
 
     def __init__(self, world: World, name: str, *, spared: bool = False) -> None:
         """`spared`: nothing befalls its requests."""
-        self.name = name
+        self.name = self.owner = name
         self._spared = spared
         self._world = world
         assert isinstance(world.loop, ProcessLoop), "only there processes can stand still"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import FaultyCalls
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.durable_answers import watched
+from fencepost.simulation.history.recorder import Recorder
 from fencepost.simulation.loop import VirtualClock, VirtualLoop
 from fencepost.simulation.metadata import MemoryMetadataStore
 from fencepost.simulation.network import NamedNetwork, SimulatedNetwork
@@ -57,6 +59,8 @@ class World:
         self._log = dict(log or {})
         self.prompter = prompter or Prompter()
         self.history: list[str] = []
+        self.recorder: Recorder | None = None
+        """Where set, everything is written down: see `record`."""
         self.violations: list[str] = []
         """What may never be, and was seen while the world ran."""
         self.broker: Broker | None = None
@@ -74,9 +78,36 @@ class World:
         """A generator of its own for each part, so that one does not disturb the other."""
         return random.Random(f"{self.seed}/{name}")
 
+    def record(self) -> Recorder:
+        """Have everything written down that happens from now on."""
+        self.recorder = self.network.watch = Recorder(self.loop.time, self._durable, self._state_of)
+        return self.recorder
+
+    def _durable(self) -> int | None:
+        return None if self.storage is None else self.storage.durable
+
+    def _state_of(self, transactional_id: str) -> str | None:
+        known = None if self.broker is None else self.broker.node.transactions.describe(transactional_id)
+        return None if known is None or known.error else known.state
+
     def note(self, text: str) -> None:
         """Write a line into the history."""
         self.history.append(f"{self.loop.time():.6f} {text}")
+        if self.recorder is not None:
+            self.recorder.note(text)
+
+    @contextmanager
+    def trouble(self, what: str) -> Iterator[None]:
+        """Something befalls the node while this lasts."""
+        if self.recorder is not None:
+            self.recorder.trouble(what)
+        yield
+        if self.recorder is not None:
+            self.recorder.trouble(what, is_over=True)
+
+    def _changed(self, what: str) -> None:
+        if self.recorder is not None:
+            self.recorder.node(what, self._lives)
 
     def runtime(self, name: str) -> Runtime:
         """The outside world as a client of that name has it, or the node."""
@@ -103,11 +134,12 @@ class World:
             metadata=self.metadata,
             markers=self.faulty_calls.markers if self.faulty_calls else lambda local: local,
             registrar=self.faulty_calls.registrar if self.faulty_calls else lambda local: local,
-            **watched(self._violated, self._log),
+            **watched(self._violated, self._log, None if self.recorder is None else self.recorder.appended),
         )
         self._starting = broker
         await broker.start()
         self.broker = broker
+        self._changed("started")
         self.note(f"broker started, life {self._lives}")
 
     async def crash(self, power_losses: float = 0.5) -> None:
@@ -131,12 +163,14 @@ class World:
         """kill -9."""
         self._end()
         self.disk.crash()
+        self._changed("killed")
         self.note("broker killed")
 
     def lose_power(self) -> None:
         """The machine goes off; what was not synced is lost, or not."""
         self._end()
         self.disk.power_loss()
+        self._changed("power lost")
         self.note("power lost")
 
     def give_up_start(self) -> None:
@@ -156,6 +190,7 @@ class World:
         broker, self.broker = self.broker, None
         if broker is not None:
             await broker.stop()
+            self._changed("stopped")
         await asyncio.sleep(0)
         if self.violations:
             raise Violation("; ".join(self.violations[:3]))

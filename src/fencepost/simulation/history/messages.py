@@ -1,0 +1,212 @@
+"""What a request and an answer say, of all that may stand in them.  Pure functions of their bytes.
+
+Every API is read alike: names, partitions, errors, offsets and batches are found by what Kafka calls their fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from fencepost.protocol.batch import BatchHeader, headers
+from fencepost.protocol.codec import decode_request, decode_response, read_request_header
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.message import Message
+from fencepost.protocol.messages import REQUESTS, RESPONSES
+from fencepost.protocol.records import decode_batch
+from fencepost.protocol.types import Buffer
+from fencepost.simulation.history.events import Batch
+
+_FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
+_TOPICS: Final = ("name", "topic", "topic_id")
+_INDEXES: Final = ("index", "partition_index", "partition")
+_LISTS_OF_INDEXES: Final = ("partitions", "partition_indexes")
+_OFFSETS: Final = (
+    "base_offset",
+    "committed_offset",
+    "fetch_offset",
+    "high_watermark",
+    "last_stable_offset",
+    "log_start_offset",
+    "low_watermark",
+    "offset",
+)
+#: What else is said where it stands in the message itself.
+_DETAILS: Final = (
+    "acks",
+    "committed",
+    "generation_id",
+    "generation_id_or_member_epoch",
+    "isolation_level",
+    "key",
+    "key_type",
+    "member_id",
+    "transaction_timeout_ms",
+    "transactional_ids",
+    "coordinator_keys",
+    "groups_names",
+    "transaction_timed_out",
+)
+MOST_VALUES: Final = 4
+"""Records of a batch that are shown."""
+MOST_CHARACTERS: Final = 40
+
+
+class Frame(NamedTuple):
+    """The header of a request."""
+
+    api: int
+    version: int
+    correlation_id: int
+    client_id: str
+
+
+@dataclass
+class Said:
+    """What was found in a message."""
+
+    transactional_id: str = ""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    group: str = ""
+    partitions: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    offsets: list[str] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+
+    @property
+    def detail(self) -> str:
+        """All details in one line."""
+        return " ".join(self.details)
+
+
+def frames(data: bytes) -> Iterator[bytes]:
+    """The whole frames that these bytes are, without their length prefixes."""
+    at = 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        yield data[at + 4 : end]
+        at = end
+
+
+def name_of(api: int) -> str:
+    """An API as Kafka calls it, as EndTxn."""
+    request = REQUESTS.get(api)
+    return f"api {api}" if request is None else request.__name__.removesuffix("Request")
+
+
+def read_request(frame: bytes) -> tuple[Frame, Said]:
+    """What is asked; only its header where the rest cannot be read."""
+    header = read_request_header(frame, _FLEXIBLE)
+    said = Said()
+    try:
+        request = decode_request(REQUESTS[header.api_key], frame, header.api_version, header.body_start)
+    except (ProtocolError, KeyError):
+        said.details.append("it cannot be read")
+    else:
+        _look_into(request, said, "")
+    return Frame(header.api_key, header.api_version, header.correlation_id, header.client_id or ""), said
+
+
+def read_answer(frame: bytes, api: int, version: int) -> Said:
+    """What is answered."""
+    said = Said()
+    try:
+        _, response = decode_response(RESPONSES[api], frame, version)
+    except (ProtocolError, KeyError):
+        said.details.append("it cannot be read")
+    else:
+        _look_into(response, said, "")
+    return said
+
+
+def _look_into(message: Any, said: Said, topic: str, *, depth: int = 0) -> None:
+    """`topic`: the one that this part of the message is about."""
+    for name in _TOPICS:
+        found = getattr(message, name, None)
+        if found and isinstance(found, str | UUID) and depth:
+            topic = topic if isinstance(found, UUID) and not found.int else str(found)
+    index = next((getattr(message, name) for name in _INDEXES if isinstance(getattr(message, name, None), int)), None)
+    place = f"{topic}-{index}" if topic and index is not None else topic
+    if topic and index is not None and place not in said.partitions:
+        said.partitions.append(place)
+    for name in message.__slots__:
+        _note(name, getattr(message, name), said, topic, place, depth)
+
+
+def _note(name: str, value: Any, said: Said, topic: str, place: str, depth: int) -> None:
+    where = f"{place}: " if place else ""
+    if isinstance(value, Message):
+        _look_into(value, said, topic, depth=depth + 1)
+    elif isinstance(value, list):
+        _note_each(name, value, said, topic, depth)
+    elif name == "error_code":
+        if value:
+            said.errors.append(f"{where}{_error(value)}")
+    elif name == "records":
+        said.batches += batches_in(value or b"", place)
+    elif name in _OFFSETS:
+        if value >= 0:
+            said.offsets.append(f"{where}{name} {value}")
+    elif name in ("producer_id", "producer_epoch"):
+        if getattr(said, name) < 0:
+            setattr(said, name, value)
+    elif name in ("transactional_id", "group_id"):
+        kind = "group" if name == "group_id" else name
+        if value and not getattr(said, kind):
+            setattr(said, kind, value)
+    elif name in _DETAILS and not depth and value not in ("", None, -1):
+        said.details.append(f"{name}={str(value)[:MOST_CHARACTERS]}")
+
+
+def _note_each(name: str, values: list[Any], said: Said, topic: str, depth: int) -> None:
+    if name in _DETAILS and not depth and values:
+        said.details.append(f"{name}={','.join(map(str, values))[:MOST_CHARACTERS]}")
+    for value in values:
+        if isinstance(value, Message):
+            _look_into(value, said, topic, depth=depth + 1)
+        elif name in _LISTS_OF_INDEXES and isinstance(value, int) and topic:
+            said.partitions.append(f"{topic}-{value}")
+
+
+def _error(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(int(code))
+
+
+def batches_in(data: Buffer, partition: str) -> list[Batch]:
+    """The batches of a request, an answer or a log, as far as they are whole."""
+    try:
+        return [batch_of(bytes(data[at : at + header.size]), header, partition) for at, header in headers(data)]
+    except ProtocolError:
+        return []
+
+
+def batch_of(data: Buffer, header: BatchHeader, partition: str) -> Batch:
+    """One batch."""
+    values: tuple[str, ...] = ()
+    if not header.is_control:
+        try:
+            records = decode_batch(data, 0, header)
+        except ProtocolError:
+            records = []
+        values = tuple(_text(record.value) for record in records[:MOST_VALUES])
+    return Batch(
+        partition,
+        int(header.producer_id),
+        int(header.producer_epoch),
+        header.base_sequence,
+        header.record_count,
+        header.is_transactional,
+        values,
+    )
+
+
+def _text(value: bytes | None) -> str:
+    """As text; what is none, with escapes."""
+    return "null" if value is None else value[:MOST_CHARACTERS].decode("ascii", "backslashreplace")

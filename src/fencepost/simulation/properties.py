@@ -1,0 +1,24 @@
+"""Which property a sentence of a checker is about: the sentence without what differs from run to run."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_TIME: Final = re.compile(r"^\d+\.\d+ ")
+_NAMES: Final = re.compile(r"(?:\S*\d\S*?|None)(?=[,;:]?(?:\s|$))")
+
+
+def property_of(sentence: str) -> str:
+    """Two sentences are about the same property if this is the same for both.
+
+    Names and numbers, which have digits, are left out, and so is what follows a colon: it tells more of this one case.
+    """
+    first = _TIME.sub("", sentence).partition(": ")[0]
+    return _NAMES.sub("_", first)
+
+
+def time_of(sentence: str) -> float | None:
+    """When it was seen, in seconds, where the sentence says so."""
+    found = _TIME.match(sentence)
+    return None if found is None else float(found[0])
