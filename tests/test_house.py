@@ -40,7 +40,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "time.sleep": (),
     "datetime.datetime.now": (),
     "datetime.datetime.utcnow": (),
-    "open": (),
+    "open": ("cli/files.py",),
     "io.open": (),
     "os.open": ("log/disk.py",),
     "os.fdopen": (),
@@ -72,9 +72,9 @@ DOORS: dict[str, tuple[str, ...]] = {
 }
 #: methods of `pathlib.Path` that touch a disk -> the modules that may use them
 ON_DISK: dict[str, tuple[str, ...]] = {
-    "read_text": ("simulation/bugs/__init__.py", "spark/java.py"),
+    "read_text": ("simulation/bugs/__init__.py", "simulation/history/page.py", "spark/java.py"),
     "write_text": ("spark/java.py",),
-    "read_bytes": (),
+    "read_bytes": ("cli/files.py",),
     "write_bytes": (),
 }
 

@@ -17,6 +17,7 @@ GROUPS: Final = {
     },
     "proof": {
         "simulate": ("run everything on virtual time, and all that may go wrong", "fencepost.cli.simulate"),
+        "history": ("tell what happened in a simulated run, or show it as a page", "fencepost.cli.history"),
     },
 }
 COMMANDS: Final = {name: command for commands in GROUPS.values() for name, command in commands.items()}

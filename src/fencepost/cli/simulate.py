@@ -6,13 +6,14 @@ import argparse
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cli import Refused
+from fencepost.cli.files import Output
 
 if TYPE_CHECKING:
-    from fencepost.simulation.drawn_runs import Trouble
+    from fencepost.simulation.drawn_runs import Plan, Report, Trouble
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LARGEST_SEED: Final = 2**63 - 1
@@ -45,6 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quiet", action="store_true", help="only what failed, and the digest (default: the whole story)"
     )
+    parser.add_argument(
+        "--history", metavar="FILE", help="save everything that happens; `fencepost history FILE` tells it"
+    )
+    parser.add_argument("--page", metavar="OUT.html", help="write a page that shows it in any browser")
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help="look for the shortest plan that fails as this seed does, and print it as a test",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,6 +64,9 @@ def run(options: argparse.Namespace) -> int:
         raise Refused(f"--seed {options.seed}: it must be 0 to {_LARGEST_SEED}")
     if options.runs < 1:
         raise Refused(f"--runs {options.runs}: it must be at least 1")
+    for option in ("history", "page", "shrink"):
+        if options.runs > 1 and getattr(options, option):
+            raise Refused(f"--{option}: of one seed at a time, without --runs")
     if options.bug is not None and not _put_in(options.bug):
         return 0
     from fencepost.simulation import drawn_runs
@@ -65,6 +78,10 @@ def run(options: argparse.Namespace) -> int:
     former = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
+        if options.shrink:
+            from fencepost.cli.shrink import shrink
+
+            return shrink(options, drawn_runs.plan_of(options.seed, seconds, troubles), again(options, options.seed))
         return _simulate(options, seconds, troubles)
     finally:
         logging.disable(former)
@@ -74,22 +91,41 @@ def _simulate(options: argparse.Namespace, seconds: float, troubles: Sequence[Tr
     from fencepost.simulation import drawn_runs
 
     failed = False
+    outputs = {name: Output(f"--{name}", path) for name in ("history", "page") if (path := getattr(options, name))}
     for seed in range(options.seed, options.seed + options.runs):
-        report = drawn_runs.simulate(seed, seconds, troubles)
+        report, history = _carried_out(drawn_runs.plan_of(seed, seconds, troubles), again(options, seed), outputs)
         for line in () if options.quiet else report.history:
             print(line)
         for fault in report.faults:
             print(f"BROKEN: {fault}")
-        print(f"seed {seed} {report.digest}")
+        print(f"seed {seed} {report.digest}{history}")
         if report.faults:
             failed = True
-            print(f"broken with seed {seed}; again: {_again(options, seed)}", file=sys.stderr)
+            print(f"broken with seed {seed}; again: {again(options, seed)}", file=sys.stderr)
             if options.until_broken:
                 break
     return 1 if failed else 0
 
 
-def _again(options: argparse.Namespace, seed: int) -> str:
+def _carried_out(plan: Plan, command: str, outputs: Mapping[str, Output]) -> tuple[Report, str]:
+    """What came of a run, and the digest of its history where that is saved."""
+    from fencepost.simulation import drawn_runs
+
+    if not outputs:
+        return drawn_runs.carry_out(plan), ""
+    from fencepost.simulation.history import file_format, page
+    from fencepost.simulation.recorded_runs import carry_out_recorded
+
+    report, events = carry_out_recorded(plan, command)
+    if "history" in outputs:
+        outputs["history"].write(file_format.lines(events))
+    if "page" in outputs:
+        outputs["page"].write(page.of(events))
+    return report, f" history {file_format.digest_of(events)}"
+
+
+def again(options: argparse.Namespace, seed: int) -> str:
+    """The command that repeats a seed."""
     words = ["fencepost simulate", f"--seed {seed}", f"--for {options.duration}"]
     words += [f"--{name} {value}" for name in ("faults", "bug") if (value := getattr(options, name)) is not None]
     return " ".join(words)

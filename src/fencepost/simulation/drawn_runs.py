@@ -210,8 +210,13 @@ def _log(chance: Random) -> dict[str, Any]:
 
 def simulate(seed: int, seconds: float = 3, troubles: Iterable[Trouble] | None = None) -> Report:
     """Run everything for so many seconds of virtual time.  The same seed gives the same history."""
+    return carry_out(plan_of(seed, seconds, troubles))
+
+
+def plan_of(seed: int, seconds: float, troubles: Iterable[Trouble] | None = None) -> Plan:
+    """The plan of a seed: what is drawn before anything happens."""
     circumstances = draw(seed, troubles)
-    return carry_out(Plan(seed, seconds, circumstances, circumstances.clients))
+    return Plan(seed, seconds, circumstances, circumstances.clients)
 
 
 def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Report:

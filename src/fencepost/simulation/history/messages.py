@@ -149,7 +149,7 @@ def _note(name: str, value: Any, said: Said, topic: str, place: str, depth: int)
     elif name == "records":
         said.batches += batches_in(value or b"", place)
     elif name in _OFFSETS:
-        if value >= 0:
+        if value >= (name == "log_start_offset"):
             said.offsets.append(f"{where}{name} {value}")
     elif name in ("producer_id", "producer_epoch"):
         if getattr(said, name) < 0:
@@ -188,9 +188,9 @@ def batches_in(data: Buffer, partition: str) -> list[Batch]:
 
 
 def batch_of(data: Buffer, header: BatchHeader, partition: str) -> Batch:
-    """One batch."""
+    """One batch; of internal topics, whose records are no text, without their values."""
     values: tuple[str, ...] = ()
-    if not header.is_control:
+    if not header.is_control and not partition.startswith("__"):
         try:
             records = decode_batch(data, 0, header)
         except ProtocolError:
@@ -208,5 +208,5 @@ def batch_of(data: Buffer, header: BatchHeader, partition: str) -> Batch:
 
 
 def _text(value: bytes | None) -> str:
-    """As text; what is none, with escapes."""
-    return "null" if value is None else value[:MOST_CHARACTERS].decode("ascii", "backslashreplace")
+    """As text, with escapes where it is none."""
+    return "null" if value is None else ascii(value[:MOST_CHARACTERS].decode("ascii", "backslashreplace"))[1:-1]

@@ -1,0 +1,42 @@
+"""Files that a command is given: read, or opened before the work begins so that it is not done in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fencepost.cli import Refused
+
+
+class Output:
+    """A file to be written when all is done; until then it stays as it was."""
+
+    def __init__(self, option: str, path: str) -> None:
+        """Raises Refused if it cannot be written."""
+        self._option, self.path = option, path
+        try:
+            self._file = open(path, "ab")  # noqa: SIM115 - it is closed when it is written
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def write(self, parts: Iterable[str]) -> None:
+        """Write this, and nothing else.  Raises Refused."""
+        try:
+            with self._file as file:
+                if file.seekable():
+                    file.truncate(0)
+                for part in parts:
+                    file.write(part.encode())
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: OSError) -> Refused:
+        return Refused(f"{self._option} {self.path}: it cannot be written: {error.strerror or error}")
+
+
+def lines_of(path: str) -> list[bytes]:
+    """The lines of a file, each with its end.  Raises Refused if it cannot be read."""
+    try:
+        return Path(path).read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise Refused(f"{path}: it cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,42 @@
+"""`fencepost history`: what `fencepost simulate --history` has saved, told line by line or shown as a page."""
+
+from __future__ import annotations
+
+import argparse
+
+from fencepost.cli import Refused
+from fencepost.cli.files import Output, lines_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("file", metavar="FILE", help="what `fencepost simulate --history FILE` has saved")
+    parser.add_argument(
+        "--page", metavar="OUT.html", help="write a page that opens in any browser, instead of telling it"
+    )
+    parser.add_argument(
+        "--about",
+        metavar="WORD",
+        help="tell only the lines with this word: a transactional id, producer_id=7, left-0, #17 (default: all)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises Refused for a file that is no history, or a damaged one."""
+    from fencepost.simulation.history import page
+    from fencepost.simulation.history.file_format import HistoryUnreadable, read
+    from fencepost.simulation.history.story import tell
+
+    output = None if options.page is None else Output("--page", options.page)
+    try:
+        events = read(lines_of(options.file))
+    except HistoryUnreadable as unreadable:
+        raise Refused(f"{options.file}: {unreadable}") from None
+    if output is not None:
+        output.write(page.of(events))
+        return 0
+    for told in tell(events):
+        line = f"{told.time / 1_000_000:.6f} {told.lane:<14} {told.text}"
+        if options.about is None or options.about in line.replace(",", " ").replace(":", " ").split():
+            print(line)
+    return 0
