@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,7 @@ from fencepost.client import (
     TransactionAbortableError,
     TransactionTimedOutError,
 )
-from fencepost.client.errors import BrokerError, MisuseError, TransactionAbortedError
+from fencepost.client.errors import BrokerError, DeliveryError, MisuseError, TransactionAbortedError
 from fencepost.protocol.errors import ErrorCode, KafkaError
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.simulation.loop import VirtualLoop, run
@@ -301,5 +302,41 @@ def test_a_partition_that_was_added_meanwhile_can_be_written_to_at_once() -> Non
             assert (told.partition, told.offset) == (2, 0)
             with pytest.raises(BrokerError, match="has 3 partitions, there is no partition 3"):
                 await writer.send("t", b"2", partition=3)
+
+    simulate(scenario)
+
+
+def test_records_without_a_key_that_are_sent_slowly_come_to_every_partition() -> None:
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime, metadata_max_age_ms=1000, batch_bytes=1000) as writer:
+
+            async def place() -> int:
+                return (await (await writer.send("t", b"v" * 100))).partition
+
+            places = [await place() for _ in range(200)]
+            assert set(places) == {0, 1}
+            changes = sum(one != other for one, other in pairwise(places))
+            assert changes <= 20, "those of about one batch go to one partition"
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.create_partitions("t", 4)
+            await asyncio.sleep(1.5)
+            assert {await place() for _ in range(400)} == {0, 1, 2, 3}
+
+    simulate(scenario)
+
+
+def test_a_partition_that_is_gone_is_looked_for_until_it_is_too_late() -> None:
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime, delivery_timeout_ms=5000) as writer:
+            await (await writer.send("t", b"v", partition=1))
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.delete_topic("t")
+                await admin.create_topic("t", partitions=1)
+            sent = [await writer.send("t", b"lost", partition=1), await writer.send("t", b"kept", partition=0)]
+            assert (await sent[1]).offset == 0
+            with pytest.raises(DeliveryError):
+                await sent[0]
 
     simulate(scenario)

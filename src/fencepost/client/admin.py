@@ -115,7 +115,8 @@ class Admin:
         found = answer.topics[0]
         if not (exist_ok and found.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
             _check(found.error_code, f"topic {name!r} was not created: {found.error_message}")
-        await self._cluster.topic(name, deadline)
+        for number in (await self._cluster.topic(name, deadline)).leaders:
+            await self._cluster.leader(TopicPartition(name, number), deadline)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records.  Raises BrokerError."""

@@ -35,6 +35,7 @@ TRANSACTION: Final = 1
 _FIRST_BACKOFF: Final = 0.01
 _LONGEST_BACKOFF: Final = 0.5
 _SHORTEST_AGE: Final = 0.1
+_LOOKED_AGAIN_AFTER: Final = 0.1
 _BATCHED_LOOKUP_SINCE: Final = 4
 
 
@@ -249,13 +250,18 @@ class Cluster:
             except ClientError as error:
                 logger.info("metadata was not refreshed: %s", error)
 
+    async def look_again(self, name: str) -> None:
+        """After a pause ask for a topic: nobody leads one of its partitions (yet), or it has it no more."""
+        await asyncio.sleep(_LOOKED_AGAIN_AFTER)
+        await self.refresh([name])
+
     async def topic(self, name: str, deadline: Deadline, create: bool = True) -> TopicView:
-        """A topic, with a leader for each partition.  Raises BrokerError if there is no such topic."""
+        """A topic; some of its partitions may be without a leader.  Raises BrokerError if there is no such topic."""
         while True:
             known = self.topics.get(name)
-            if known is not None and known.leaders and -1 not in known.leaders.values():
+            if known is not None and known.leaders:
                 return known
-            because: object = "no leader yet"
+            because: object = "no partitions yet"
             try:
                 answer = await self.refresh([name], create)
             except (ConnectionLostError, UnreachableError) as error:
@@ -266,19 +272,29 @@ class Cluster:
                 if code and (not code.retriable or (code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not create)):
                     raise BrokerError(code, f"topic {name!r} cannot be used")
                 because = code.name if code else because
-                if name in self.topics and -1 not in self.topics[name].leaders.values():
+                if name in self.topics:
                     continue
             await deadline.pause(because)
 
+    def is_led(self, name: str) -> bool:
+        """Whether every partition of the topic has a leader, as far as is known."""
+        topic = self.topics.get(name)
+        return topic is not None and all(leader in self.nodes for leader in topic.leaders.values())
+
     async def leader(self, at: TopicPartition, deadline: Deadline) -> int:
         """The node that leads a partition.  Raises BrokerError if there is no such partition."""
-        topic = await self.topic(at.topic, deadline)
-        if at.partition not in topic.leaders:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {at.topic!r} has {topic.partition_count} partitions, there is no partition {at.partition}",
-            )
-        return topic.leaders[at.partition]
+        while True:
+            topic = await self.topic(at.topic, deadline)
+            if at.partition not in topic.leaders:
+                raise BrokerError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {at.topic!r} has {topic.partition_count} partitions, there is no partition {at.partition}",
+                )
+            leader = topic.leaders[at.partition]
+            if leader in self.nodes:
+                return leader
+            await deadline.pause(f"nobody leads {at.topic}-{at.partition}")
+            self.forget_topic(at.topic)
 
     def forget_topic(self, name: str) -> None:
         """What is known of a topic has proved wrong."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Final, Self
 
 from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.cluster import Cluster
@@ -19,6 +19,9 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
+
+#: Bytes of a record beside its value, about.
+_OVERHEAD: Final = 10
 
 
 class Producer:
@@ -74,7 +77,8 @@ class Producer:
         if transactional_id is not None:
             self._transactions = Transactions(self._cluster, transactional_id, transaction_timeout_ms)
         self._rules = self._transactions or Idempotence(self._cluster)
-        self._sticky: dict[str, int] = {}
+        self._sticky: dict[str, tuple[int, int]] = {}
+        """Topic -> where records without a key go, and for how many bytes yet."""
         self._sender: Sender | None = None
         self._closed = False
 
@@ -140,7 +144,8 @@ class Producer:
     ) -> asyncio.Future[RecordMetadata]:
         """Hand over a record; await the result to wait for its acknowledgement, or for what went wrong.
 
-        Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one.
+        Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one that
+        has a leader, and another one after about `batch_bytes`.
         `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent.
         Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
         is no such partition.  The result raises DeliveryError for a record that was not delivered within
@@ -148,9 +153,10 @@ class Producer:
         """
         sender = self._open_sender()
         await self._check_send()
-        number = self._partition(topic, key, partition)
+        size = len(value or b"")
+        number = self._partition(topic, key, partition, size)
         if number < 0:
-            number = await self._look_up(topic, key, partition)
+            number = await self._look_up(topic, key, partition, size)
             await self._check_send()
         if sender.is_full:
             await sender.wait_for_room()
@@ -175,8 +181,8 @@ class Producer:
         elif isinstance(self._rules, Idempotence) and self._rules.error is not None:
             raise self._rules.error
 
-    def _partition(self, topic: str, key: bytes | None, partition: int | None) -> int:
-        """The partition, or -1 if the topic must be looked up first."""
+    def _partition(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
+        """The partition of a value of so many bytes, or -1 if the topic must be looked up first."""
         view = self._cluster.topics.get(topic)
         if view is None:
             return -1
@@ -184,15 +190,17 @@ class Producer:
             return partition if partition in view.leaders else -1
         if key is not None:
             return partition_for_key(key, view.partition_count)
-        chosen = self._sticky.get(topic)
-        if chosen is None:
-            chosen = self._sticky[topic] = self._cluster.runtime.random.randrange(view.partition_count)
+        chosen, left = self._sticky.get(topic, (-1, 0))
+        if left <= 0 or chosen not in view.leaders:
+            led = [number for number, leader in view.leaders.items() if leader >= 0] or list(view.leaders)
+            chosen, left = led[self._cluster.runtime.random.randrange(len(led))], self._batch_bytes
+        self._sticky[topic] = chosen, left - size - _OVERHEAD
         return chosen
 
-    async def _look_up(self, topic: str, key: bytes | None, partition: int | None) -> int:
+    async def _look_up(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
         self._cluster.forget_topic(topic)  # it may have got more partitions
         view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
-        number = self._partition(topic, key, partition)
+        number = self._partition(topic, key, partition, size)
         if number < 0:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -251,10 +251,13 @@ class Sender:
     def _leader(self, at: TopicPartition) -> int | None:
         topic = self._cluster.topics.get(at.topic)
         leader = -1 if topic is None else topic.leaders.get(at.partition, -1)
-        if leader >= 0 and leader in self._cluster.nodes:
+        if leader in self._cluster.nodes:
             return leader
         deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
-        self._prepare(at.topic, self._cluster.topic(at.topic, deadline))
+        known = topic is not None
+        self._prepare(
+            at.topic, self._cluster.look_again(at.topic) if known else self._cluster.topic(at.topic, deadline)
+        )
         return None
 
     def _prepare(self, what: object, work: Any) -> None:

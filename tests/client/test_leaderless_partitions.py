@@ -1,0 +1,99 @@
+"""A topic with a partition that nobody leads: the others are written and read, and nobody asks without a pause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.broker import running_broker
+from fencepost.client import Admin, Consumer, Producer, TopicPartition, connection
+from fencepost.client.errors import DeliveryError
+from fencepost.log import opening
+from fencepost.log.offline import PartitionDamaged
+from fencepost.log.recovery import recover
+from fencepost.protocol.codec import encode_request
+
+LEADERLESS, LED = TopicPartition("t", 0), TopicPartition("t", 1)
+MOST_A_SECOND = 20
+
+
+@pytest.fixture
+def metadata_requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One for each Metadata request of all clients."""
+    asked: list[str] = []
+
+    def encode_and_count(message: Any, *rest: Any) -> bytes:
+        asked.extend(["Metadata"] if type(message).__name__ == "MetadataRequest" else [])
+        return encode_request(message, *rest)
+
+    monkeypatch.setattr(connection, "encode_request", encode_and_count)
+    return asked
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], Awaitable[None]]], None]:
+    """Run a scenario on a node that could not open the first partition of `t`."""
+
+    async def prepare(address: str) -> None:
+        async with Admin(address) as admin, Producer(address) as writer:
+            await admin.create_topic("t", partitions=2)
+            for partition in (0, 1):
+                await (await writer.send("t", b"before", partition=partition))
+
+    def refuse(partition: Any, *rest: Any) -> None:
+        if partition.directory.name == "t-0":
+            raise PartitionDamaged("it is said to be damaged")
+        recover(partition, *rest)
+
+    def run(scenario: Callable[[str], Awaitable[None]]) -> None:
+        with running_broker(data=tmp_path) as broker:
+            asyncio.run(prepare(broker.bootstrap_servers))
+        with monkeypatch.context() as patch, running_broker_with(patch, refuse, tmp_path) as broker:
+            asyncio.run(in_time(scenario(broker.bootstrap_servers)))
+
+    return run
+
+
+def running_broker_with(patch: pytest.MonkeyPatch, refuse: Callable[..., None], data: Path) -> Any:
+    patch.setattr(opening, "recover", refuse)
+    return running_broker(data=data)
+
+
+async def in_time(scenario: Awaitable[None]) -> None:
+    async with asyncio.timeout(30):
+        await scenario
+
+
+def test_the_other_partitions_are_written_to(play: Any, metadata_requests: list[str]) -> None:
+    async def scenario(address: str) -> None:
+        async with Producer(address, delivery_timeout_ms=2000) as writer:
+            waiting = await writer.send("t", b"lost", partition=0)
+            assert (await (await writer.send("t", b"kept", partition=1))).offset == 1
+            for number in range(20):
+                assert (await (await writer.send("t", b"any"))).partition == 1, number
+            metadata_requests.clear()
+            with pytest.raises(DeliveryError):
+                await waiting
+            assert len(metadata_requests) <= 2 * MOST_A_SECOND
+
+    play(scenario)
+
+
+def test_the_other_partitions_are_read(play: Any, metadata_requests: list[str]) -> None:
+    async def scenario(address: str) -> None:
+        async with Consumer(bootstrap_servers=address) as reader:
+            reader.assign([LED])
+            assert [record.value for record in await reader.poll(5000)] == [b"before"]
+            reader._fetcher.follow_too({LEADERLESS: 0}, {})
+            metadata_requests.clear()
+            assert await reader.poll(1000) == []
+            assert 0 < len(metadata_requests) <= MOST_A_SECOND
+            async with Producer(address) as writer:
+                await (await writer.send("t", b"after", partition=1))
+            assert [record.value for record in await reader.poll(5000)] == [b"after"]
+
+    play(scenario)
