@@ -42,7 +42,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 def test_much_happens() -> None:
     """What the checkers look at is there: each of these is rare in a run that goes wrong before it begins."""
-    reports: list[GroupReport] = [join_in(seed, PLANS["everything"]) for seed in (3, 4)]
+    reports: list[GroupReport] = [join_in(seed, PLANS["everything"]) for seed in (3, 9)]
     history = "\n".join(line for report in reports for line in report.history)
     for happened in (
         "stands still",
