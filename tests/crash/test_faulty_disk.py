@@ -144,7 +144,7 @@ def test_a_read_that_fails_is_an_error_or_tried_again_and_never_another_record(n
         with failing(node, fault, "hurt-0/0", times) as faulty:
             found, _ = read(faulty.address, "hurt", 0, patience)
             assert found == list(range(len(found)))
-            if times == FOR_EVER:
+            if times == FOR_EVER and fault != "a flipped bit":  # it may be one behind what a reader is given
                 assert len(found) < COUNT
             assert read(faulty.address, "well", 0) == (list(range(COUNT)), set())
             faulty.kill()

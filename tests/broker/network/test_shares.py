@@ -63,9 +63,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.0001, 0.001, 0.1])
 @pytest.mark.parametrize(("senders", "requests"), [(1, 1), (1, 1000), (7, 300), (200, 50), (500, 3)])
-def test_no_turn_is_long_and_everybodys_first_request_comes_in_the_first_round(
-    senders: int, requests: int, seconds: float
-) -> None:
+def test_no_turn_is_long_and_everybodys_first_request_comes_soon(senders: int, requests: int, seconds: float) -> None:
     async def main() -> None:
         node = Node(seconds)
         everybody = [Sender(node, f"s{number}", requests) for number in range(senders)]
@@ -76,26 +74,80 @@ def test_no_turn_is_long_and_everybodys_first_request_comes_in_the_first_round(
         most = min(TURN_REQUESTS, int(TURN_SECONDS / seconds) + 1) if seconds else TURN_REQUESTS
         assert max(node.in_turn.values()) <= most + 1
         first = [node.handled.index(each.name) for each in everybody]
-        assert max(first) <= most + senders + most
+        assert max(first) <= most + 2 * senders + most, "newcomers have half of each turn"
         assert Counter(node.handled) == {each.name: requests for each in everybody}
 
     run(main())
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.0001])
-def test_who_comes_later_waits_for_one_request_of_each_that_is_there(seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [0.0, 0.0001, 0.002])
+@pytest.mark.parametrize("senders", [20, 200, 2000])
+def test_who_comes_later_and_asks_for_little_waits_for_one_turn(senders: int, seconds: float) -> None:
     async def main() -> None:
         node = Node(seconds)
-        everybody = [Sender(node, f"s{number}", 10_000) for number in range(200)]
+        everybody = [Sender(node, f"s{number}", 10_000) for number in range(senders)]
         for each in everybody:
             each.arrive()
-        for _ in range(100):
+        # Until everybody has used up a share: before that all of them are newcomers.
+        await until(lambda: len(node.shares._busy) == senders)
+        for number in range(10):
+            before = node.loop.turns
+            late = Sender(node, f"late {number}", 1)
+            late.arrive()
+            await until(lambda late=late: not late.left)
+            assert node.loop.turns - before <= 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0001, 0.02])
+def test_newcomers_do_not_keep_the_others_from_their_turns(seconds: float) -> None:
+    async def main() -> None:
+        node = Node(seconds)
+        busy = [Sender(node, f"s{number}", 400) for number in range(5)]
+        for each in busy:
+            each.arrive()
+        await until(lambda: len(node.shares._busy) == len(busy))
+        begun, arrived = node.loop.turns, 0
+        while any(each.left for each in busy):
+            while len(node.shares._newcomers) < TURN_REQUESTS:
+                arrived += 1
+                Sender(node, f"newcomer {arrived}", 1).arrive()
             await asyncio.sleep(0)
-        before = len(node.handled)
-        late = Sender(node, "late", 1)
-        late.arrive()
-        await until(lambda: not late.left)
-        assert node.handled.index("late") - before <= 2 * len(everybody)
+            assert node.loop.turns - begun < 2 * 5 * 400 + 10, "one of the others in every second turn at the least"
+        served = [name for name in node.handled if name.startswith("newcomer")]
+        assert served == [f"newcomer {number + 1}" for number in range(len(served))]
+
+    run(main())
+
+
+def test_who_has_used_up_a_share_is_no_newcomer_when_more_has_come() -> None:
+    async def main() -> None:
+        node = Node(0.0)
+        everybody = [Sender(node, f"s{number}", 1000) for number in range(50)]
+        for each in everybody:
+            each.arrive()
+        await until(lambda: len(node.shares._busy) == len(everybody))
+        again = everybody[0]
+        node.shares._line.pop(again.again)  # all that had come is handled
+        again.arrive()
+        assert again.again in node.shares._line and not node.shares._newcomers
+
+    run(main())
+
+
+def test_newcomers_are_served_though_the_line_that_was_due_is_gone() -> None:
+    async def main() -> None:
+        node = Node(2 * TURN_SECONDS)
+        busy, *late = [Sender(node, f"s{number}", 5) for number in range(4)]
+        busy.arrive()
+        await until(lambda: busy.again in node.shares._line)
+        for each in late:
+            each.arrive()
+        await until(lambda: node.shares._line_is_due)
+        for again in list(node.shares._line):
+            node.shares.forget(again)
+        await until(lambda: not node.shares._newcomers)
 
     run(main())
 
@@ -112,7 +164,8 @@ def test_who_is_forgotten_is_not_called_and_nobody_else_is_left_out() -> None:
         await until(lambda: not any(each.left for each in everybody if each is not gone))
         assert gone.left == left
         await asyncio.sleep(1)
-        assert node.shares._line == {} and not node.shares._is_running
+        assert not node.shares._line and not node.shares._newcomers and not node.shares._busy
+        assert not node.shares._is_running
         again = Sender(node, "again", 1)
         again.arrive()
         assert again.left == 0, "at once, for nobody waits"
@@ -163,7 +216,9 @@ def test_a_connection_that_ends_while_it_stands_in_line_is_forgotten(
     assert client.ask(MetadataRequest(topics=[])).brokers
     shares = client.broker.node.shares
     for _ in range(100):
-        if len(client.broker.node.connections) == 1 and not on_the_loop(client.broker, lambda: len(shares._line)):
+        if len(client.broker.node.connections) == 1 and not on_the_loop(
+            client.broker, lambda: len(shares._line) + len(shares._newcomers)
+        ):
             break
         assert client.ask(MetadataRequest(topics=[])).brokers
     else:

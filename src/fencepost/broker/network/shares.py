@@ -1,8 +1,10 @@
 """How much of one turn of the event loop each connection gets, where many have sent more than fits into one.
 
 A client may send hundreds of requests before it reads an answer, and what has come is there at once.  Whoever comes
-alone has a whole turn.  Those who come while others wait stand in line behind them, and the more of them wait, the less
-each one gets before it stands in line again: so everybody's first request comes soon.
+alone has a whole turn.  Those who come while others wait stand in line, and the more of them wait, the less each one
+gets before it stands in line again.  Whoever has not used up a share since there was nobody in line goes before those
+who have, in half of each turn: one who asks for little waits for one turn, however long the line is (as new flows in
+RFC 8290, section 4.2).
 """
 
 from __future__ import annotations
@@ -21,6 +23,12 @@ class Shares:
 
     def __init__(self) -> None:
         self._line: dict[Callable[[], None], None] = {}
+        """Those who have used up a share."""
+        self._newcomers: dict[Callable[[], None], None] = {}
+        self._busy: set[Callable[[], None]] = set()
+        """Who has used up a share since there was nobody in line, be he in line now or not."""
+        self._line_is_due = False
+        """Whether newcomers have taken all of the last turn."""
         self._is_running = False
         """Whether a turn has begun that is not over."""
         self._turn_ends = 0.0
@@ -34,8 +42,8 @@ class Shares:
             self._is_running = True
             asyncio.get_running_loop().call_soon(self._next_turn)
             self._new_turn()
-        elif self._line or self._is_over():
-            self._line[again] = None
+        elif self._line or self._newcomers or self._is_over():
+            (self._line if again in self._busy else self._newcomers)[again] = None
             return False
         self._ends, self._left = self._turn_ends, self._turn_left
         return True
@@ -47,11 +55,14 @@ class Shares:
         if self._left > 0 and asyncio.get_running_loop().time() < self._ends:
             return True
         self._line[again] = None
+        self._busy.add(again)
         return False
 
     def forget(self, again: Callable[[], None]) -> None:
         """It does not wait any more."""
         self._line.pop(again, None)
+        self._newcomers.pop(again, None)
+        self._busy.discard(again)
 
     def _new_turn(self) -> None:
         self._turn_ends, self._turn_left = asyncio.get_running_loop().time() + TURN_SECONDS, TURN_REQUESTS
@@ -60,19 +71,43 @@ class Shares:
         return self._turn_left <= 0 or asyncio.get_running_loop().time() >= self._turn_ends
 
     def _next_turn(self) -> None:
-        """Everybody in line once, as far as the turn goes."""
+        """Newcomers in half of it, then the others, everybody once, as far as the turn goes."""
         if not self._line:
+            self._busy.clear()
+        if not self._line and not self._newcomers:
             self._is_running = False
             return
         loop = asyncio.get_running_loop()
         loop.call_soon(self._next_turn)
         self._new_turn()
-        waiting = len(self._line)
-        seconds, requests = TURN_SECONDS / waiting, max(TURN_REQUESTS // waiting, 1)
-        for _ in range(waiting):
-            if not self._line or self._is_over():
-                break
-            again = next(iter(self._line))
-            del self._line[again]
-            self._ends, self._left = min(loop.time() + seconds, self._turn_ends), requests
+        in_line = len(self._line)
+        waiting = in_line + len(self._newcomers)
+        share = TURN_SECONDS / waiting, max(TURN_REQUESTS // waiting, 1)
+        due = bool(self._line) and self._line_is_due
+        if due:
+            self._serve(self._line, 1, *share)
+            in_line -= 1
+        elif self._line:
+            self._serve(self._newcomers, waiting, *share, half=True)
+        else:
+            self._serve(self._newcomers, waiting, *share)
+        before = self._turn_left
+        self._serve(self._line, in_line, *share)
+        self._line_is_due = not due and bool(in_line) and self._turn_left == before
+
+    def _serve(
+        self, line: dict[Callable[[], None], None], count: int, seconds: float, requests: int, half: bool = False
+    ) -> None:
+        """So many of those who stand in it, as far as the turn goes, or half of it."""
+        loop = asyncio.get_running_loop()
+        ends, left = self._turn_ends, 0
+        if half:
+            ends, left = ends - TURN_SECONDS / 2, self._turn_left // 2
+        for _ in range(count):
+            now = loop.time()
+            if not line or self._turn_left <= left or now >= ends:
+                return
+            again = next(iter(line))
+            del line[again]
+            self._ends, self._left = min(now + seconds, self._turn_ends), requests
             again()
