@@ -48,6 +48,11 @@ def test_a_bug_is_found_and_the_command_that_repeats_it_is_told() -> None:
         (["--for", "0s"], "--for 0s: a time is a number"),
         (["--faults", "killed,flood"], "--faults flood: there is no such fault; there are killed, "),
         (["--bug", "everything"], "--bug everything: there is no such bug; --bug list names them"),
+        (["--history", "/proc/no/such"], "--history /proc/no/such: it cannot be written: No such file or directory"),
+        (["--page", "/"], "--page /: it cannot be written: Is a directory"),
+        (["--history", "x", "--runs", "2"], "--history: of one seed at a time, without --runs"),
+        (["--shrink", "--runs", "2"], "--shrink: of one seed at a time, without --runs"),
+        (["--shrink", "--for", "10ms"], "--shrink: with seed 0 no promise is broken, so there is nothing to shrink"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_in_a_sentence(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,7 +25,7 @@ class Output:
         """Write this, and nothing else.  Raises Refused."""
         try:
             with self._file as file:
-                if file.seekable():
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     file.truncate(0)
                 for part in parts:
                     file.write(part.encode())

@@ -10,9 +10,9 @@ from fencepost.cli.files import Output, lines_of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    parser.add_argument("file", metavar="FILE", help="what `fencepost simulate --history FILE` has saved")
+    parser.add_argument("file", metavar="FILE", help="what `fencepost simulate --history FILE` has saved (required)")
     parser.add_argument(
-        "--page", metavar="OUT.html", help="write a page that opens in any browser, instead of telling it"
+        "--page", metavar="OUT.html", help="write a page that opens in any browser (default: tell it here)"
     )
     parser.add_argument(
         "--about",

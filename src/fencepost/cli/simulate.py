@@ -47,13 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--quiet", action="store_true", help="only what failed, and the digest (default: the whole story)"
     )
     parser.add_argument(
-        "--history", metavar="FILE", help="save everything that happens; `fencepost history FILE` tells it"
+        "--history",
+        metavar="FILE",
+        help="save everything that happens, for `fencepost history` (default: not saved)",
     )
-    parser.add_argument("--page", metavar="OUT.html", help="write a page that shows it in any browser")
+    parser.add_argument("--page", metavar="OUT.html", help="write a page that shows it in any browser (default: none)")
     parser.add_argument(
         "--shrink",
         action="store_true",
-        help="look for the shortest plan that fails as this seed does, and print it as a test",
+        help="print the shortest plan that fails as this seed does, as a test (default: run the seed once)",
     )
 
 
@@ -81,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         if options.shrink:
             from fencepost.cli.shrink import shrink
 
-            return shrink(options, drawn_runs.plan_of(options.seed, seconds, troubles), again(options, options.seed))
+            return shrink(drawn_runs.plan_of(options.seed, seconds, troubles), again(options, options.seed))
         return _simulate(options, seconds, troubles)
     finally:
         logging.disable(former)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -24,9 +24,10 @@ from fencepost.simulation.checkers import check, check_part, misplaced, surprise
 from fencepost.simulation.crashes import finalize, ignore_power_cut
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.faulty_runs import move_coordinator, unfinished
+from fencepost.simulation.happenings import happenings
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.request_faults import RequestFault, RequestFaults
-from fencepost.simulation.script import Happening, Prompter, Script
+from fencepost.simulation.script import Prompter, Script
 from fencepost.simulation.workload import EARLY, Load, Outcomes, make_topics, read_all, read_positions
 from fencepost.simulation.world import ADDRESS, PORT, Violation, World
 
@@ -219,6 +220,15 @@ def plan_of(seed: int, seconds: float, troubles: Iterable[Trouble] | None = None
     return Plan(seed, seconds, circumstances, circumstances.clients)
 
 
+def is_sound(plan: Plan) -> bool:
+    """Whether a part of a plan is one that might be drawn.
+
+    Clients that send at the times of their own clock need one that is never too far ahead for the node.
+    """
+    timestamps = plan.circumstances.settings.get("log.message.timestamp.after.max.ms", _HOUR)
+    return timestamps != _HOUR or not any(kind(name) == "pipelined" for name in plan.clients)
+
+
 def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Report:
     """Run a plan.  The same plan gives the same history.  `watch`: is given the world before anything happens."""
     former = disk.SLOWEST_SYNC
@@ -264,44 +274,18 @@ async def _main(
     stage = Stage(world, outcomes, given.load)
     stops = {name: asyncio.Event() for name in plan.clients}
     tasks = [begin(stage, name, window, stops[name]) for name, window in plan.clients.items()]
-    async for trouble in _troubles_of(world, plan):
-        with world.trouble(trouble.value):
-            await TROUBLES[trouble](world)
+    kinds = [trouble.name for trouble in given.troubles]
+    async for name in happenings(world, plan.seconds, kinds, given.between):
+        with world.trouble(Trouble[name].value):
+            await TROUBLES[Trouble[name]](world)
     for stop in stops.values():
         stop.set()
     world.network.request_faults = None
     broken = await _ended(tasks)
     if not broken:
-        broken = await _judged(world, [name for name in plan.clients if kind(name) == "producer"], outcomes, given)
+        broken = await _judged(world, [name for name in plan.clients if kind(name) == "producer"], outcomes)
         broken += [fault for shown in stage.passes for fault in check_part(outcomes, shown)]
     return broken
-
-
-async def _troubles_of(world: World, plan: Plan) -> AsyncIterator[Trouble]:
-    """One trouble after the other, each at its time or when the one before it is over; until the run is over."""
-    if world.prompter.troubles is None:
-        happenings = _drawn_troubles(world, plan)
-    else:
-        happenings = _given_troubles(world, world.prompter.troubles)
-    async for happening in happenings:
-        world.prompter.happens(happening)
-        world.random = world.chance(f"trouble {happening.number}")
-        yield Trouble[happening.trouble]
-    await world.until(plan.seconds)
-
-
-async def _drawn_troubles(world: World, plan: Plan) -> AsyncIterator[Happening]:
-    chance, given, number = world.chance("troubles"), plan.circumstances, 0
-    while given.troubles and (time := world.loop.time() + chance.expovariate(1 / given.between)) < plan.seconds:
-        await world.until(time)
-        yield Happening(time, chance.choice(list(given.troubles)).name, number)
-        number += 1
-
-
-async def _given_troubles(world: World, troubles: Iterable[Happening]) -> AsyncIterator[Happening]:
-    for happening in troubles:
-        await world.until(happening.time)
-        yield happening
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
@@ -313,10 +297,13 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
     return faults + [f"{task.get_name()} does not end" for task in tasks if task in left]
 
 
-async def _judged(world: World, names: Sequence[str], outcomes: Outcomes, given: Circumstances) -> list[str]:
+async def _judged(world: World, names: Sequence[str], outcomes: Outcomes) -> list[str]:
     try:
         shown = await read_all(world)
-        faults = check(outcomes, shown) + [told for told in surprised(outcomes) if not _clock_is_to_blame(told, given)]
+        happened = {Trouble[each.trouble] for each in world.prompter.script.troubles}
+        faults = check(outcomes, shown) + [
+            each for each in surprised(outcomes) if not _clock_is_to_blame(each, happened)
+        ]
         faults += misplaced(outcomes, shown, await read_positions(world, names))
         faults += await unfinished(world)
         await world.stop()
@@ -325,9 +312,9 @@ async def _judged(world: World, names: Sequence[str], outcomes: Outcomes, given:
     return faults
 
 
-def _clock_is_to_blame(surprise: str, given: Circumstances) -> bool:
+def _clock_is_to_blame(surprise: str, happened: Collection[Trouble]) -> bool:
     """A start does not know that the clock was set ahead meanwhile: what is open may be too old then."""
-    return surprise.endswith(EARLY) and Trouble.CLOCK_JUMPS in given.troubles and bool(_ENDS & {*given.troubles})
+    return surprise.endswith(EARLY) and Trouble.CLOCK_JUMPS in happened and bool(_ENDS & {*happened})
 
 
 # What goes wrong

@@ -20,7 +20,7 @@ from fencepost.protocol.types import Buffer
 from fencepost.simulation.history.events import Batch
 
 _FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
-_TOPICS: Final = ("name", "topic", "topic_id")
+_TOPICS: Final = ("name", "topic")
 _INDEXES: Final = ("index", "partition_index", "partition")
 _LISTS_OF_INDEXES: Final = ("partitions", "partition_indexes")
 _OFFSETS: Final = (
@@ -33,6 +33,7 @@ _OFFSETS: Final = (
     "low_watermark",
     "offset",
 )
+_UNKNOWN: Final = 2**63 - 1
 #: What else is said where it stands in the message itself.
 _DETAILS: Final = (
     "acks",
@@ -63,10 +64,15 @@ class Frame(NamedTuple):
     client_id: str
 
 
+Topics = dict[str, str]
+"""Topic id -> name, as far as any message has told it."""
+
+
 @dataclass
 class Said:
     """What was found in a message."""
 
+    topics: Topics
     transactional_id: str = ""
     producer_id: int = -1
     producer_epoch: int = -1
@@ -98,10 +104,10 @@ def name_of(api: int) -> str:
     return f"api {api}" if request is None else request.__name__.removesuffix("Request")
 
 
-def read_request(frame: bytes) -> tuple[Frame, Said]:
+def read_request(frame: bytes, topics: Topics) -> tuple[Frame, Said]:
     """What is asked; only its header where the rest cannot be read."""
     header = read_request_header(frame, _FLEXIBLE)
-    said = Said()
+    said = Said(topics)
     try:
         request = decode_request(REQUESTS[header.api_key], frame, header.api_version, header.body_start)
     except (ProtocolError, KeyError):
@@ -111,9 +117,9 @@ def read_request(frame: bytes) -> tuple[Frame, Said]:
     return Frame(header.api_key, header.api_version, header.correlation_id, header.client_id or ""), said
 
 
-def read_answer(frame: bytes, api: int, version: int) -> Said:
+def read_answer(frame: bytes, api: int, version: int, topics: Topics) -> Said:
     """What is answered."""
-    said = Said()
+    said = Said(topics)
     try:
         _, response = decode_response(RESPONSES[api], frame, version)
     except (ProtocolError, KeyError):
@@ -125,16 +131,26 @@ def read_answer(frame: bytes, api: int, version: int) -> Said:
 
 def _look_into(message: Any, said: Said, topic: str, *, depth: int = 0) -> None:
     """`topic`: the one that this part of the message is about."""
-    for name in _TOPICS:
-        found = getattr(message, name, None)
-        if found and isinstance(found, str | UUID) and depth:
-            topic = topic if isinstance(found, UUID) and not found.int else str(found)
+    topic = _topic(message, said.topics) or topic if depth else topic
+    if depth < 2 and said.producer_id < 0 and hasattr(message, "producer_epoch"):
+        said.producer_id, said.producer_epoch = int(message.producer_id), int(message.producer_epoch)
     index = next((getattr(message, name) for name in _INDEXES if isinstance(getattr(message, name, None), int)), None)
     place = f"{topic}-{index}" if topic and index is not None else topic
     if topic and index is not None and place not in said.partitions:
         said.partitions.append(place)
     for name in message.__slots__:
         _note(name, getattr(message, name), said, topic, place, depth)
+
+
+def _topic(message: Any, topics: Topics) -> str:
+    """The topic that it names, or whose id it has."""
+    name = next((found for field in _TOPICS if isinstance(found := getattr(message, field, None), str) and found), "")
+    topic_id = getattr(message, "topic_id", None)
+    if not isinstance(topic_id, UUID) or not topic_id.int:
+        return name
+    if name:
+        topics[str(topic_id)] = name
+    return topics.get(str(topic_id), str(topic_id))
 
 
 def _note(name: str, value: Any, said: Said, topic: str, place: str, depth: int) -> None:
@@ -149,11 +165,8 @@ def _note(name: str, value: Any, said: Said, topic: str, place: str, depth: int)
     elif name == "records":
         said.batches += batches_in(value or b"", place)
     elif name in _OFFSETS:
-        if value >= (name == "log_start_offset"):
+        if (name == "log_start_offset") <= value < _UNKNOWN:
             said.offsets.append(f"{where}{name} {value}")
-    elif name in ("producer_id", "producer_epoch"):
-        if getattr(said, name) < 0:
-            setattr(said, name, value)
     elif name in ("transactional_id", "group_id"):
         kind = "group" if name == "group_id" else name
         if value and not getattr(said, kind):

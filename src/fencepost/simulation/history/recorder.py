@@ -106,6 +106,7 @@ class Recorder:
         self._conversations: dict[Any, _Conversation] = {}
         self._exchanges = self._connections = self._calls = 0
         self._states: dict[str, str] = {}
+        self._topics: messages.Topics = {}
 
     @property
     def time(self) -> int:
@@ -143,7 +144,7 @@ class Recorder:
         return self._conversations[ours]
 
     def _asked(self, conversation: _Conversation, owner: str, frame: bytes) -> None:
-        header, said = messages.read_request(frame)
+        header, said = messages.read_request(frame, self._topics)
         self._exchanges += 1
         exchange = _Exchange(self._exchanges, header.api, header.version, header.correlation_id)
         conversation.open[header.correlation_id] = exchange
@@ -159,8 +160,8 @@ class Recorder:
                 header.version,
                 header.correlation_id,
                 said.transactional_id,
-                int(said.producer_id),
-                int(said.producer_epoch),
+                said.producer_id,
+                said.producer_epoch,
                 said.group,
                 tuple(said.partitions),
                 tuple(said.batches),
@@ -173,10 +174,10 @@ class Recorder:
         exchange = conversation.open.get(int.from_bytes(frame[:4], "big"))
         if exchange is None:
             return
-        said = messages.read_answer(frame, exchange.api, exchange.version)
+        said = messages.read_answer(frame, exchange.api, exchange.version, self._topics)
         exchange.has_answer = True
         conversation.on_its_way[False].append((conversation.written[False], exchange))
-        producer = int(said.producer_id), int(said.producer_epoch)
+        producer = said.producer_id, said.producer_epoch
         errors, offsets, batches = tuple(said.errors), tuple(said.offsets), tuple(said.batches)
         self._add(Answer(self.time, exchange.number, errors, *producer, offsets, batches, said.detail))
 
