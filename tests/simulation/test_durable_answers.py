@@ -19,7 +19,19 @@ from fencepost.client import Admin
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from fencepost.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from fencepost.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.leave_group import MemberIdentity
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
@@ -227,3 +239,34 @@ def test_a_high_watermark_ahead_of_the_disk_is_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Storage, "_take_dirty", advance_at_once)
     assert "high watermark" in (first_violation(1, 10) or "")
+
+
+UNKNOWN, LEFT = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+@pytest.mark.parametrize(
+    ("errors", "tells"),
+    [
+        ((ErrorCode.NONE,), True),
+        ((ErrorCode.INVALID_PRODUCER_EPOCH,), True),
+        ((UNKNOWN,), False),
+        ((LEFT, UNKNOWN), False),
+        ((ErrorCode.TOPIC_AUTHORIZATION_FAILED, LEFT), False),
+    ],
+)
+def test_an_addition_of_partitions_tells_of_its_id_unless_a_topic_is_not_known(
+    errors: tuple[ErrorCode, ...], tells: bool
+) -> None:
+    """Seed 1144054777266113834, after 34 s: a topic was deleted while something else of the id was not durable."""
+    partitions = [
+        AddPartitionsToTxnPartitionResult(partition_index=n, partition_error_code=e) for n, e in enumerate(errors)
+    ]
+    topics = [AddPartitionsToTxnTopicResult(name="anything", results_by_partition=partitions)]
+    told = [("transactional id", "t")] if tells else []
+    old = AddPartitionsToTxnRequest(transactional_id="t", producer_id=1, producer_epoch=0, topics=[])
+    response = AddPartitionsToTxnResponse(results_by_topic=topics)
+    assert list(SUBJECTS[24](old, response, None)) == told  # type: ignore[arg-type]
+    new = AddPartitionsToTxnResponse(
+        results_by_transaction=[AddPartitionsToTxnResult(transactional_id="t", topic_results=topics)]
+    )
+    assert list(SUBJECTS[24](AddPartitionsToTxnRequest(transactions=[]), new, None)) == told  # type: ignore[arg-type]

@@ -101,9 +101,17 @@ def _listed_ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # no
 
 
 def _added_ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
-    """Before version 4 one id, afterwards any number."""
-    yield _id(request.transactional_id)
-    yield from (_id(each.transactional_id) for each in request.transactions)
+    """Before version 4 one id, afterwards any number.  Nothing is told of an id where some topic was not known."""
+    if _tells_of_id(response.results_by_topic):
+        yield _id(request.transactional_id)
+    for each in response.results_by_transaction:
+        if _tells_of_id(each.topic_results):
+            yield _id(each.transactional_id)
+
+
+def _tells_of_id(topics: Any) -> bool:
+    errors = {ErrorCode(each.partition_error_code) for topic in topics for each in topic.results_by_partition}
+    return bool(errors) and not errors & _OF_TOPICS
 
 
 def _group(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
