@@ -4,6 +4,7 @@ RUN := .venv/bin/python
 BOOTSTRAP ?=
 FLIGHTS ?=
 SEED ?=
+HOURS ?= 1
 
 .PHONY: setup demo test lint bench compare soak pages docs lock clean
 
@@ -27,8 +28,10 @@ bench: setup
 compare: setup
 	FENCEPOST_SEED=$(SEED) $(RUN) -m pytest -m compare
 
+# New simulated seeds on all cores for HOURS, failures kept in build/soak/failures, then the long tests.
 soak: setup
-	FENCEPOST_SEED=$(SEED) $(RUN) -m pytest -m soak
+	@$(RUN) scripts/soak.py --hours $(HOURS); found=$$?; [ $$found -le 1 ] || exit $$found; \
+	  FENCEPOST_SEED=$(SEED) $(RUN) -m pytest -m soak && exit $$found
 
 # The generated pages in docs/, from the code and the tests.
 pages: setup

@@ -4,7 +4,7 @@
 
 In the folder (build/soak) there is a file for each failure: the seed, the failed property, the command that repeats it;
 beside it, when it is found, a test of the shortest plan that fails.  `state.json` has the totals of all times.  Ctrl-C
-ends it and loses nothing of that.  Exit code: 0, 1 if a failure was found, 130 after Ctrl-C.
+ends it and loses nothing of that.  Exit code: 0, 1 if a failure was found, 2 for what it cannot use, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -51,7 +52,7 @@ def load(state: Path) -> tuple[Totals, str]:
         assert all(type(number) in (int, float) and number >= 0 for number in numbers)
     except FileNotFoundError:
         return Totals(), ""
-    except (ValueError, KeyError, TypeError, AssertionError):
+    except (ValueError, KeyError, TypeError, AssertionError, RecursionError):
         aside = state.with_suffix(".damaged")
         os.replace(state, aside)
         return Totals(), f"{state} cannot be read and is now {aside.name}; the totals begin at 0, failures are kept"
@@ -214,11 +215,13 @@ def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     """As the docstring above says."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may ignore it
     options = options_of()
     try:
         soak = Soak(options)
     except OSError as error:
-        sys.exit(f"soak.py: {options.folder} cannot be written: {error.strerror}")
+        print(f"soak.py: {options.folder} cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     sys.exit(soak.run())
 
 

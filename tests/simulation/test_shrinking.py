@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from hypothesis import given
@@ -55,11 +56,12 @@ class Inner(NamedTuple):
     level: int = 2
 
 
-class Outer(NamedTuple):
+@dataclass(frozen=True)
+class Outer:
     seed: int
     seconds: float
     by_name: Mapping[str, tuple[Inner, ...]]
-    settings: Mapping[str, int] = {}
+    settings: Mapping[str, int] = field(default_factory=dict)
     extra: Inner | None = None
 
 
@@ -114,7 +116,7 @@ def test_what_was_not_needed_to_fail_is_gone_with_it() -> None:
     """The one who is asked may give back less than was asked about."""
 
     def ask(value: Outer) -> Outer | None:
-        return value._replace(settings={}) if value.by_name else None
+        return replace(value, settings={}) if value.by_name else None
 
     told: list[Any] = []
     found = Shrinker(WHOLE, ask, lambda *how: told.append(how[0])).shrink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections import defaultdict
@@ -10,6 +11,7 @@ from enum import Enum
 from typing import Any, Final
 
 from fencepost.simulation.drawn_runs import Plan, carry_out
+from fencepost.simulation.shrinking import defaults_of, fields_of, has_fields
 
 _WIDTH: Final = 120
 
@@ -24,7 +26,7 @@ def as_test(plan: Plan, failed: str, what: str, command: str) -> str:
     names[carry_out.__module__].add(carry_out.__name__)
     lines = ['"""Found by', f"    {command}", _docstring(what), '"""', "", "from __future__ import annotations", ""]
     lines += [line for module in sorted(names) for line in _import(module, names[module])]
-    lines += ["", _statement("PLAN = ", plan), "", ""]
+    lines += ["", "PLAN = " + _source(plan, 0, len("PLAN = "), 0), "", ""]
     lines += [f"def test_{_name(failed)}() -> None:", "    assert carry_out(PLAN).faults == []"]
     return "\n".join(lines) + "\n"
 
@@ -55,7 +57,7 @@ def _gather(value: Any, names: defaultdict[str, set[str]]) -> None:
     elif isinstance(value, Mapping):
         for each in (*value, *value.values()):
             _gather(each, names)
-    elif hasattr(value, "_fields"):
+    elif has_fields(value):
         names[type(value).__module__].add(type(value).__name__)
         for each in _arguments(value).values():
             _gather(each, names)
@@ -66,12 +68,8 @@ def _gather(value: Any, names: defaultdict[str, set[str]]) -> None:
 
 def _arguments(value: Any) -> dict[str, Any]:
     """What is not as usual."""
-    usual = value._field_defaults
-    return {name: each for name, each in value._asdict().items() if name not in usual or each != usual[name]}
-
-
-def _statement(before: str, value: Any) -> str:
-    return before + _source(value, 0, len(before), 0)
+    usual = defaults_of(value)
+    return {name: each for name, each in fields_of(value).items() if name not in usual or each != usual[name]}
 
 
 def _source(value: Any, indent: int, before: int, after: int) -> str:
@@ -103,12 +101,12 @@ def _parts(value: Any) -> tuple[str, Sequence[tuple[str, Any]], str]:
         return f"{type(value).__name__}.{value.name}", (), ""
     if isinstance(value, Mapping):
         return "{", [(f"{_flat(key)}: ", each) for key, each in value.items()], "}"
-    if hasattr(value, "_fields"):
-        usual = value._field_defaults
+    if has_fields(value):
+        usual = defaults_of(value)
         elements = [("" if name not in usual else f"{name}=", each) for name, each in _arguments(value).items()]
         return f"{type(value).__name__}(", elements, ")"
     if isinstance(value, tuple | list):
         return "(", [("", each) for each in value], ")"
     if isinstance(value, str):
-        return '"' + repr(f"'{value}")[2:-1].replace('"', '\\"') + '"', (), ""
+        return repr(value) if '"' in value and "'" not in value else json.dumps(value), (), ""
     return repr(value), (), ""

@@ -7,6 +7,7 @@ left out, fields go back to their defaults, lengths of time get shorter.  Pure f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 V = TypeVar("V")
@@ -44,7 +45,7 @@ def smallest(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
 
 
 class Shrinker(Generic[V]):
-    """Looks for smaller values, made of named tuples, tuples and mappings.
+    """Looks for smaller values, made of named tuples, frozen dataclasses, tuples and mappings.
 
     `fails`: gives None for a value with which it does not fail, else the value to go on with: the same, or one that
     does the same and has less.  It is asked `most` times at most.  `tell` is told each time that less is left.
@@ -76,19 +77,19 @@ class Shrinker(Generic[V]):
         while paths := [path for path in _parts(self.value, ()) if len(path) == depth]:
             for path in paths:
                 part = _get(self.value, path)
-                if hasattr(part, "_fields"):
-                    self._defaults(path, part)
-                elif isinstance(part, Mapping):
+                if isinstance(part, Mapping):
                     self._elements(path, list(part.items()), dict)
-                elif isinstance(part, tuple):
+                elif isinstance(part, tuple) and not has_fields(part):
                     self._elements(path, list(part), tuple)
+                elif part is not _GONE:
+                    self._defaults(path, part)
             depth += 1
 
     def _elements(self, path: Path, items: list[Any], make: Callable[[list[Any]], Any]) -> None:
         smallest(items, lambda some: self._fails(path, make(some)))
 
     def _defaults(self, path: Path, part: Any) -> None:
-        for name, usual in part._field_defaults.items():
+        for name, usual in defaults_of(part).items():
             self._fails((*path, name), usual)
 
     def _number(self, path: Path) -> None:
@@ -120,6 +121,27 @@ class Shrinker(Generic[V]):
 _GONE: Final = object()
 
 
+def has_fields(value: Any) -> bool:
+    """Whether it is a named tuple or a dataclass."""
+    return hasattr(value, "_fields") or is_dataclass(value)
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Of a named tuple or a dataclass, by name."""
+    names = value._fields if hasattr(value, "_fields") else [field.name for field in fields(value)]
+    return {name: getattr(value, name) for name in names}
+
+
+def defaults_of(value: Any) -> dict[str, Any]:
+    """Of the fields that have one."""
+    if hasattr(value, "_fields"):
+        return dict(value._field_defaults)
+    found = {field.name: field.default for field in fields(value) if field.default is not MISSING}
+    return found | {
+        field.name: field.default_factory() for field in fields(value) if field.default_factory is not MISSING
+    }
+
+
 def _get(value: Any, path: Path) -> Any:
     """The part in that place; _GONE if there is none any more."""
     for step in path:
@@ -141,30 +163,31 @@ def _with(value: Any, path: Path, part: Any) -> Any:
         return {**value, step: inner}
     if isinstance(step, int):
         return (*value[:step], inner, *value[step + 1 :])
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{step: inner})
     return value._replace(**{step: inner})
 
 
 def _parts(value: Any, path: Path) -> Iterator[Path]:
     """Every place in it where there is something that can have less."""
     for step, inner in _inside(value):
-        if hasattr(inner, "_fields") or isinstance(inner, Mapping | tuple):
-            yield from _parts(inner, (*path, step))
-    if hasattr(value, "_fields") or isinstance(value, Mapping | tuple):
+        yield from _parts(inner, (*path, step))
+    if has_fields(value) or isinstance(value, Mapping | tuple):
         yield path
 
 
 def _numbers(value: Any, path: Path) -> Iterator[Path]:
     """Every place of a number that can be smaller: of a field that has no default."""
     for step, inner in _inside(value):
-        if isinstance(inner, float) and step not in getattr(value, "_field_defaults", {}):
+        if isinstance(inner, float) and not (has_fields(value) and step in defaults_of(value)):
             yield (*path, step)
         else:
             yield from _numbers(inner, (*path, step))
 
 
 def _inside(value: Any) -> Iterator[tuple[str | int, Any]]:
-    if hasattr(value, "_fields"):
-        yield from value._asdict().items()
+    if has_fields(value):
+        yield from fields_of(value).items()
     elif isinstance(value, Mapping):
         yield from value.items()
     elif isinstance(value, tuple):
