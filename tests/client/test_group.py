@@ -188,6 +188,24 @@ def test_new_partitions_are_shared_out_where_the_leader_was_away_when_they_came(
     simulate(scenario, **SHORT_SESSIONS)
 
 
+def test_a_static_member_that_comes_back_in_time_is_missed_by_nobody() -> None:
+    async def scenario(world: World) -> None:
+        first, second = (member(world, name, group_instance_id=name, **PATIENT) for name in ("a", "b"))
+        await asyncio.gather(take(first, 1, 1), take(second, 1, 1))
+        await asyncio.gather(take(first, 1, 1), take(second, 1, 1))
+        share, generation = first.assignment(), second.group_metadata()
+        assert len(share) == 1
+        await first.close()
+        await take(second, 1, 2)
+        again = member(world, "again", group_instance_id="a", **PATIENT)
+        await asyncio.gather(take(again, 1, 2), take(second, 1, 2))
+        assert (again.assignment(), second.group_metadata()) == (share, generation)
+        await again.close()
+        await second.close()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
 def test_of_two_members_with_one_instance_id_the_first_gives_up() -> None:
     async def scenario(world: World) -> None:
         await write(world, [b"0", b"1"])

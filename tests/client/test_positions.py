@@ -1,0 +1,163 @@
+"""Positions of a group: stored as they are given, and never beyond what the caller is done with."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from tests.client.test_group import PARTITIONS, PATIENT, SHORT_SESSIONS, member, take, write
+from tests.client.test_producer import producer, simulate
+
+from fencepost.client import Consumer, TopicPartition
+from fencepost.client.errors import BrokerError, NoOffsetError
+from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.simulation.world import World
+
+FIRST, SECOND = PARTITIONS
+
+
+def test_a_position_is_found_as_it_was_stored() -> None:
+    async def scenario(world: World) -> None:
+        stored = {FIRST: OffsetAndMetadata(0, "why", 0), SECOND: OffsetAndMetadata(5, "dès lors", -1)}
+        async with member(world, "alone", "t") as reader:
+            await reader.commit(stored)
+            assert await reader.committed(PARTITIONS) == stored
+            in_transaction = {SECOND: OffsetAndMetadata(7, "in a transaction", 0)}
+            async with producer(world) as writer:
+                await writer.init_transactions()
+                async with writer.transaction():
+                    await writer.send_offsets_to_transaction(in_transaction, "g")
+            assert await reader.committed(PARTITIONS) == stored | in_transaction
+            world.kill()
+            await world.start()
+            assert await reader.committed(PARTITIONS) == stored | in_transaction
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("refused", PARTITIONS)
+def test_a_commit_of_which_one_position_is_refused_is_an_error(refused: TopicPartition) -> None:
+    async def scenario(world: World) -> None:
+        async with member(world, "alone") as reader:
+            offsets = {at: OffsetAndMetadata(1, "x" * 11 if at == refused else "") for at in PARTITIONS}
+            with pytest.raises(BrokerError) as raised:
+                await reader.commit(offsets)
+            assert raised.value.code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+    simulate(scenario, **{"offset.metadata.max.bytes": 10})
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_only_a_partition_without_a_position_is_begun_as_is_said(reset: str) -> None:
+    """A position of 0 is one."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d" % partition] * 3, partition=partition)
+        async with member(world, "first") as first:
+            await first.commit({FIRST: 0})
+        async with member(world, "second", auto_offset_reset=reset) as second:
+            if reset == "error":
+                with pytest.raises(NoOffsetError):
+                    await second.poll(100)
+                return
+            found = await take(second, 6, 2)
+            expected = [(0, 0), (0, 1), (0, 2)] + ([(1, 0), (1, 1), (1, 2)] if reset == "earliest" else [])
+            assert sorted((record.partition, record.offset) for record in found) == expected
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_committed_at_the_end_is_what_the_caller_was_done_with(seed: int) -> None:
+    """Done with is what was handed out before the last call that asked for more."""
+    chance = random.Random(f"positions {seed}")
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"v"] * 40, partition=partition)
+        reader = member(world, "member", auto_commit=True, auto_commit_interval_ms=chance.choice((10, 10**6)))
+        done: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
+        working: dict[TopicPartition, int] = {}
+        for _ in range(chance.randint(1, 12)):
+            dice = chance.random()
+            if dice < 0.2 and reader.assignment():
+                at = chance.choice(PARTITIONS)
+                done[at] = chance.randrange(done[at] + 1)
+                reader.seek(at, done[at])
+                working.pop(at, None)
+                continue
+            if dice < 0.6:
+                found = await reader.poll(1000, max_records=chance.randint(1, 7))
+            else:
+                found = [await anext(reader)]
+            working = {}
+            for record in found:
+                at = TopicPartition(record.topic, record.partition)
+                working.setdefault(at, record.offset)
+                assert record.offset == done[at]
+                done[at] = record.offset + 1
+            await asyncio.sleep(chance.choice((0, 0.05)))
+        await reader.close()
+        async with member(world, "later") as later:
+            committed = await later.committed(PARTITIONS)
+        found_positions = {at: 0 if known is None else known.offset for at, known in committed.items()}
+        assert found_positions == done | working
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_members_come_and_go_in_order_nothing_is_processed_twice(seed: int) -> None:
+    """Each commits by itself what it was done with before its partitions go to others."""
+    chance = random.Random(f"in order {seed}")
+
+    async def scenario(world: World) -> None:
+        processed: list[tuple[int, int]] = []
+        how: dict[str, Any] = {"auto_commit": True, "auto_commit_interval_ms": 10**6, **PATIENT}
+        members: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
+        written = 0
+
+        async def poll(reader: Consumer) -> bool:
+            found = await reader.poll(200, max_records=chance.randint(1, 5))
+            processed.extend((record.partition, record.offset) for record in found)
+            return bool(found)
+
+        async def work(reader: Consumer, leave: asyncio.Event) -> None:
+            while not leave.is_set():
+                await poll(reader)
+                await asyncio.sleep(chance.choice((0, 0.02, 0.2)))
+            while await poll(reader):
+                pass  # what it was handed last is done when it asks for more
+            await reader.close()
+
+        def come(name: str) -> None:
+            leave = asyncio.Event()
+            members.append((leave, asyncio.ensure_future(work(member(world, name, **how), leave))))
+
+        async def go() -> None:
+            leave, task = members.pop(0)
+            leave.set()
+            await task
+
+        for number in range(20):
+            dice = chance.random()
+            if dice < 0.3 and len(members) < 3:
+                come(f"member-{number}")
+            elif dice < 0.5 and len(members) > 1:
+                await go()
+            else:
+                for partition in range(2):
+                    await write(world, [b"v"] * 4, partition=partition)
+                written += 4
+            await asyncio.sleep(chance.choice((0, 0.1, 1)))
+        come("last")
+        await asyncio.sleep(3)
+        while members:
+            await go()
+        assert sorted(processed) == [(partition, n) for partition in range(2) for n in range(written)]
+
+    simulate(scenario, **SHORT_SESSIONS)
