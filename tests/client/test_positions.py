@@ -161,3 +161,35 @@ def test_where_members_come_and_go_in_order_nothing_is_processed_twice(seed: int
         assert sorted(processed) == [(partition, n) for partition in range(2) for n in range(written)]
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_position_that_is_not_in_the_log_is_begun_anew_and_no_other(seed: int) -> None:
+    """Unless the caller has gone elsewhere before that is found out."""
+    chance = random.Random(f"out of range {seed}")
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"v"] * 30, partition=partition)
+        reset = chance.choice(("earliest", "latest"))
+        reader = member(world, "reader", group_id=None, auto_offset_reset=reset)
+        reader.assign(PARTITIONS)
+        following = dict.fromkeys(PARTITIONS, 0 if reset == "earliest" else 30)
+        for _ in range(12):
+            at = chance.choice(PARTITIONS)
+            if chance.random() < 0.6 and reader.assignment():
+                following[at] = 0 if reset == "earliest" else 30
+                reader.seek(at, chance.randint(31, 99))
+                if chance.random() < 0.5:
+                    for record in await reader.poll(0, max_records=2):
+                        following[TopicPartition(record.topic, record.partition)] = record.offset + 1
+                    await asyncio.sleep(chance.choice((0, 0.5)))
+                    following[at] = chance.randrange(30)
+                    reader.seek(at, following[at])
+            for record in await reader.poll(1000, max_records=chance.randint(1, 9)):
+                place = TopicPartition(record.topic, record.partition)
+                assert record.offset == following[place]
+                following[place] += 1
+        await reader.close()
+
+    simulate(scenario)
