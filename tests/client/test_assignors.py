@@ -30,5 +30,13 @@ def test_every_partition_goes_to_one_subscriber_in_fair_shares(
             if topic in topics
         ]
         assert max(shares) - min(shares) <= 1
+        ordered = [n for member in sorted(subscriptions) for topic_, n in assigned[member] if topic_ == topic]
+        assert ordered == list(range(counts[topic])), "in the order of the members, as Kafka's assignor has it"
+        in_order = [
+            sum(at.topic == topic for at in assigned[member])
+            for member in sorted(subscriptions)
+            if topic in subscriptions[member]
+        ]
+        assert in_order == sorted(in_order, reverse=True), "the first ones get one more"
     for member, partitions in assigned.items():
         assert all(at.topic in subscriptions[member] for at in partitions)

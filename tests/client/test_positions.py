@@ -82,10 +82,11 @@ def test_what_is_committed_at_the_end_is_what_the_caller_was_done_with(seed: int
         reader = member(world, "member", auto_commit=True, auto_commit_interval_ms=chance.choice((10, 10**6)))
         done: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
         working: dict[TopicPartition, int] = {}
-        for _ in range(chance.randint(1, 12)):
+        steps = chance.randint(1, 12)
+        for step in range(steps):
             dice = chance.random()
-            if dice < 0.2 and reader.assignment():
-                at = chance.choice(PARTITIONS)
+            if dice < (0.7 if step == steps - 1 else 0.2) and reader.assignment():
+                at = chance.choice(sorted(working) or PARTITIONS)
                 done[at] = chance.randrange(done[at] + 1)
                 reader.seek(at, done[at])
                 working.pop(at, None)
