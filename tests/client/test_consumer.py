@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-from tests.client.test_producer import simulate
+from tests.client.test_producer import producer, simulate
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition
 from fencepost.simulation.world import ADDRESS, World
@@ -84,5 +85,44 @@ def test_new_partitions_are_read_from_their_beginning_without_a_group_too() -> N
             await fill(world, 2, count=3)
             found = [record.offset for _ in range(30) for record in await reader.poll(100)]
             assert found == [0, 1, 2]
+
+    simulate(scenario)
+
+
+def test_partitions_take_turns_however_much_each_of_them_has() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 0, 1, count=40)
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            await reader.poll(1000, max_records=1)
+            turns = [{record.partition for record in await reader.poll(max_records=3)} for _ in range(8)]
+            assert all(first | second == {0, 1} for first, second in pairwise(turns))
+
+    simulate(scenario)
+
+
+def test_the_end_of_committed_records_is_before_an_open_transaction() -> None:
+    """And whoever has read to it stands there, behind markers and what was aborted."""
+
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            for commits in (True, False):
+                await writer.begin_transaction()
+                await (await writer.send("t", b"v", partition=0))
+                await (writer.commit_transaction() if commits else writer.abort_transaction())
+            await writer.begin_transaction()
+            await (await writer.send("t", b"open", partition=0))
+            ends = {}
+            for level in ("read_committed", "read_uncommitted"):
+                runtime = world.runtime(level)
+                async with Consumer(bootstrap_servers=ADDRESS, isolation_level=level, runtime=runtime) as reader:
+                    ends[level] = (await reader.end_offsets([AT]))[AT]
+                    reader.assign([AT])
+                    for _ in range(4):
+                        await reader.poll(200)
+                    assert reader.position(AT) == ends[level]
+                    assert await reader.beginning_offsets([AT]) == {AT: 0}
+            assert ends == {"read_committed": 4, "read_uncommitted": 5}
+            await writer.abort_transaction()
 
     simulate(scenario)
