@@ -6,6 +6,7 @@ import asyncio
 import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, Self
 
 from fencepost.client.cluster import Cluster
@@ -121,18 +122,14 @@ class Consumer:
 
         A commit that fails raises nothing: what is not committed is read again.
         """
-        try:
+        async with AsyncExitStack() as last:
+            last.push_async_callback(self._cluster.close)
+            last.push_async_callback(self._fetcher.close)
+            if self._group is not None:
+                last.push_async_callback(self._group.leave)
             if self._auto_commit and self._started:
-                await self._commit_done()
-        except ClientError:
-            pass  # what is not committed is read again
-        finally:
-            try:
-                if self._group is not None:
-                    await self._group.leave()
-            finally:
-                await self._fetcher.close()
-                await self._cluster.close()
+                with suppress(ClientError):
+                    await self._commit_done()
 
     # What is read
 

@@ -55,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._address = ""
         self._frames = FrameBuffer(node.largest_request)
         self._reserved = 0  # Bytes of the node's request memory that the frame at hand takes.
-        self._tasks: dict[asyncio.Task[None], bool] = {}  # Whether it goes on without its client.
+        self._tasks: dict[asyncio.Task[None], bool] = {}  # Whether it goes on without its client, as a write does.
         self._out = Outgoing(node.answer_memory)
         self._active = True
         """Whether something came or went since `tidy` looked last."""
@@ -284,7 +284,6 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             reply = reply_to_failed(request, header, self.peer.host)
         if not isinstance(reply, Reply):
-            # A write goes on without its client, who may be gone unnoticed anyway.
             task = self._begin(self._wait(reply, self._out.new_slot(size), header, request, context), served.in_turn)
             if served.in_turn:
                 self._keep_turn(task)
