@@ -288,6 +288,11 @@ def test_a_producer_that_finds_no_broker_when_its_metadata_is_old_goes_on_when_t
             await asyncio.sleep(5)
             await world.start()
             assert (await (await writer.send("t", b"v", partition=0))).offset == 1
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.create_partitions("t", 50)
+            await asyncio.sleep(1)
+            written = await (await writer.send("t", b"v", key=b"key"))
+            assert written.partition == partition_for_key(b"key", 50) > 1, "it looked again after it had found nobody"
 
     simulate(scenario)
 
