@@ -276,11 +276,6 @@ class Cluster:
                     continue
             await deadline.pause(because)
 
-    def is_led(self, name: str) -> bool:
-        """Whether every partition of the topic has a leader, as far as is known."""
-        topic = self.topics.get(name)
-        return topic is not None and all(leader in self.nodes for leader in topic.leaders.values())
-
     async def leader(self, at: TopicPartition, deadline: Deadline) -> int:
         """The node that leads a partition.  Raises BrokerError if there is no such partition."""
         while True:

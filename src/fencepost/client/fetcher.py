@@ -20,7 +20,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 #: Newest Fetch that names topics; the ones after it need topic ids.
 _NEWEST_FETCH_BY_NAME: Final = 12
-_PAUSE: Final = 0.1
+_PAUSE: Final = 0.05
 _LEADER_MOVED: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -202,7 +202,7 @@ class Fetcher:
                 continue
             topic = self._cluster.topics.get(partition.at.topic)
             leader = -1 if topic is None else topic.leaders.get(partition.at.partition, -1)
-            if leader not in self._cluster.nodes:
+            if leader < 0 or leader not in self._cluster.nodes:
                 lost[partition.at.topic] = None
             elif topic is not None and _differ(partition.topic_id, topic.topic_id):
                 continue  # `made_anew`
@@ -230,7 +230,7 @@ class Fetcher:
             await self._cluster.refresh(topics)
         except (ConnectionLostError, UnreachableError):
             pass
-        if not all(self._cluster.is_led(name) for name in topics):
+        if any(name not in self._cluster.topics for name in topics):
             await asyncio.sleep(_PAUSE)
         self._wake()
 
