@@ -5,19 +5,22 @@ python scripts/bugs_page.py
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts.find_bugs import FOUND, SEEDS
+from scripts.find_bugs import SEEDS, known
 from scripts.page import Cell, Pages, table, write
+from tests.simulation import group_bugs, spark_bugs
 
 from fencepost.simulation.bugs import BUGS
 
+NOT_TRIED: Final = "not tried yet"
+NOT_FOUND: Final = "**not found**"
 #: what a finding says -> what finds it; the first that fits
 FINDERS = {
     "an answer left": "an answer before its time",
@@ -44,32 +47,52 @@ def finder(found: str) -> str:
     return next(name for says, name in FINDERS.items() if re.search(says, found))
 
 
+def found_by(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return NOT_TRIED
+    if found["found"] is None:
+        return NOT_FOUND
+    if not found.get("test"):
+        return f"{finder(found['found'])}, seed {found['seeds'] - 1}"
+    path, _, test = found["test"].partition("::")
+    return f"`{path.removeprefix('tests/')}` {test.replace('_', ' ').removeprefix('test ')}".strip()
+
+
 def rows() -> Iterator[tuple[Cell, ...]]:
-    known = {each["name"]: each for each in map(json.loads, FOUND.read_text().splitlines())}
+    before = known()
     for bug in BUGS.values():
-        found = known.get(bug.name)
-        if found is None:
-            by, seeds = "not tried yet", ""
-        elif found["found"] is None:
-            by, seeds = "**not found**", str(found["seeds"])
-        else:
-            by, seeds = finder(found["found"]), str(found["seeds"])
-        yield f"`{bug.name}`", bug.what[0].upper() + bug.what[1:] + ".", bug.room, bug.upstream, by, seeds
+        by = f"masked: {bug.masked}" if bug.masked else found_by(before.get(bug.name))
+        yield f"`{bug.name}`", _sentence(bug.what), bug.room, bug.upstream, by
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
 
 
 def page() -> str:
     made = list(rows())
-    found = sum(row[4] not in ("not tried yet", "**not found**") for row in made)
+    tried = [row for row in made if row[4] != NOT_TRIED and not str(row[4]).startswith("masked")]
+    missed = [row for row in tried if row[4] == NOT_FOUND]
+    planted = [*group_bugs.BUGS, *(name.replace("_", " ") for name in spark_bugs.BUGS)]
     return "\n".join(
         [
             "# Bugs on purpose",
             "",
-            "Each of these is a small change to one module, kept as a patch beside the simulator. It is put in by",
-            "`fencepost simulate --bug NAME`, and the runs of the default tests are made with it until one fails:",
-            f"{found} of {len(made)} are found by one of these {SEEDS} seeds. What is not found is work that is left.",
-            "Consumers, groups and the write protocol of Spark have lists of their own beside their tests.",
+            "Each of these is a small change to one module, kept as a patch beside the simulator, such as one makes by",
+            "mistake. `fencepost simulate --bug NAME` puts one in. `scripts/find_bugs.py` looks what of the default",
+            f"tests finds it: one of {SEEDS} seeds of the simulation, by a checker, or a test of its room, of which",
+            "the first that failed is named. What is not found is work that is left. A bug is masked where something",
+            "else in the code makes up for it.",
             "",
-            *table(("bug", "what goes wrong", "room", "like", "found by", "seeds"), made),
+            f"Of {len(made)} bugs {len(tried)} were tried, {len(tried) - len(missed)} are found, {len(missed)} not.",
+            "",
+            *table(("bug", "what goes wrong", "room", "like", "found by"), made),
+            "",
+            "## In the runs of groups and of Spark",
+            "",
+            "These are put into the running code by the tests of these runs, which ask of each that it is found:",
+            "",
+            *(f"- {_sentence(name)}" for name in planted),
             "",
         ]
     )

@@ -1,38 +1,92 @@
-"""Put each bug on purpose into a process of its own, and see which seed of the simulation finds it, and how.
+"""Put each bug on purpose into a process of its own, and see what of the default tests finds it, and how.
 
     python scripts/find_bugs.py [NAME ...]
 
-Writes tests/simulation/bugs_found.jsonl, from which docs/reference/bugs.md is made.  Takes minutes.
+First the seeds of the simulation are tried or, where a bug is in something that it has no part in, or is a cell of a
+table, first the tests of its room.  Writes tests/simulation/bugs_found.jsonl, from which docs/reference/bugs.md is
+made.  Takes an hour or two; without names those are looked for that nobody looked for yet.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.page import ROOT
 
-from fencepost.simulation.bugs import BUGS
+from fencepost.simulation.bugs import BUGS, Bug
 
 FOUND = ROOT / "tests" / "simulation" / "bugs_found.jsonl"
 #: Of the seeds that the default tests run.
 SEEDS = 20
-PATIENCE = 120
+PATIENCE = 300
 """Seconds."""
 
+_GROUP_RUNS: Final = "tests/simulation/test_group_runs.py::test_no_promise_is_broken"
+_SPARK_RUNS: Final = "tests/simulation/test_spark_runs.py::test_no_promise_is_broken"
+_COMMITTED_OFFSETS: Final = (
+    "tests/broker/apis/test_committed_offsets.py",
+    "tests/broker/apis/test_groups_after_restart.py",
+)
+#: module -> default tests that have to do with it, beside the file of its name and the seeds; the first that fits
+ROOMS: Final[dict[str, tuple[str, ...]]] = {
+    "log.cleaner": ("tests/log/cleaner",),
+    "log": ("tests/log",),
+    "protocol": ("tests/protocol", "tests/client"),
+    "broker.apis": ("tests/broker/apis", _GROUP_RUNS),
+    "broker.leader": ("tests/broker/leader", "tests/broker/apis"),
+    "broker": ("tests/broker", "tests/simulation/test_clock_jumps.py"),
+    "coordinator.transaction": ("tests/coordinator/transaction", "tests/broker/test_transaction_reference.py"),
+    "coordinator.group": ("tests/coordinator/group", *_COMMITTED_OFFSETS, _GROUP_RUNS),
+    "client.shared_transaction": ("tests/spark/test_driver.py", _SPARK_RUNS),
+    "client": ("tests/client", _GROUP_RUNS),
+    "spark": ("tests/spark", _SPARK_RUNS),
+}
+#: Rooms that the seeds have no part in.
+_WITHOUT_SEEDS: Final = ("spark", "client.shared_transaction", "log.cleaner")
 
-def find(name: str) -> dict[str, Any]:
-    """What is known of a bug afterwards."""
-    command = [sys.executable, "-m", "fencepost", "simulate", "--bug", name, "--runs", str(SEEDS)]
-    begun = time.monotonic()
+_WITH_BUG: Final = """
+import sys
+from fencepost.simulation import bugs
+bugs.put_in(sys.argv[1])
+import pytest
+sys.exit(pytest.main(["-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider", *sys.argv[2:]]))
+"""
+
+
+def tests_of(bug: Bug) -> list[str]:
+    """Where its like is tested, the nearest first."""
+    place = bug.module.removeprefix("fencepost.")
+    *outer, last = place.split(".")
+    same = "/".join(("tests", *outer, f"test_{last}.py"))
+    room = next((tests for name, tests in ROOMS.items() if f"{place}.".startswith(f"{name}.")), ())
+    return [*([same] if (ROOT / same).exists() else []), *room]
+
+
+def run_with(bug: str, tests: str, patience: float = PATIENCE) -> str | None:
+    """The first of these tests that finds it, None if none does."""
+    command = [sys.executable, "-c", _WITH_BUG, bug, tests]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience, check=False)
+    except subprocess.TimeoutExpired:
+        return f"{tests} (it does not end)"
+    if done.returncode == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", done.stdout, re.MULTILINE)
+    return failed[1] if failed else tests
+
+
+def seeds_with(bug: str) -> tuple[str | None, int]:
+    """What is found by the first seed that finds it, and how many were tried."""
+    command = [sys.executable, "-m", "fencepost", "simulate", "--bug", bug, "--runs", str(SEEDS)]
     try:
         done = subprocess.run(
             [*command, "--quiet", "--until-broken"], capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -41,17 +95,36 @@ def find(name: str) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         lines = ["BROKEN: the run does not end"]
     first = next((line.removeprefix("BROKEN: ") for line in lines if line.startswith("BROKEN: ")), None)
-    seeds = sum(line.startswith("seed ") for line in lines)
-    return {"name": name, "found": first, "seeds": max(seeds, 1), "seconds": round(time.monotonic() - begun)}
+    return first, max(sum(line.startswith("seed ") for line in lines), 1)
+
+
+def find(name: str) -> dict[str, Any]:
+    """What is known of a bug afterwards."""
+    bug, begun = BUGS[name], time.monotonic()
+    found: dict[str, Any] = {"name": name, "found": None}
+    seeds_first = not bug.module.startswith(tuple(f"fencepost.{room}" for room in _WITHOUT_SEEDS))
+    if seeds_first:
+        found["found"], found["seeds"] = seeds_with(name)
+    if found["found"] is None:
+        found["found"] = found["test"] = next(filter(None, (run_with(name, tests) for tests in tests_of(bug))), None)
+    return {**found, "seconds": round(time.monotonic() - begun)}
+
+
+def known() -> dict[str, dict[str, Any]]:
+    """What was found before, by the names of the bugs."""
+    return {each["name"]: each for each in _read()}
+
+
+def _read() -> Iterator[dict[str, Any]]:
+    yield from map(json.loads, FOUND.read_text().splitlines())
 
 
 def main() -> None:
-    known = {each["name"]: each for each in map(json.loads, FOUND.read_text().splitlines())} if FOUND.exists() else {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for found in pool.map(find, sys.argv[1:] or list(BUGS)):
-            known[found["name"]] = found
-            print(f"{found['name']}: {'not found' if found['found'] is None else found['found']}"[:150], flush=True)
-            FOUND.write_text("".join(json.dumps(known[name]) + "\n" for name in BUGS if name in known))
+    before = known()
+    for name in sys.argv[1:] or [name for name in BUGS if name not in before]:
+        before[name] = find(name)
+        print(f"{name}: {before[name]['found'] or 'not found'}"[:150], flush=True)
+        FOUND.write_text("".join(json.dumps(before[each]) + "\n" for each in BUGS if each in before))
 
 
 if __name__ == "__main__":

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 import subprocess
 import sys
 
 import pytest
 from scripts import find_bugs
 from scripts.find_bugs import SEEDS
+from scripts.page import ROOT
 
 from fencepost.simulation.bugs import BUGS, BugUnusable
 from fencepost.simulation.bugs.bug import Bug, read
 
-FOUND = {each["name"]: each["found"] for each in map(json.loads, find_bugs.FOUND.read_text().splitlines())}
+FOUND = find_bugs.known()
 
 
 def source_of(module: str) -> str:
@@ -49,9 +49,23 @@ def test_a_bug_is_found_by_the_seeds_of_the_default_tests(name: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", [name for name, found in FOUND.items() if found and name not in SAMPLE])
+@pytest.mark.parametrize("name", [name for name, known in FOUND.items() if known["found"] and name not in SAMPLE])
 def test_what_was_found_before_is_found_again(name: str) -> None:
-    assert found_by(name, SEEDS).returncode == 1
+    assert find_bugs.find(name)["found"]
+
+
+#: One that these tests find, and one that they have no part in.
+@pytest.mark.parametrize(("name", "finds"), [("first-members-get-less", True), ("commit-without-bump", False)])
+def test_a_test_that_finds_a_bug_is_named(name: str, finds: bool) -> None:
+    path = "tests/client/test_assignors.py"
+    assert (find_bugs.run_with(name, path) or "").startswith(f"{path}::test_") == finds
+
+
+def test_a_bug_is_looked_for_where_its_module_is_tested() -> None:
+    """First in the file of its name."""
+    assert find_bugs.tests_of(BUGS["first-members-get-less"])[:2] == ["tests/client/test_assignors.py", "tests/client"]
+    assert all(find_bugs.tests_of(bug) for bug in BUGS.values())
+    assert all((ROOT / path.partition("::")[0]).exists() for path in sum(find_bugs.ROOMS.values(), ()))
 
 
 def test_what_was_looked_for_is_among_them() -> None:
@@ -74,6 +88,11 @@ def test_it_is_read_as_it_is_written() -> None:
         "of-two", "something else is done", "fencepost.somewhere", [" a = 1", "-b = 2", "+b = 3"], "KAFKA-1"
     )
     assert bug.put_into("a = 1\nb = 2\nc = 4\n") == "a = 1\nb = 3\nc = 4\n"
+
+
+def test_what_makes_up_for_a_bug_is_told() -> None:
+    (bug,) = read(TEXT.replace(" a = 1\n", "@ masked: by what comes later\n a = 1\n"))
+    assert (bug.masked, bug.changes[0], bug.what) == ("by what comes later", " a = 1", "something else is done")
 
 
 @pytest.mark.parametrize("source", ["a = 1\n", "a = 1\nb = 2\na = 1\nb = 2\n", "  a = 1\n  b = 2\n"])

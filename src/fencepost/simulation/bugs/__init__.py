@@ -18,7 +18,21 @@ from fencepost.simulation.bugs.bug import Bug, BugUnusable, read
 
 __all__ = ["BUGS", "Bug", "BugUnusable", "put_in"]
 
-_ROOMS: Final = ("log", "transactions", "groups", "answers", "client")
+_ROOMS: Final = (
+    "log",
+    "recovery",
+    "compaction",
+    "reading",
+    "transactions",
+    "groups",
+    "members",
+    "answers",
+    "limits",
+    "protocol",
+    "client",
+    "consumers",
+    "spark",
+)
 BUGS: Final[Mapping[str, Bug]] = {
     bug.name: bug for room in _ROOMS for bug in read(resources.files(__name__).joinpath(f"{room}.patch").read_text())
 }

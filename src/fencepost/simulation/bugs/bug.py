@@ -7,13 +7,17 @@ A bug stands in a file of its room, as the lines that it takes out (-), puts in 
     @ module like KAFKA-1234
     -the right line
     +the wrong line
+
+Where something else in the code makes up for it a fourth line says so: `@ masked: by what`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_MASKED: Final = "@ masked: "
 
 
 class BugUnusable(Exception):
@@ -31,6 +35,8 @@ class Bug(NamedTuple):
     """Lines of the module, each behind -, + or a space."""
     upstream: str = ""
     """The number of the bug that was like it, in Apache Kafka or another broker (facts §13)."""
+    masked: str = ""
+    """What makes up for it, so that no test can find it; empty if it does harm."""
 
     @property
     def room(self) -> str:
@@ -57,4 +63,6 @@ def read(text: str) -> Iterator[Bug]:
         if lines:
             name, what, place = (line.removeprefix("@ ") for line in lines[:3])
             module, _, upstream = place.partition(" like ")
-            yield Bug(name, what, module, lines[3:], upstream)
+            behind = 4 if lines[3].startswith(_MASKED) else 3
+            masked = lines[3].removeprefix(_MASKED) if behind == 4 else ""
+            yield Bug(name, what, module, lines[behind:], upstream, masked)
