@@ -407,3 +407,30 @@ def test_the_protocol_needs_nothing_of_spark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize(
+    "before", [batch(7, 5, "another"), batch(6, 5), batch(7, query="another")], ids=["query", "number", "run"]
+)
+def test_a_batch_that_failed_is_not_taken_for_the_one_that_was_committed_before_it(
+    before: Progress, level: int
+) -> None:
+    """Neither for one of the same number of another query, nor for one of another number of the same query."""
+
+    async def test(bench: Bench) -> None:
+        driver = bench.driver()
+        assert await driver.write(before, 2, False, Tasks(bench, b"before"))
+        tasks = Tasks(bench, b"now")
+
+        async def fail(_: Plan) -> None:
+            if len(tasks.plans) == 1:
+                raise RuntimeError("an executor is lost")
+
+        tasks.between = fail
+        assert await driver.write(batch(7, 9), 2, True, tasks)
+        assert tasks.steps == [Step.REPEATED, Step.WRITTEN, Step.COMMITTED]
+        assert await bench.values() == [b"before", b"before", b"now", b"now"]
+        assert await bench.progress() == batch(7, 9)
+
+    in_world(test, level)
