@@ -12,11 +12,14 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Admin, Producer
+from fencepost.client.blocking import Consumer as Group
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import TimedOutError
 from fencepost.client.portal import Portal
 from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import TopicPartition as ClientPartition
 from fencepost.spark import Sink, Step, WriteFailed, local_session, write, write_stream
 from fencepost.spark.claims import slot_name
 
@@ -54,17 +57,17 @@ class Place:
             admin.create_topic(self.target, partitions=3)
         self.fill(0, ROWS)
 
-    def fill(self, first: int, count: int) -> None:
+    def fill(self, first: int, count: int, topic: str = "") -> None:
         with Producer(self.servers) as producer:
             for number in range(first, first + count):
-                producer.send(self.source, b"%d" % number, key=b"k%d" % number)
+                producer.send(topic or self.source, b"%d" % number, key=b"k%d" % number)
             producer.flush()
 
-    def stream(self, spark: SparkSession, most: int = 200) -> DataFrame:
+    def stream(self, spark: SparkSession, most: int = 200, topic: str = "") -> DataFrame:
         return (
             spark.readStream.format("fencepost")
             .option("kafka.bootstrap.servers", self.servers)
-            .option("subscribe", self.source)
+            .option("subscribe", topic or self.source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", most)
             .load()
@@ -256,3 +259,45 @@ def test_the_format_only_reads_and_says_what_to_use_instead(spark: SparkSession,
     with pytest.raises(Exception, match="write_stream"):
         rows.write.format("fencepost").mode("append").save()
     assert place.shown() == []
+
+
+def test_rows_go_to_the_partitions_that_kafkas_partitioner_chooses(spark: SparkSession, place: Place) -> None:
+    """Those without a key by their value, and where a row names its partition, there."""
+    rows = [(f"key {n}" if n % 3 else None, f"{n}", n % 3 if n % 5 == 0 else None) for n in range(60)]
+    df = spark.createDataFrame(rows, "key string, value string, partition int")
+    sink = Sink(place.application, place.servers, [place.target])
+    assert sink.write(df, 0, "query", topic=place.target)
+    sink.close()
+    written = spark.read.format("fencepost").option("kafka.bootstrap.servers", place.servers)
+    found = {bytes(row.value): row.partition for row in written.option("subscribe", place.target).load().collect()}
+    assert found == {
+        value.encode(): partition_for_key((key or value).encode(), 3) if partition is None else partition
+        for key, value, partition in rows
+    }
+
+
+def test_the_group_stands_where_every_source_of_a_stream_stands(spark: SparkSession, place: Place) -> None:
+    """Also where one of them gave nothing new."""
+    other = f"{place.source}-too"
+    with Admin(place.servers) as admin:
+        admin.create_topic(other, partitions=1)
+    partitions = [*(ClientPartition(place.source, n) for n in range(3)), ClientPartition(other, 0)]
+    sent = {place.source: ROWS, other: 0}
+    for topic in (other, place.source):
+        place.fill(0, 10, topic)
+        sent[topic] += 10
+        write_stream(
+            place.stream(spark).unionByName(place.stream(spark, topic=other)),
+            topic=place.target,
+            application_id=place.application,
+            bootstrap_servers=place.servers,
+            checkpoint_location=place.checkpoint,
+            trigger={"availableNow": True},
+        ).awaitTermination()
+        with Group(bootstrap_servers=place.servers, group_id=place.application) as group:
+            stored = group.committed(partitions)
+        positions = dict.fromkeys(sent, 0)
+        for at, position in stored.items():
+            assert position is not None
+            positions[at.topic] += position.offset
+        assert positions == sent
