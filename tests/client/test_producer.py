@@ -17,7 +17,9 @@ from fencepost.client import (
     TransactionAbortableError,
     TransactionTimedOutError,
 )
+from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, DeliveryError, MisuseError, TransactionAbortedError
+from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode, KafkaError
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.simulation.loop import VirtualLoop, run
@@ -343,5 +345,71 @@ def test_a_partition_that_is_gone_is_looked_for_until_it_is_too_late() -> None:
             assert (await sent[1]).offset == 0
             with pytest.raises(DeliveryError):
                 await sent[0]
+
+    simulate(scenario)
+
+
+@LEVELS
+def test_positions_without_a_record_are_a_transaction_too(level: int) -> None:
+    async def scenario(world: World) -> None:
+        at = TopicPartition("t", 0)
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            for number, commits in enumerate((True, False, True)):
+                await writer.begin_transaction()
+                await writer.send_offsets_to_transaction({at: number}, "group")
+                await (writer.commit_transaction() if commits else writer.abort_transaction())
+                runtime = world.runtime(f"look-{number}")
+                async with Consumer(bootstrap_servers=ADDRESS, group_id="group", runtime=runtime) as group:
+                    position = (await group.committed([at]))[at]
+                    assert position is not None
+                    assert position.offset == (number if commits else 0)
+
+    simulate(scenario, level)
+
+
+@LEVELS
+def test_a_transaction_whose_positions_are_refused_is_not_committed(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"lost", partition=0)
+            with pytest.raises(TransactionAbortableError):
+                await writer.send_offsets_to_transaction(
+                    {TopicPartition("t", 0): OffsetAndMetadata(1, "x" * 11)}, "group"
+                )
+            with pytest.raises(TransactionAbortableError):
+                await writer.commit_transaction()
+            await writer.abort_transaction()
+            async with writer.transaction():
+                await writer.send("t", b"kept", partition=0)
+        assert await shown(world) == [b"kept"]
+
+    simulate(scenario, level, **{"offset.metadata.max.bytes": 10})
+
+
+def test_records_that_are_refused_leave_their_room_to_others() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, buffer_bytes=5000, runtime=world.runtime("writer")) as writer:
+            async with asyncio.timeout(60):
+                for _ in range(10):
+                    with pytest.raises(BrokerError):
+                        await (await writer.send("t", b"x" * 2000, partition=0))
+                assert (await (await writer.send("t", b"small", partition=0))).offset == 0
+
+    simulate(scenario, **{"message.max.bytes": 1000})
+
+
+def test_who_stops_waiting_for_a_connection_leaves_it_to_the_others() -> None:
+    async def scenario(world: World) -> None:
+        cluster = Cluster(ADDRESS, runtime=world.runtime("client"))
+        waiting = [asyncio.ensure_future(cluster.any_connection()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(found[0], asyncio.CancelledError)
+        assert found[1] is found[2] is await cluster.any_connection()
+        await cluster.close()
 
     simulate(scenario)
