@@ -261,6 +261,9 @@ def test_a_group_with_members_keeps_its_positions_however_long_nothing_comes() -
             position = committed[PARTITIONS[0]]
             assert position is not None
             assert position.offset == 2
+        await asyncio.sleep(30)
+        async with member(world, "soon") as soon:
+            assert await soon.committed(PARTITIONS) == committed
         await asyncio.sleep(150)
         async with member(world, "later") as later:
             assert (await later.committed(PARTITIONS))[PARTITIONS[0]] is None

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.client.test_producer import shown, simulate
 
 from fencepost.broker.network.registry import SERVED, Reply
 from fencepost.client import Producer
-from fencepost.client.errors import BrokerError, ClientError
+from fencepost.client.batches import Batch
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError, ClientError, DeliveryError
+from fencepost.client.idempotence import Idempotence
+from fencepost.client.outcomes import Outcome
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch, TopicPartition
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 
@@ -92,3 +98,16 @@ def test_a_batch_that_lost_its_place_is_not_sent_again_under_other_numbers(monke
         assert await shown(world) == [b"first", b"misplaced", b"after"]
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, MAX_PRODUCER_EPOCH - 1, MAX_PRODUCER_EPOCH])
+def test_after_the_last_epoch_comes_another_producer_id(epoch: int) -> None:
+    who = ProducerIdAndEpoch.of(7, epoch)
+    rules = Idempotence(cast(Cluster, None))
+    rules._identity = who
+    batch = Batch(TopicPartition("t", 0), Compression.NONE, 0.0)
+    batch.identity = who
+    for _ in range(2):  # the second one is of an epoch that is left already
+        rules.failed(batch, Outcome.ABORTABLE, DeliveryError("too late"), True)
+        following = None if epoch == MAX_PRODUCER_EPOCH else ProducerIdAndEpoch.of(7, epoch + 1)
+        assert rules._identity == following

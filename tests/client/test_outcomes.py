@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.client.outcomes import OUTCOMES, Outcome, outcome_of
+from fencepost.client.outcomes import MAYBE_WRITTEN, OUTCOMES, Outcome, outcome_of
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -24,6 +24,19 @@ def test_every_error_has_one_meaning(request_name: str, error: ErrorCode) -> Non
 
 def test_a_batch_that_the_broker_had_already_is_done() -> None:
     assert outcome_of("Produce", ErrorCode.DUPLICATE_SEQUENCE_NUMBER) is Outcome.DONE
+
+
+@pytest.mark.parametrize("error", ErrorCode)
+def test_a_batch_may_be_written_although_a_leader_answers_an_error(error: ErrorCode) -> None:
+    """It was appended, and then something else went wrong; or nobody knows."""
+    after_the_append = {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+    assert (error in MAYBE_WRITTEN) == (error in after_the_append)
+    assert error not in MAYBE_WRITTEN or outcome_of("Produce", error) is Outcome.RETRY
 
 
 @pytest.mark.promise("588.produce")
