@@ -9,10 +9,12 @@ from collections import Counter
 
 import pytest
 
-from fencepost.simulation.drawn_runs import Trouble, draw, simulate
+from fencepost.simulation.drawn_runs import simulate
+from fencepost.simulation.plans import draw
 from fencepost.simulation.reach import MARKS
+from fencepost.simulation.troubles import Trouble
 
-SEEDS = range(40)
+SEEDS = range(28)
 
 
 @pytest.fixture(scope="module")

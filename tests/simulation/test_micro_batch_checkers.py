@@ -6,19 +6,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from fencepost.simulation.micro_batch_checkers import (
-    CHECKERS,
-    check,
-    forgotten,
-    misplaced,
-    offsets_apart,
-    repeated,
-    skipped,
-    surprised,
-    taken_back,
-    torn,
-    zombies,
-)
+from fencepost.simulation.checkers.micro_batches import CHECKERS, check
+from fencepost.simulation.checkers.micro_batches.forgotten import forgotten
+from fencepost.simulation.checkers.micro_batches.misplaced import misplaced
+from fencepost.simulation.checkers.micro_batches.offsets_apart import offsets_apart
+from fencepost.simulation.checkers.micro_batches.repeated import repeated
+from fencepost.simulation.checkers.micro_batches.skipped import skipped
+from fencepost.simulation.checkers.micro_batches.surprised import surprised
+from fencepost.simulation.checkers.micro_batches.taken_back import taken_back
+from fencepost.simulation.checkers.micro_batches.torn import torn
+from fencepost.simulation.checkers.micro_batches.zombies import zombies
 from fencepost.simulation.micro_batches import (
     BEGINNING,
     PLACES,

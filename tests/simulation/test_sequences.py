@@ -8,7 +8,7 @@ from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Offset
-from fencepost.simulation.sequences import Sequences
+from fencepost.simulation.checkers.sequences import Sequences
 from fencepost.simulation.small_limits import lowered
 
 MARKER = -2

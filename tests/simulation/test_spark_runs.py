@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import Final
 
 import pytest
+from tests.simulation.narrow_worlds import applications
 from tests.simulation.spark_bugs import BUGS
 
-from fencepost.simulation.spark_runs import SparkReport, drawn, write_micro_batches
+from fencepost.simulation.drawn_runs import Report, carry_out
 
 SEEDS: Final = 10
 #: Level of transaction.version at the start, and how often it is changed.
@@ -25,8 +26,8 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def report(seed: int, levels: str) -> SparkReport:
-    return write_micro_batches(seed, drawn(seed, *LEVELS[levels]))
+def report(seed: int, levels: str) -> Report:
+    return carry_out(applications(seed, *LEVELS[levels]))
 
 
 kept = lru_cache(report)

@@ -402,7 +402,7 @@ def test_the_offsets_of_sources_that_read_topics_are_committed() -> None:
 def test_the_protocol_needs_nothing_of_spark() -> None:
     """Nor of what comes with it."""
     program = (
-        "import sys, fencepost.spark.driver, fencepost.spark.sink, fencepost.simulation.spark_runs\n"
+        "import sys, fencepost.spark.driver, fencepost.spark.sink, fencepost.simulation.drawn_runs\n"
         "print(sorted({'pyspark', 'pyarrow', 'numpy', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,7 +13,9 @@ from fencepost.cli import Refused
 from fencepost.cli.files import Output
 
 if TYPE_CHECKING:
-    from fencepost.simulation.drawn_runs import Plan, Report, Trouble
+    from fencepost.simulation.drawn_runs import Report
+    from fencepost.simulation.plans import Plan
+    from fencepost.simulation.troubles import Trouble
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LARGEST_SEED: Final = 2**63 - 1
@@ -71,10 +73,10 @@ def run(options: argparse.Namespace) -> int:
             raise Refused(f"--{option}: of one seed at a time, without --runs")
     if options.bug is not None and not _put_in(options.bug):
         return 0
-    from fencepost.simulation import drawn_runs
-
     if options.faults == "list":
-        print("\n".join(trouble.name.lower().replace("_", "-") for trouble in drawn_runs.Trouble))
+        from fencepost.simulation.troubles import Trouble
+
+        print("\n".join(trouble.name.lower().replace("_", "-") for trouble in Trouble))
         return 0
     troubles = None if options.faults is None else _troubles(options.faults)
     former = logging.root.manager.disable
@@ -82,8 +84,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.shrink:
             from fencepost.cli.shrink import shrink
+            from fencepost.simulation.plans import plan_of
 
-            return shrink(drawn_runs.plan_of(options.seed, seconds, troubles), again(options, options.seed))
+            return shrink(plan_of(options.seed, seconds, troubles), again(options, options.seed))
         return _simulate(options, seconds, troubles)
     finally:
         logging.disable(former)
@@ -149,7 +152,7 @@ def _put_in(name: str) -> bool:
 
 
 def _troubles(names: str) -> list[Trouble]:
-    from fencepost.simulation.drawn_runs import Trouble
+    from fencepost.simulation.troubles import Trouble
 
     known = {trouble.name.lower().replace("_", "-"): trouble for trouble in Trouble}
     wanted = [name.strip() for name in names.split(",") if name.strip()]

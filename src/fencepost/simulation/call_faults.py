@@ -67,6 +67,11 @@ class FaultyCalls:
         self._calls = calls
         self._repetitions: dict[asyncio.Task[None], None] = {}
 
+    def end(self) -> None:
+        """Nothing goes wrong any more."""
+        self._faults = {}
+        self._prompter = Prompter()
+
     def markers(self, local: LocalMarkers) -> FarMarkers:
         return FarMarkers(self, local)
 

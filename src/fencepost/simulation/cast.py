@@ -12,6 +12,7 @@ from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.any_request import Asker
 from fencepost.simulation.idempotent_load import produce_idempotently
 from fencepost.simulation.pipelined_load import produce_pipelined
+from fencepost.simulation.processes import Process
 from fencepost.simulation.workload import Load, Outcomes, produce, read_meanwhile
 from fencepost.simulation.world import PORT, World
 
@@ -36,15 +37,15 @@ class Stage:
 
 
 Work = Coroutine[Any, Any, None]
-_Kind = Callable[[Stage, str, asyncio.Event], Work]
+_Kind = Callable[[Stage, Process, asyncio.Event], Work]
 
 #: What the names of a kind begin with -> its work, until told to stop.
 KINDS: Final[Mapping[str, _Kind]] = {
-    "producer": lambda stage, name, stop: produce(stage.world, name, stage.outcomes, stop, stage.load),
-    "single": lambda stage, name, stop: produce_idempotently(stage.world, name, stage.outcomes, stop),
-    "pipelined": lambda stage, name, stop: produce_pipelined(stage.world, name, stage.outcomes, stop),
-    "asker": lambda stage, name, stop: Asker(stage.world.runtime(name), "127.0.0.1", PORT).ask(stop),
-    "reader": lambda stage, name, stop: read_meanwhile(stage.world, name, stage.passes, stop),
+    "producer": lambda stage, process, stop: produce(process, stage.outcomes, stop, stage.load),
+    "single": lambda stage, process, stop: produce_idempotently(process, stage.outcomes, stop, stage.load.pause),
+    "pipelined": lambda stage, process, stop: produce_pipelined(process, stage.outcomes, stop, stage.load.pause),
+    "asker": lambda stage, process, stop: Asker(process.runtime(), "127.0.0.1", PORT).ask(stop),  # noqa: ARG005
+    "reader": lambda stage, process, stop: read_meanwhile(process, stage.passes, stop),
 }
 
 
@@ -53,14 +54,14 @@ def kind(name: str) -> str:
     return name.partition("-")[0]
 
 
-def begin(stage: Stage, name: str, window: Window, stop: asyncio.Event) -> asyncio.Task[None]:
-    """Have a client work as long as its window says, or until told to stop."""
-    loop = stage.world.loop
+def begin(stage: Stage, name: str, window: Window, stop: asyncio.Event) -> asyncio.Future[None]:
+    """Have a client work, in a process of its own, as long as its window says or until told to stop."""
     if window.end < math.inf:
-        loop.call_at(window.end, stop.set)
-    return loop.create_task(_work(stage, name, window, stop), name=name)
+        stage.world.loop.call_at(window.end, stop.set)
+    process = Process(stage.world, name)
+    return process.start(_work(stage, process, window, stop))
 
 
-async def _work(stage: Stage, name: str, window: Window, stop: asyncio.Event) -> None:
+async def _work(stage: Stage, process: Process, window: Window, stop: asyncio.Event) -> None:
     await stage.world.until(window.begin)
-    await KINDS[kind(name)](stage, name, stop)
+    await KINDS[kind(process.name)](stage, process, stop)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.client import Admin
-from fencepost.simulation.checkers import check
+from fencepost.simulation.checkers.transactions import check
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.loop import VirtualLoop, run
-from fencepost.simulation.workload import Outcomes, make_topics, produce, read_all
+from fencepost.simulation.processes import ProcessLoop
+from fencepost.simulation.workload import Outcomes, make_topics, read_all, start_producer
 from fencepost.simulation.world import ADDRESS, World
 
 
@@ -44,7 +45,7 @@ def crash_again_and_again(
         outcomes, stop = Outcomes(), asyncio.Event()
         await world.start()
         await make_topics(world, transaction_version)
-        tasks = [loop.create_task(produce(world, f"producer-{n}", outcomes, stop)) for n in range(producers)]
+        tasks = [start_producer(world, f"producer-{n}", outcomes, stop) for n in range(producers)]
         for _ in range(crashes):
             await asyncio.sleep(world.random.expovariate(1 / 0.05))
             await world.crash(power_losses)
@@ -58,7 +59,7 @@ def crash_again_and_again(
         await world.stop()
         return Report(world.history, faults, len(outcomes.committed), len(outcomes.aborted), len(outcomes.unknown))
 
-    return run(main)
+    return run(main, ProcessLoop)
 
 
 async def finalize(world: World, level: int) -> None:
@@ -83,7 +84,7 @@ def crash_at_write(
         await world.start()
         await make_topics(world, transaction_version)
         world.disk.cut_power_after(operation)
-        task = loop.create_task(produce(world, "producer", outcomes, stop))
+        task = start_producer(world, "producer", outcomes, stop)
         while not world.disk.off and len(outcomes.committed) + len(outcomes.aborted) < transactions:  # noqa: ASYNC110
             await asyncio.sleep(0.0005)
         reached = world.disk.off
@@ -99,7 +100,7 @@ def crash_at_write(
         counts = (len(outcomes.committed), len(outcomes.aborted), len(outcomes.unknown))
         return Report(world.history, faults, *counts) if reached else None
 
-    return run(main)
+    return run(main, ProcessLoop)
 
 
 def ignore_power_cut(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

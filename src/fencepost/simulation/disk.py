@@ -103,7 +103,8 @@ class SimulatedDisk:
 
     def __init__(self, random: Random, capacity: int | None = None, descriptors: int | None = None) -> None:
         self._random = random
-        self._root = Directory()
+        self.root = Directory()
+        """Everything that is on it."""
         self._locks: dict[Path, object] = {}
         self._fuse: int | None = None
         self.capacity = capacity
@@ -112,6 +113,7 @@ class SimulatedDisk:
         self.sync_error: OSError | None = None
         """If set, every sync fails with it."""
         self._syncs_until_failure: int | None = None
+        self.slowest_sync = SLOWEST_SYNC
         self.sync_failed = False
         """Whether the sync that `fail_sync_after` told of has failed."""
         self.life = 0
@@ -129,7 +131,7 @@ class SimulatedDisk:
     def power_loss(self) -> None:
         """The same, and of what was not synced each part is kept or lost on its own."""
         self.crash()
-        self._root.lose(self._random)
+        self.root.lose(self._random)
 
     def meet(self, use: str, node: Node) -> None:
         """Called before each "read" and "write" of a file: see `faults`."""
@@ -163,7 +165,7 @@ class SimulatedDisk:
 
     def used(self) -> int:
         """Bytes that all files have together."""
-        return _size(self._root)
+        return _size(self.root)
 
     def take_space(self, more: int) -> None:
         if self.capacity is not None and more > 0 and self.used() + more > self.capacity:
@@ -207,7 +209,7 @@ class SimulatedDisk:
         if self._random.random() < 0.3:
             loop.call_soon(complete)
         else:
-            loop.call_later(self._random.uniform(0, SLOWEST_SYNC), complete)
+            loop.call_later(self._random.uniform(0, self.slowest_sync), complete)
 
     def sync_now(self, files: Sequence[File]) -> None:
         self.operate()
@@ -246,8 +248,8 @@ class SimulatedDisk:
         return sorted(node.cached) if isinstance(node, Directory) else []
 
     def make_directory(self, path: Path) -> None:
-        directory = self._root
-        for name in path.relative_to(path.anchor).parts:
+        directory = self.root
+        for name in path.parts[bool(path.anchor) :]:
             node = directory.cached.get(name)
             if node is None:
                 self.operate()
@@ -296,8 +298,8 @@ class SimulatedDisk:
         return release
 
     def node_at(self, path: Path) -> Node | None:
-        node: Node = self._root
-        for name in path.relative_to(path.anchor).parts:
+        node: Node = self.root
+        for name in path.parts[bool(path.anchor) :]:
             if not isinstance(node, Directory) or name not in node.cached:
                 return None
             node = node.cached[name]

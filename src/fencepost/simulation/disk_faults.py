@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from random import Random
@@ -12,6 +12,14 @@ from typing import Literal
 from fencepost.log.disk import File
 from fencepost.simulation.disk import SimulatedDisk, SimulatedFile
 from fencepost.simulation.disk_layers import Content, Node
+
+
+def _files(at: Path, node: Node) -> Iterator[Path]:
+    if isinstance(node, Content):
+        yield at
+        return
+    for name, inside in node.cached.items():
+        yield from _files(at / name, inside)
 
 
 class FaultyDisk(SimulatedDisk):
@@ -29,6 +37,14 @@ class FaultyDisk(SimulatedDisk):
     def fail(self, path: Path, use: Literal["read", "write", "sync"], error: int = errno.EIO) -> None:
         """Let every such use of the file that is there now fail."""
         self._faults[self._content_at(path), use] = error
+
+    def heal(self) -> None:
+        """No use of any file fails any more."""
+        self._faults.clear()
+
+    def files(self) -> list[Path]:
+        """Every file that is there, in order."""
+        return sorted(_files(Path("/"), self.root))
 
     def meet(self, use: str, node: Node) -> None:
         error = self._faults.get((node, use))

@@ -1,117 +1,34 @@
-"""A run of everything, drawn from one seed: what the node is set to, who works with it, and what goes wrong.
-
-Each run has few kinds of trouble, and much of them: what needs two kinds at once, often, is met by some seed, while a
-run that has a little of everything meets it never (swarm testing, Groce et al. 2012).
-"""
+"""A run of everything on one node, as a plan says: a history and the broken promises come out."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from enum import Enum
-from random import Random
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from fencepost.client import Admin
-from fencepost.client.errors import BrokerError
-from fencepost.protocol.errors import ErrorCode
-from fencepost.simulation import any_request, disk, reach, small_limits
-from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
-from fencepost.simulation.cast import Stage, Window, begin, kind
-from fencepost.simulation.checkers import check, check_part, misplaced, surprised
-from fencepost.simulation.crashes import finalize, ignore_power_cut
-from fencepost.simulation.disk import PowerCut
-from fencepost.simulation.faulty_runs import move_coordinator, unfinished
+from fencepost.simulation import disk, reach, small_limits
+from fencepost.simulation.call_faults import Call, FaultyCalls
+from fencepost.simulation.cast import Stage
+from fencepost.simulation.changing_topics import ChangingTopics
+from fencepost.simulation.crashes import ignore_power_cut
 from fencepost.simulation.happenings import happenings
+from fencepost.simulation.inhabitants import Inhabitants
+from fencepost.simulation.inhabitants.applications import Applications
+from fencepost.simulation.inhabitants.groups import Groups
+from fencepost.simulation.inhabitants.producers import PATIENCE, Producers
 from fencepost.simulation.loop import VirtualLoop, run
-from fencepost.simulation.request_faults import RequestFault, RequestFaults
+from fencepost.simulation.plans import Circumstances as Circumstances
+from fencepost.simulation.plans import Plan as Plan
+from fencepost.simulation.plans import is_sound as is_sound
+from fencepost.simulation.plans import plan_of as plan_of
+from fencepost.simulation.processes import ProcessLoop
+from fencepost.simulation.request_faults import RequestFaults
 from fencepost.simulation.script import Prompter, Script
-from fencepost.simulation.workload import EARLY, Load, Outcomes, make_topics, read_all, read_positions
-from fencepost.simulation.world import ADDRESS, PORT, Violation, World
-
-#: Seconds of virtual time in which everybody has ended when nothing goes wrong any more.
-PATIENCE: Final = 300
-_HOUR: Final = 3_600_000
-"""Milliseconds."""
-
-
-class Trouble(Enum):
-    """What may happen to a node between two moments."""
-
-    KILLED = "killed"
-    POWER_LOST = "power lost"
-    STOPPED = "stopped"
-    DIES_AT_A_WRITE = "dies at a write"
-    DIES_WHILE_IT_STARTS = "dies while it starts"
-    CONNECTIONS_CUT = "connections cut"
-    COORDINATOR_MOVES = "coordinator moves"
-    LEVEL_CHANGES = "level changes"
-    CLOCK_JUMPS = "clock jumps"
-    TOPIC_MADE_ANEW = "a topic is made anew"
-
-
-#: Trouble that the election of a coordinator is not remembered over.
-_ENDS: Final = frozenset(
-    {
-        Trouble.KILLED,
-        Trouble.POWER_LOST,
-        Trouble.STOPPED,
-        Trouble.DIES_AT_A_WRITE,
-        Trouble.DIES_WHILE_IT_STARTS,
-    }
-)
-
-
-class Circumstances(NamedTuple):
-    """What a seed decides before anything happens."""
-
-    settings: Mapping[str, object] = {}
-    log: Mapping[str, Any] = {}
-    """Settings of every log that no user could set so low."""
-    limits: Mapping[str, int] = {}
-    slowest_sync: float = 0.002
-    """Seconds."""
-    level: int = 2
-    """Of transaction.version, at the beginning."""
-    producers: int = 0
-    idempotent: int = 0
-    pipelined: int = 0
-    askers: int = 0
-    readers: int = 0
-    load: Load = Load()
-    troubles: Sequence[Trouble] = ()
-    between: float = 0.1
-    """Seconds from one trouble to the next, on average."""
-    request_faults: Mapping[RequestFault, float] = {}
-    apis: tuple[int, ...] | None = None
-    call_faults: Mapping[CallFault, float] = {}
-
-    @property
-    def clients(self) -> dict[str, Window]:
-        """Everybody who works, by name, all the time."""
-        counts = {
-            "producer": self.producers,
-            "single": self.idempotent,
-            "pipelined": self.pipelined,
-            "asker": self.askers,
-            "reader": self.readers,
-        }
-        return {f"{kind}-{n}": Window() for kind, count in counts.items() for n in range(count)}
-
-
-class Plan(NamedTuple):
-    """All that a run follows from."""
-
-    seed: int
-    """Decides whatever is said nowhere else."""
-    seconds: float
-    """How long they work, in virtual time."""
-    circumstances: Circumstances
-    clients: Mapping[str, Window]
-    script: Script | None = None
-    """None: it is drawn while the run goes on."""
+from fencepost.simulation.troubles import ENDS, TROUBLES, Scene
+from fencepost.simulation.troubles import Trouble as Trouble
+from fencepost.simulation.workload import Outcomes
+from fencepost.simulation.world import PORT, Violation, World
 
 
 class Report(NamedTuple):
@@ -123,6 +40,8 @@ class Report(NamedTuple):
     faults: list[str]
     outcomes: Outcomes
     reached: Counter[str]
+    groups: Groups | None = None
+    applications: Applications | None = None
 
     @property
     def digest(self) -> str:
@@ -130,279 +49,106 @@ class Report(NamedTuple):
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()
 
 
-def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
-    """The circumstances of a seed; with these kinds of trouble, where they are given."""
-    chance = Random(f"{seed}/circumstances")
-    drawn = _troubles(chance) if troubles is None else list(troubles)
-    level = chance.choice((2, 2, 2, 1, 0))
-    call_faults = _some(chance, CallFault, (0.01, 0.05, 0.2)) if chance.random() < 0.4 else {}
-    if level < 2 or Trouble.LEVEL_CHANGES in drawn:
-        # Below level 2 a marker that is repeated late may end the next transaction: only bumped epochs prevent that.
-        call_faults.pop(CallFault.REPEATED, None)
-    request_faults = _some(chance, RequestFault, (0.01, 0.05, 0.1)) if chance.random() < 0.6 else {}
-    limits = small_limits.draw(chance)
-    if RequestFault.HELD_BACK in request_faults or RequestFault.LATE in request_faults:
-        # What is late would come when its sequences are in use again.
-        limits.pop("largest sequence", None)
-    settings = _settings(chance)
-    return Circumstances(
-        settings=settings,
-        log=_log(chance),
-        limits=limits,
-        slowest_sync=chance.choice((0.0005, 0.002, 0.002, 0.02, 0.2)),
-        level=level,
-        producers=chance.randint(1, 4),
-        idempotent=chance.choice((0, 1, 2)),
-        # Their records have the time when they were made, which a clock set back would have refused.
-        pipelined=chance.choice((0, 0, 1, 2)) if settings["log.message.timestamp.after.max.ms"] != _HOUR else 0,
-        askers=chance.choice((0, 0, 1, 3)),
-        readers=chance.choice((0, 1, 2)),
-        load=Load(
-            positions=chance.choice((0, 0.3, 0.8)),
-            takeovers=chance.choice((0, 0.05, 0.2)),
-            transaction_timeout_ms=chance.choice((300, 1500, 60_000)),
-            request_timeout_ms=chance.choice((400, 2000)),
-            delivery_timeout_ms=chance.choice((700, 5000)),
-        ),
-        troubles=drawn,
-        between=chance.choice((0.03, 0.1, 0.5)),
-        request_faults=request_faults,
-        apis=chance.choice((None, None, (0,), (22, 24, 25, 26, 28))),
-        call_faults=call_faults,
-    )
-
-
-def _some(chance: Random, kinds: Any, shares: Sequence[float]) -> dict[Any, float]:
-    chosen = [kind for kind in kinds if chance.random() < 0.4] or [chance.choice(list(kinds))]
-    return {kind: chance.choice(shares) for kind in chosen}
-
-
-def _troubles(chance: Random) -> list[Trouble]:
-    drawn = [kind for kind in Trouble if chance.random() < 0.25]
-    if any(kind in _ENDS for kind in drawn):
-        drawn = [kind for kind in drawn if kind is not Trouble.COORDINATOR_MOVES]
-    return drawn
-
-
-def _settings(chance: Random) -> dict[str, object]:
-    return {
-        "transaction.state.log.num.partitions": chance.choice((1, 3)),
-        "offsets.topic.num.partitions": chance.choice((1, 3)),
-        "group.initial.rebalance.delay.ms": 0,
-        "group.min.session.timeout.ms": 50,
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": chance.choice((20, 100, 1000)),
-        "transaction.remove.expired.transaction.cleanup.interval.ms": chance.choice((200, 3_600_000)),
-        "transactional.id.expiration.ms": chance.choice((1000, 20_000, 604_800_000)),
-        "log.retention.check.interval.ms": chance.choice((100, 300_000)),
-        "log.cleaner.backoff.ms": chance.choice((20, 15_000)),
-        "log.record.check.max.records": chance.choice((0, 16, 2147483647)),
-        "log.message.timestamp.after.max.ms": chance.choice((_HOUR, 2**63 - 1, 2**63 - 1)),
-    }
-
-
-def _log(chance: Random) -> dict[str, Any]:
-    return {
-        "segment_bytes": chance.choice((2000, 10_000, 1 << 20)),
-        "checkpoint_bytes": chance.choice((400, 3000, 30_000, 1 << 20)),
-        "index_interval_bytes": chance.choice((0, 200, 4096)),
-        "file_delete_delay_ms": chance.choice((0, 50, 60_000)),
-    }
-
-
 def simulate(seed: int, seconds: float = 3, troubles: Iterable[Trouble] | None = None) -> Report:
     """Run everything for so many seconds of virtual time.  The same seed gives the same history."""
     return carry_out(plan_of(seed, seconds, troubles))
 
 
-def plan_of(seed: int, seconds: float, troubles: Iterable[Trouble] | None = None) -> Plan:
-    """The plan of a seed: what is drawn before anything happens."""
-    circumstances = draw(seed, troubles)
-    return Plan(seed, seconds, circumstances, circumstances.clients)
-
-
-def is_sound(plan: Plan) -> bool:
-    """Whether a part of a plan is one that might be drawn.
-
-    Clients that send at the times of their own clock need one that is never too far ahead for the node.
-    """
-    timestamps = plan.circumstances.settings.get("log.message.timestamp.after.max.ms", _HOUR)
-    return timestamps != _HOUR or not any(kind(name) == "pipelined" for name in plan.clients)
-
-
 def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Report:
     """Run a plan.  The same plan gives the same history.  `watch`: is given the world before anything happens."""
-    former = disk.SLOWEST_SYNC
-    disk.SLOWEST_SYNC = plan.circumstances.slowest_sync
-    history: list[str] = []
-    outcomes = Outcomes()
-    prompter = Prompter(plan.script)
+    lives: list[_Life] = []
+
+    async def whole(loop: VirtualLoop) -> None:
+        lives.append(_Life(loop, plan))
+        if watch is not None:
+            watch(lives[0].world)
+        await lives[0].whole()
+
+    faults = []
     try:
         with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached:
-            faults = run(lambda loop: _main(loop, plan, prompter, history, outcomes, watch))
+            run(whole, ProcessLoop)
     except Exception as error:
         faults = [f"the run ended with {type(error).__name__}: {error}"]
-    finally:
-        disk.SLOWEST_SYNC = former
-    return Report(plan._replace(script=prompter.script), history, faults, outcomes, reached)
+    life = lives[0]
+    world, faults = life.world, life.faults + faults
+    drawn = plan._replace(script=world.prompter.script)
+    return Report(drawn, world.history, faults, life.outcomes, reached, life.groups, life.applications)
 
 
-async def _main(
-    loop: VirtualLoop,
-    plan: Plan,
-    prompter: Prompter,
-    history: list[str],
-    outcomes: Outcomes,
-    watch: Callable[[World], object] | None,
-) -> list[str]:
-    loop.set_exception_handler(ignore_power_cut)
-    given = plan.circumstances
-    world = World(loop, plan.seed, given.settings, given.log, prompter)
-    world.history = history
-    if watch is not None:
-        watch(world)
-    script = plan.script or Script()
-    if given.call_faults or script.calls:
-        world.faulty_calls = FaultyCalls(world, given.call_faults, tuple(Call), prompter)
-    await world.start()
-    await make_topics(world, given.level)
-    if any(kind(name) == "asker" for name in plan.clients):
-        await _make_anew(world)
-    if given.request_faults or script.requests:
-        chance = world.chance("request faults")
-        faults = RequestFaults(chance, world.note, given.request_faults, given.apis, prompter)
-        world.network.request_faults = faults
-    stage = Stage(world, outcomes, given.load)
-    stops = {name: asyncio.Event() for name in plan.clients}
-    tasks = [begin(stage, name, window, stops[name]) for name, window in plan.clients.items()]
-    kinds = [trouble.name for trouble in given.troubles]
-    async for name in happenings(world, plan.seconds, kinds, given.between):
-        with world.trouble(Trouble[name].value):
-            await TROUBLES[Trouble[name]](world)
-    for stop in stops.values():
-        stop.set()
-    world.network.request_faults = None
-    broken = await _ended(tasks)
-    if not broken:
-        broken = await _judged(world, [name for name in plan.clients if kind(name) == "producer"], outcomes)
-        broken += [fault for shown in stage.passes for fault in check_part(outcomes, shown)]
-    return broken
+class _Life:
+    """A run, from its beginning to its end."""
 
+    def __init__(self, loop: VirtualLoop, plan: Plan) -> None:
+        assert isinstance(loop, ProcessLoop), "its clients can stand still"
+        self._plan, self._loop = plan, loop
+        given = self._given = plan.circumstances
+        loop.set_exception_handler(ignore_power_cut)
+        world = self.world = World(loop, plan.seed, given.settings, given.log, Prompter(plan.script))
+        world.largest_skew_ms = given.largest_skew_ms
+        world.disk.slowest_sync = given.slowest_sync
+        self._script = plan.script or Script()
+        if given.call_faults or self._script.calls:
+            world.faulty_calls = FaultyCalls(world, given.call_faults, tuple(Call), world.prompter)
+        self.faults: list[str] = []
+        outcomes = self.outcomes = Outcomes(removed=world.removed)
+        asked = any(name.startswith("asker") for name in plan.clients)
+        self._topics = ChangingTopics(world, is_fed=given.groups is not None, asked=asked)
+        producers = Producers(Stage(world, outcomes, given.load), plan.clients, given.level, given.topic_settings)
+        self.groups = None if given.groups is None else Groups(world, given.groups, self._topics, outcomes)
+        self.applications = None if given.applications is None else Applications(world, given.applications)
+        there: list[Inhabitants | None] = [producers, self.applications, self.groups]
+        self._inhabitants = [each for each in there if each is not None]
 
-async def _ended(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
-    """Nobody waits for ever."""
-    done, left = await asyncio.wait(tasks, timeout=PATIENCE)
-    faults = [
-        f"{task.get_name()} ended with {task.exception()!r}" for task in tasks if task in done and task.exception()
-    ]
-    return faults + [f"{task.get_name()} does not end" for task in tasks if task in left]
-
-
-async def _judged(world: World, names: Sequence[str], outcomes: Outcomes) -> list[str]:
-    try:
-        shown = await read_all(world)
-        happened = {Trouble[each.trouble] for each in world.prompter.script.troubles}
-        faults = check(outcomes, shown) + [
-            each for each in surprised(outcomes) if not _clock_is_to_blame(each, happened)
-        ]
-        faults += misplaced(outcomes, shown, await read_positions(world, names))
-        faults += await unfinished(world)
-        await world.stop()
-    except (Violation, AssertionError) as violation:
-        return [str(violation)]
-    return faults
-
-
-def _clock_is_to_blame(surprise: str, happened: Collection[Trouble]) -> bool:
-    """A start does not know that the clock was set ahead meanwhile: what is open may be too old then."""
-    return surprise.endswith(EARLY) and Trouble.CLOCK_JUMPS in happened and bool(_ENDS & {*happened})
-
-
-# What goes wrong
-
-
-async def _killed(world: World) -> None:
-    world.kill()
-    await world.start_again()
-
-
-async def _power_lost(world: World) -> None:
-    world.lose_power()
-    await world.start_again()
-
-
-async def _stopped(world: World) -> None:
-    await world.stop()
-    world.note("broker stopped")
-    await world.start_again()
-
-
-async def _dies_at_a_write(world: World) -> None:
-    """The machine goes off in the middle of something, soon."""
-    world.disk.cut_power_after(world.random.randrange(30))
-    for _ in range(200):
-        await asyncio.sleep(0.002)
-        if world.disk.off:
-            break
-    world.disk.cut_power_after(10**9)
-    (world.lose_power if world.random.random() < 0.5 else world.kill)()
-    await world.start_again()
-
-
-async def _dies_while_it_starts(world: World) -> None:
-    world.kill()
-    world.disk.cut_power_after(world.random.randrange(60))
-    try:
-        await world.start()
-    except PowerCut:
-        world.note("power cut while the broker started")
-        world.give_up_start()
-    else:
-        world.kill()
-    world.disk.cut_power_after(10**9)
-    await world.start_again()
-
-
-async def _connections_cut(world: World) -> None:
-    world.network.break_connections(PORT)
-    world.note("connections cut")
-
-
-async def _coordinator_moves(world: World) -> None:
-    await move_coordinator(world, world.random.randrange(3))
-
-
-async def _level_changes(world: World) -> None:
-    await finalize(world, world.random.randrange(3))
-
-
-async def _clock_jumps(world: World) -> None:
-    world.clock.skew_ms += world.random.choice((-_HOUR, -1000, 100, _HOUR))
-    world.note(f"the clock is off by {world.clock.skew_ms} ms")
-    # It is looked at every second: two jumps in between that make up for each other are not seen.
-    await asyncio.sleep(1.1)
-
-
-async def _make_anew(world: World) -> None:
-    """The topic that anything is asked of goes, and another comes under its name."""
-    async with Admin(ADDRESS, runtime=world.runtime(f"admin-{world.loop.time()}")) as admin:
+    async def whole(self) -> None:
+        """Begin, let things go wrong, come to rest, judge."""
         try:
-            await admin.delete_topic(any_request.TOPIC)
-        except BrokerError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-        await admin.create_topic(any_request.TOPIC, partitions=any_request.PARTITIONS, exist_ok=True)
-    world.note(f"{any_request.TOPIC} is made anew")
+            await self._begin()
+            await self._go_wrong()
+            self._end_faults()
+            self.faults += await self._topics.end(PATIENCE)
+            for each in self._inhabitants:
+                self.faults += await each.rest()
+            if not self.faults:
+                for each in self._inhabitants:
+                    self.faults += await each.judge()
+            await self.world.stop()
+        except (Violation, AssertionError) as violation:
+            self.faults.append(str(violation))
+        self._loop.clear_away()
 
+    async def _begin(self) -> None:
+        world, given = self.world, self._given
+        await world.start()
+        for each in self._inhabitants:
+            await each.prepare()
+        await self._topics.prepare()
+        if given.request_faults or self._script.requests:
+            chance = world.chance("request faults")
+            faults = RequestFaults(chance, world.note, given.request_faults, given.apis, world.prompter)
+            world.network.request_faults = faults
+        for each in self._inhabitants:
+            each.begin()
+        self._topics.begin()
 
-TROUBLES: Final[Mapping[Trouble, Callable[[World], Coroutine[Any, Any, None]]]] = {
-    Trouble.KILLED: _killed,
-    Trouble.POWER_LOST: _power_lost,
-    Trouble.STOPPED: _stopped,
-    Trouble.DIES_AT_A_WRITE: _dies_at_a_write,
-    Trouble.DIES_WHILE_IT_STARTS: _dies_while_it_starts,
-    Trouble.CONNECTIONS_CUT: _connections_cut,
-    Trouble.COORDINATOR_MOVES: _coordinator_moves,
-    Trouble.LEVEL_CHANGES: _level_changes,
-    Trouble.CLOCK_JUMPS: _clock_jumps,
-    Trouble.TOPIC_MADE_ANEW: _make_anew,
-}
+    async def _go_wrong(self) -> None:
+        world, given = self.world, self._given
+        scene = Scene(world, self._topics, given.levels)
+        kinds = [trouble.name for trouble in given.troubles]
+        async for name in happenings(world, self._plan.seconds, kinds, given.between):
+            trouble = Trouble[name]
+            with world.trouble(trouble.value):
+                await TROUBLES[trouble](scene, world.random)
+        happened = {Trouble[each.trouble] for each in world.prompter.script.troubles}
+        world.clock_jumped_over_a_start = Trouble.CLOCK_JUMPS in happened and bool(ENDS & happened)
+
+    def _end_faults(self) -> None:
+        world = self.world
+        world.note("no more faults")
+        world.network.request_faults = None
+        if world.faulty_calls is not None:
+            world.faulty_calls.end()
+        world.disk.slowest_sync = min(self._given.slowest_sync, disk.SLOWEST_SYNC)
+        for client in list(world.clients):
+            client.recover()
+        world.network.break_connections(PORT)

@@ -31,8 +31,9 @@ from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import TransactionLogKey
 from fencepost.protocol.types import Buffer
 from fencepost.runtime import Work
+from fencepost.simulation.checkers.sequences import Sequences
+from fencepost.simulation.checkers.stable_offsets import StableOffsets
 from fencepost.simulation.network import SimulatedTransport
-from fencepost.simulation.sequences import Sequences
 
 Key = Hashable
 _TRANSACTIONS: Final = "__transaction_state"
@@ -208,6 +209,8 @@ def shown_too_early(response: Any, node: Node, appends: Appends) -> str | None:
                 continue
             name = known.name
         for data in topic.partitions:
+            if isinstance(node.storage, WatchedStorage):
+                node.storage.tell_stable(name, data.partition_index, data.last_stable_offset, data.log_start_offset)
             unsynced = appends.first_unsynced((name, data.partition_index), node.storage.durable)
             if unsynced is None:
                 continue
@@ -238,17 +241,20 @@ class WatchedStorage(Storage):
         log: Mapping[str, Any],
         violated: Callable[[str], None],
         written: Written | None,
+        removed: set[tuple[str, int, str]],
         **options: Any,
     ) -> None:
         super().__init__(disk, path, settings.with_(**log), *rest, **options)
         self.appends, self._sequences, self._violated = Appends(), Sequences(), violated
-        self._written = written
+        self._written, self._removed = written, removed
+        self._stable = StableOffsets()
         self._fields = log
 
     def create_partition(
         self, topic: str, topic_id: UUID, index: int, settings: LogSettings | None = None, *rest: Any, **options: Any
     ) -> Partition | OfflinePartition:
         settings = (settings or self.settings).with_(**self._fields)
+        self._stable.forget((topic, index))
         return super().create_partition(topic, topic_id, index, settings, *rest, **options)
 
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int:
@@ -257,15 +263,33 @@ class WatchedStorage(Storage):
         self.appends.add(partition, header, data, lsn)
         if self._written is not None:
             self._written(partition.topic, partition.index, header, data, lsn)
+        self._stable.add((partition.topic, partition.index), header)
         wrong = self._sequences.add(partition.topic, partition.index, header)
         if wrong is not None:
             self._violated(wrong)
         return lsn
 
+    def tell_stable(self, topic: str, index: int, stable: int, start: int) -> None:
+        """Somebody is told the last stable offset of a partition."""
+        wrong = self._stable.tell((topic, index), stable, start)
+        if wrong is not None:
+            self._violated(wrong)
+
     def start_moved(self, partition: Partition) -> int:
         lsn = super().start_moved(partition)
         self.appends.moved(partition, lsn)
+        if not partition.topic.startswith("__"):
+            self._note_removed(partition)
         return lsn
+
+    def _note_removed(self, partition: Partition) -> None:
+        """What is before the start, which has just moved; nothing of it is gone yet."""
+        for header, batch in partition.scan(partition.segments[0].base_offset):
+            if header.base_offset >= partition.log_start_offset:
+                break
+            for record in () if header.is_control else decode_batch(batch, 0, header):
+                if record.offset < partition.log_start_offset:
+                    self._removed.add((partition.topic, partition.index, (record.value or b"").decode()))
 
 
 class WatchedConnection(Connection):
@@ -322,12 +346,18 @@ class WatchedConnection(Connection):
 
 
 def watched(
-    violated: Callable[[str], None], log: Mapping[str, Any], written: Written | None = None
+    violated: Callable[[str], None],
+    log: Mapping[str, Any],
+    written: Written | None,
+    removed: set[tuple[str, int, str]],
 ) -> Mapping[str, Any]:
-    """The options of `Broker` for a node whose answers are watched; `log` and `written` as in `WatchedStorage`."""
+    """The options of `Broker` for a node whose answers are watched; `log` and `written` as in `WatchedStorage`.
+
+    `removed` gets every record of a user's topic that is deleted, or that retention takes.
+    """
     return {
         "storage": lambda *args, **options: WatchedStorage(
-            *args, log=log, violated=violated, written=written, **options
+            *args, log=log, violated=violated, written=written, removed=removed, **options
         ),
         "connection": lambda node: WatchedConnection(node, violated),
     }

@@ -13,11 +13,14 @@ from typing import Final, NamedTuple
 from fencepost.broker.metadata.topic_rules import TRANSACTION_STATE
 from fencepost.client import Admin
 from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
-from fencepost.simulation.checkers import check, misplaced, surprised
+from fencepost.simulation.checkers.transactions import check
+from fencepost.simulation.checkers.transactions.misplaced import misplaced
+from fencepost.simulation.checkers.transactions.surprised import surprised
 from fencepost.simulation.crashes import finalize
 from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.processes import ProcessLoop
 from fencepost.simulation.request_faults import RequestFault, RequestFaults
-from fencepost.simulation.workload import Load, Outcomes, make_topics, produce, read_all, read_positions
+from fencepost.simulation.workload import Load, Outcomes, make_topics, read_all, read_positions, start_producer
 from fencepost.simulation.world import ADDRESS, World
 
 #: Little of everything.
@@ -80,7 +83,7 @@ def disturb(seed: int, plan: Plan) -> Report:
             chance = world.chance("mishaps")
             world.network.request_faults = RequestFaults(chance, world.note, plan.request_faults, plan.apis)
         names = [f"producer-{n}" for n in range(plan.producers)]
-        tasks = [loop.create_task(produce(world, name, outcomes, stop, plan.load)) for name in names]
+        tasks = [start_producer(world, name, outcomes, stop, plan.load) for name in names]
         for _ in range(plan.incidents):
             await asyncio.sleep(world.random.expovariate(1 / 0.1))
             await _incident(world, plan)
@@ -95,7 +98,7 @@ def disturb(seed: int, plan: Plan) -> Report:
         await world.stop()
         return Report(world.history, faults, outcomes)
 
-    return run(main)
+    return run(main, ProcessLoop)
 
 
 async def _incident(world: World, plan: Plan) -> None:

@@ -292,7 +292,7 @@ async def sit(
 
 
 async def live(
-    scene: Scene, process: Process, task: asyncio.Task[None], leave: asyncio.Event, chance: random.Random
+    scene: Scene, process: Process, task: asyncio.Future[None], leave: asyncio.Event, chance: random.Random
 ) -> None:
     """What befalls a process, until it has ended."""
     while not task.done():

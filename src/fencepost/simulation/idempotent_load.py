@@ -6,21 +6,23 @@ import asyncio
 
 from fencepost.client import Producer, RecordMetadata
 from fencepost.client.errors import ClientError
+from fencepost.simulation.processes import Process
 from fencepost.simulation.workload import TOPICS, Outcomes, Sent
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.simulation.world import ADDRESS
 
 _TOGETHER = 4
 """Records that are sent before anything is waited for."""
 
 
-async def produce_idempotently(world: World, name: str, outcomes: Outcomes, stop: asyncio.Event) -> None:
+async def produce_idempotently(process: Process, outcomes: Outcomes, stop: asyncio.Event, pause: float) -> None:
     """Single records until told to stop.  To the checkers each is a transaction: it is there once, or not at all."""
+    world, name = process.world, process.name
     chance, number = world.chance(name), 0
     producer: Producer | None = None
     while not stop.is_set():
         if producer is None:
             producer = Producer(
-                ADDRESS, request_timeout_ms=400, delivery_timeout_ms=2000, runtime=world.runtime(f"{name}-{number}")
+                ADDRESS, request_timeout_ms=400, delivery_timeout_ms=2000, runtime=process.runtime(f"{name}-{number}")
             )
         sent: list[tuple[str, asyncio.Future[RecordMetadata]]] = []
         try:
@@ -42,6 +44,6 @@ async def produce_idempotently(world: World, name: str, outcomes: Outcomes, stop
                 outcomes.committed[tag] = outcomes.unknown.pop(tag)
             else:
                 world.note(f"{tag} is in doubt: {type(told).__name__}")
-        await asyncio.sleep(chance.uniform(0, 0.02))
+        await asyncio.sleep(chance.uniform(0, 0.02 + 2 * pause))
     if producer is not None:
         await producer.close()

@@ -16,7 +16,7 @@ from fencepost.spark.progress import Progress
 
 SOURCE: Final = "source"
 SOURCE_PARTITIONS: Final = 2
-TARGETS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
+TARGETS: Final[Mapping[str, int]] = {"upper": 2, "lower": 3}
 PLACES: Final = [TopicPartition(topic, n) for topic in sorted(TARGETS) for n in range(TARGETS[topic])]
 
 Ends: TypeAlias = tuple[int, ...]

@@ -182,6 +182,7 @@ class SimulatedTransport(asyncio.Transport):
         self._reading = True
         self._arrived: list[bytes] = []
         self._last_arrival = 0.0
+        self._held_until = 0.0
         self.request_faults: Passage | None = None
         self.on_write: Callable[[bytes], None] | None = None
         """Is shown what leaves this end."""
@@ -214,7 +215,8 @@ class SimulatedTransport(asyncio.Transport):
 
     def _send(self, peer: SimulatedTransport, piece: bytes | None) -> None:
         """None: the end.  Nothing overtakes what was sent before."""
-        self._last_arrival = max(self._last_arrival + 1e-6, self._loop.time() + self._network.delay())
+        soonest = max(self._loop.time(), self._held_until)
+        self._last_arrival = max(self._last_arrival + 1e-6, soonest + self._network.delay())
         self._loop.call_at(self._last_arrival, peer.arrive, piece, context=peer._context)
 
     def writelines(self, list_of_data: Any) -> None:
@@ -249,7 +251,11 @@ class SimulatedTransport(asyncio.Transport):
     @property
     def is_behind(self) -> bool:
         """What is sent now arrives late, behind something that is late."""
-        return self._last_arrival > self._loop.time() + SLOWEST
+        return max(self._last_arrival, self._held_until) > self._loop.time() + SLOWEST
+
+    def hold(self, until: float) -> None:
+        """What leaves this end from now on is on its way until then at least."""
+        self._held_until = max(self._held_until, until)
 
     def lose_both(self) -> None:
         """The connection breaks off, with everything that is on its way."""

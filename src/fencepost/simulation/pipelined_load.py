@@ -17,8 +17,9 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
+from fencepost.simulation.processes import Process
 from fencepost.simulation.workload import TOPICS, Outcomes, Sent
-from fencepost.simulation.world import PORT, World
+from fencepost.simulation.world import PORT
 
 #: As many batches as a broker remembers of a producer.
 IN_FLIGHT: Final = 5
@@ -36,9 +37,10 @@ class _Batch(NamedTuple):
 class _Pipeline:
     """The batches of one producer for one partition."""
 
-    def __init__(self, world: World, name: str, outcomes: Outcomes) -> None:
-        self._world, self._name, self._outcomes = world, name, outcomes
-        self._chance = world.chance(name)
+    def __init__(self, process: Process, outcomes: Outcomes, pause: float) -> None:
+        self._process, self._name, self._outcomes = process, process.name, outcomes
+        self._chance = process.world.chance(process.name)
+        self._pause = pause
         self._topic = self._chance.choice(list(TOPICS))
         self._index = self._chance.randrange(TOPICS[self._topic])
         self._waiting: deque[_Batch] = deque()
@@ -51,8 +53,7 @@ class _Pipeline:
         while self._waiting or not stop.is_set():
             try:
                 if connection is None or not connection.is_open:
-                    runtime = self._world.runtime(f"{self._name}-{self._number}")
-                    connection = await open_connection(runtime.network, "127.0.0.1", PORT, self._name, 400)
+                    connection = await open_connection(self._process, "127.0.0.1", PORT, self._name, 400)
                 if self._producer_id < 0:
                     await self._take_id(connection)
                 await self._fill(connection, stop)
@@ -87,13 +88,13 @@ class _Pipeline:
             self._waiting.popleft()
             for tag in batch.tags:
                 self._outcomes.committed[tag] = self._outcomes.unknown.pop(tag)
-        await asyncio.sleep(self._chance.uniform(0, 0.01))
+        await asyncio.sleep(self._chance.uniform(0, 0.01 + 4 * self._pause))
 
     def _new(self) -> _Batch:
         tags = [f"{self._name}-{self._number + n}" for n in range(self._chance.randint(1, 3))]
         for tag in tags:
             self._outcomes.unknown[tag] = [Sent(self._topic, self._index, f"{tag}-0")]
-        now = self._world.clock.now()
+        now = self._process.runtime().clock.now()
         data = encode_batch(
             [(now, None, f"{tag}-0".encode(), ()) for tag in tags],
             producer_id=self._producer_id,
@@ -112,6 +113,6 @@ class _Pipeline:
         return connection.request(request, _VERSION)
 
 
-async def produce_pipelined(world: World, name: str, outcomes: Outcomes, stop: asyncio.Event) -> None:
+async def produce_pipelined(process: Process, outcomes: Outcomes, stop: asyncio.Event, pause: float) -> None:
     """Batches until told to stop; then until everything is answered.  Each record is a transaction to the checkers."""
-    await _Pipeline(world, name, outcomes).work(stop)
+    await _Pipeline(process, outcomes, pause).work(stop)

@@ -1,7 +1,7 @@
-"""Client processes of the simulated world: each stands still, as one that is suspended or swapped out, or dies.
+"""Client processes of the simulated world: one stands still, is cut off from the network, loses connections, or dies.
 
 A process is what was started in it and all that this starts.  While it stands still none of its callbacks runs, its
-timers included: they run when it goes on, in their order, as late as that is.
+timers included: they run when it goes on, in their order, as late as that is.  Its connections stay open meanwhile.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
+from functools import partial
 from typing import Any, Final, TypeVar
 
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Admission, Listener, Runtime
 from fencepost.simulation.loop import VirtualLoop
 from fencepost.simulation.network import SLOWEST, SimulatedTransport
+from fencepost.simulation.request_faults import Passage, Sending, claims
 from fencepost.simulation.world import World
 
 T = TypeVar("T")
@@ -27,17 +30,18 @@ _PROCESS: Final[ContextVar[Process | None]] = ContextVar("process", default=None
 
 
 class Process:
-    """One client process, and its way to the network."""
+    """One client process, its clock, and its way to the network."""
 
     def __init__(self, world: World, name: str, *, spared: bool = False) -> None:
         """`spared`: nothing befalls its requests."""
         self.name = self.owner = name
         self._spared = spared
-        self._world = world
+        self.world = world
         assert isinstance(world.loop, ProcessLoop), "only there processes can stand still"
         self._loop = world.loop
+        self._clock = _Clock(world, world.skew_of(name))
         self._stands_still = False
-        self._is_dead = False
+        self.is_dead = False
         self.has_left_for_good = False
         """Nobody comes after it."""
         self.is_to_leave = False
@@ -46,21 +50,38 @@ class Process:
         """Seconds for which it stood still, in all."""
         self._kept: list[asyncio.Handle] = []
         """What would have run while it stood still."""
-        self._connections: list[asyncio.Transport] = []
+        self._connections: list[SimulatedTransport] = []
+        self._started: list[asyncio.Future[Any]] = []
+        self._held = (0.0, 0.0)
+        """Until when nothing leaves, and nothing arrives."""
+        self._trap: tuple[int, float] | None = None
+        """The API after whose next request it is cut off, and for how many seconds."""
 
-    def runtime(self) -> Runtime:
-        """The outside world as this process has it."""
-        return Runtime(self._world.clock, self, self.chance("client"))
+    def runtime(self, name: str = "client") -> Runtime:
+        """The outside world as a part of this process has it."""
+        return Runtime(self._clock, self, self.chance(name))
 
     def chance(self, name: str) -> random.Random:
         """A generator of its own for each part of it."""
-        return self._world.chance(f"{self.name}/{name}")
+        return self.world.chance(f"{self.name}/{name}")
 
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run this in the process."""
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Run this in the process; cancelled when the process dies."""
         context = contextvars.copy_context()
         context.run(_PROCESS.set, self)
-        return self._loop.create_task(work, name=self.name, context=context)
+        outside: asyncio.Future[T] = self._loop.create_future()
+        task = self._loop.create_task(work, name=self.name, context=context)
+        task.add_done_callback(partial(_tell, outside), context=Context())
+        outside.add_done_callback(partial(_cancelled, self, task), context=Context())
+        self._started = [each for each in self._started if not each.done()]
+        self._started.append(outside)
+        self.world.clients[self] = None
+        return outside
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing that was started in it is under way."""
+        return self.is_dead or all(each.done() for each in self._started)
 
     # What befalls it
 
@@ -68,33 +89,61 @@ class Process:
         """Nothing of it runs for so long; if it stands still already, it goes on when it would have."""
         if self._stands_still:
             return
-        self._world.note(f"{self.name} stands still for {seconds:.3f} s")
+        self.world.note(f"{self.name} stands still for {seconds:.3f} s")
         self._stands_still = True
         self.stood_still += seconds
-        self._loop.call_later(seconds, self._go_on, context=Context())
+        self._loop.call_later(seconds, self.go_on, context=Context())
 
-    def _go_on(self) -> None:
-        if self._is_dead:
+    def go_on(self) -> None:
+        """Do what it would have done meanwhile."""
+        if self.is_dead or not self._stands_still:
             return
-        self._world.note(f"{self.name} goes on")
+        self.world.note(f"{self.name} goes on")
         self.release()
 
+    def cut_off(self, seconds: float, *, sending: bool = True, receiving: bool = True) -> None:
+        """What it sends, what it is sent, or both is on its way for so long; what was sent before arrives."""
+        which = "" if sending and receiving else ": it sends in vain" if sending else ": it is sent nothing"
+        self.world.note(f"{self.name} is cut off for {seconds:.3f} s{which}")
+        until, (out, back) = self._loop.time() + seconds, self._held
+        self._held = max(out, until) if sending else out, max(back, until) if receiving else back
+        for connection in self._connections:
+            self._hold(connection)
+
+    def recover(self) -> None:
+        """Nothing befalls it any more."""
+        self._held, self._trap = (0.0, 0.0), None
+        self.go_on()
+
+    def cut_off_after(self, api: int, seconds: float) -> None:
+        """Send the next request of an API, then be cut off before its answer arrives."""
+        self._trap = (api, seconds)
+
+    def _hold(self, connection: SimulatedTransport) -> None:
+        connection.hold(self._held[0])
+        if connection.peer is not None:
+            connection.peer.hold(self._held[1])
+
     def die(self, *, silently: bool) -> None:
-        """Nothing of it ever runs again.  `silently`: nobody is told that its connections are gone."""
-        self._world.note(f"{self.name} dies{' without a word' if silently else ''}")
-        self._stands_still = self._is_dead = True
+        """Nothing of it ever runs again; what it has sent arrives.
+
+        `silently`: nobody is told that its connections are gone.
+        """
+        if self.is_dead:
+            return
+        self.world.note(f"{self.name} dies{' without a word' if silently else ''}")
+        self._stands_still = self.is_dead = True
         self._loop.dead.append(self)
-        if not silently:
-            for connection in self._connections:
-                if isinstance(connection, SimulatedTransport):
-                    connection.lose_both()
+        for started in self._started:
+            started.cancel()
+        for connection in self._connections if not silently else ():
+            connection.abort()
 
     def lose_connections(self) -> None:
         """They break off at this end; what was sent arrives all the same, and is answered in vain."""
-        self._world.note(f"{self.name} loses its connections")
+        self.world.note(f"{self.name} loses its connections")
         for connection in self._connections:
-            if isinstance(connection, SimulatedTransport):
-                connection.lose_ours(SLOWEST)
+            connection.lose_ours(SLOWEST)
 
     def release(self) -> None:
         """Let everything run that was kept; of a dead process only so that it can be cleared away."""
@@ -111,19 +160,82 @@ class Process:
     # Its network (runtime.Network)
 
     async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
-        transport, protocol = await self._world.network.connect(protocol_factory, host, port)
+        while (held := max(self._held)) > self._loop.time():  # noqa: ASYNC110
+            await asyncio.sleep(held - self._loop.time())
+        transport, protocol = await self.world.network.connect(protocol_factory, host, port)
         assert isinstance(transport, SimulatedTransport), "it is a simulated network"
         transport.owner = self.name
-        if self._spared:
-            transport.request_faults = None
+        transport.request_faults = _Way(self, None if self._spared else transport.request_faults)
+        self._hold(transport)
         self._connections = [each for each in self._connections if not each.is_closing()]
         self._connections.append(transport)
         return transport, protocol
 
+    def send(self, to: Passage | None, transport: Sending, data: bytes) -> None:
+        """A request leaves, or several."""
+        if self.is_dead:
+            return
+        if transport.is_behind and claims(data):
+            # Whenever it comes it is a new instance, and fences the one that sent it: nobody could tell.
+            transport.lose_both()
+            return
+        if to is None:
+            transport.send(data)
+        else:
+            to.send(transport, data)
+        if self._trap is not None and int.from_bytes(data[4:6], "big") == self._trap[0]:
+            seconds, self._trap = self._trap[1], None
+            self.cut_off(seconds)
+
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],  # noqa: ARG002
+        host: str,
+        port: int,
+        admission: Admission,  # noqa: ARG002
     ) -> Listener:
-        return await self._world.network.listen(protocol_factory, host, port, admission)
+        raise AssertionError(f"it is a client, and does not listen on {host}:{port}")
+
+
+class _Clock:
+    """The clock of its machine: that of the node, and so many milliseconds more."""
+
+    def __init__(self, world: World, skew_ms: int) -> None:
+        self._world = world
+        self._skew_ms = skew_ms
+
+    def now(self) -> Milliseconds:
+        return Milliseconds(self._world.clock.now() + self._skew_ms)
+
+
+class _Way:
+    """What the requests of a process go through (request_faults.Passage)."""
+
+    def __init__(self, process: Process, to: Passage | None) -> None:
+        self._process = process
+        self._to = to
+
+    def send(self, transport: Sending, data: bytes, /) -> None:
+        self._process.send(self._to, transport, data)
+
+
+def _tell(outside: asyncio.Future[Any], task: asyncio.Task[Any]) -> None:
+    """What became of the work, to whoever waits outside of the process."""
+    error = None if task.cancelled() else task.exception()
+    if outside.done():
+        return
+    if task.cancelled():
+        outside.cancel()
+    elif error is not None:
+        outside.set_exception(error)
+    else:
+        outside.set_result(task.result())
+
+
+def _cancelled(process: Process, task: asyncio.Task[Any], outside: asyncio.Future[Any]) -> None:
+    """Somebody outside wants no more of it; of a dead process nothing is left to be told."""
+    if outside.cancelled() and not process.is_dead:
+        task.cancel()
 
 
 class ProcessLoop(VirtualLoop):
@@ -139,6 +251,11 @@ class ProcessLoop(VirtualLoop):
     def run_soon(self, handles: list[asyncio.Handle]) -> None:
         """Run what a process kept, in this order."""
         self._ready.extend(handles)
+
+    def clear_away(self) -> None:
+        """When all is over: what dead processes were doing ends."""
+        for process in self.dead:
+            process.release()
 
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Context | None = None

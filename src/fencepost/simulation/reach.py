@@ -38,6 +38,14 @@ def _rolled(result: Any, arguments: tuple[Any, ...]) -> bool:  # noqa: ARG001
     return len(arguments[0].segments) > 1
 
 
+def _moved(result: Any, arguments: tuple[Any, ...]) -> bool:
+    return bool(result > arguments[1])
+
+
+def _refused(result: Any, arguments: tuple[Any, ...]) -> bool:  # noqa: ARG001
+    return not result
+
+
 def _wrapped(result: Any, arguments: tuple[Any, ...]) -> bool:
     return bool(result < arguments[0])
 
@@ -49,6 +57,10 @@ MARKS: Final[Sequence[Mark]] = (
     Mark("data that stays out of the commit log", f"{_LOG}.commit_log:CommitLog.add_extent"),
     Mark("a segment is removed", f"{_LOG}.storage:Storage.segment_removed"),
     Mark("the start of a log moves", f"{_LOG}.storage:Storage.start_moved"),
+    Mark("retention moves the start of a log", f"{_LOG}.partition:new_start", _moved),
+    Mark("a full disk takes nothing", f"{_LOG}.space:Space.refused"),
+    Mark("a file cannot be written", f"{_LOG}.partition:not_written"),
+    Mark("the storage fails", f"{_LOG}.storage:Storage.fail"),
     Mark("a partition is deleted", f"{_LOG}.storage:Storage.delete_partition"),
     Mark("a batch again", f"{_LOG}.producers:Producers.duplicate_of", lambda result, _: result is not None),
     Mark("a producer is refused", f"{_LOG}.producers:Producers.check_data", lambda result, _: result is not None),
@@ -66,6 +78,15 @@ MARKS: Final[Sequence[Mark]] = (
     Mark("a group rebalances", "fencepost.coordinator.group.classic.join:prepare_rebalance"),
     Mark("a member's session is over", "fencepost.coordinator.group.membership:session_timer_rang"),
     Mark("offsets of a transaction are decided", "fencepost.coordinator.group.offsets:Offsets.complete"),
+    Mark(
+        "a transaction's positions come from an outdated member",
+        "fencepost.coordinator.group.coordinator:validate_transactional_offset_commit",
+        _found,
+    ),
+    Mark("a member's positions are refused", "fencepost.coordinator.group.coordinator:validate_offset_commit", _found),
+    Mark("an attempt is refused its slot", "fencepost.spark.attempt:follows", _refused),
+    Mark("a driver finds slots that others claimed", "fencepost.spark.driver:refusal", _found),
+    Mark("a driver judges what was committed before", "fencepost.spark.driver:judge"),
     Mark("a client's batch is sent again", "fencepost.client.sender:Sender._again"),
     Mark("a client takes the next epoch by itself", "fencepost.client.transactions:Transactions._next_identity"),
 )

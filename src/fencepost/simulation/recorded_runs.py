@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from fencepost.simulation.drawn_runs import Circumstances, Plan, Report, carry_out
+from fencepost.simulation.drawn_runs import Report, carry_out
 from fencepost.simulation.history.events import Event, Failure, Run
 from fencepost.simulation.history.operations import told
+from fencepost.simulation.plans import Circumstances, Plan
 from fencepost.simulation.properties import property_of, time_of
 from fencepost.simulation.world import World
 

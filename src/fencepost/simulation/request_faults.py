@@ -85,7 +85,7 @@ class RequestFaults:
             befallen = self._prompter.request(lane(transport.owner), api, now, lambda api=api: self._draw(api))  # type: ignore[misc]
             fault, late = (None, 0.0) if befallen is None else (befallen.fault, befallen.late)
             may_be_late = fault in (RequestFault.HELD_BACK, RequestFault.LATE) or transport.is_behind
-            if may_be_late and api == _INIT_PRODUCER_ID and _is_claim(frame):
+            if may_be_late and claims(frame):
                 # Whenever it comes it is a new instance, and fences the one that sent it: nobody could tell.
                 fault = RequestFault.LOST
             if fault is not None:
@@ -124,8 +124,12 @@ def _frames(data: bytes) -> Iterator[bytes]:
         at = end
 
 
+def claims(data: bytes) -> bool:
+    """Whether an InitProducerId without a producer id is among these requests."""
+    return any(_is_claim(frame) for frame in _frames(data) if int.from_bytes(frame[4:6], "big") == _INIT_PRODUCER_ID)
+
+
 def _is_claim(frame: bytes) -> bool:
-    """An InitProducerId without a producer id."""
     header = read_request_header(memoryview(frame)[4:], _FLEXIBLE)
     request = decode(InitProducerIdRequest, memoryview(frame)[4:], header.api_version, header.body_start)
     return bool(request.producer_id < 0)

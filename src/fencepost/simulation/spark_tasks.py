@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from fencepost.client.cluster import Cluster
 from fencepost.protocol.records import BatchBuilder
-from fencepost.runtime import Runtime
 from fencepost.simulation.micro_batches import PLACES, Row, Shown, Told
-from fencepost.simulation.network_process import NetworkProcess
+from fencepost.simulation.processes import Process
 from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark.attempt import Plan, claim
 from fencepost.spark.claims import Written
@@ -55,8 +55,8 @@ class Running:
     """An attempt that was started."""
 
     tag: str
-    process: NetworkProcess
-    task: asyncio.Task[list[Written]]
+    process: Process
+    task: asyncio.Future[list[Written]]
 
 
 class Scheduler:
@@ -131,8 +131,7 @@ class Scheduler:
             each.process.go_on()
 
     def _kill(self, each: Running) -> None:
-        each.process.kill()
-        each.task.cancel()
+        each.process.die(silently=False)
 
     # A task
 
@@ -153,7 +152,7 @@ class Scheduler:
             await asyncio.sleep(chance.uniform(0, 0.01))
             return await self._either(first, self._start(plan, run, slot, rows, 0))
         if dice < trouble.stalls + trouble.twins + trouble.deaths:
-            asyncio.get_running_loop().call_later(chance.uniform(0, 0.03), self._kill, first)
+            self._world.loop.call_later(chance.uniform(0, 0.03), self._kill, first, context=Context())
             await asyncio.wait([first.task])
             if not first.task.cancelled():
                 return self._report(first)
@@ -178,20 +177,20 @@ class Scheduler:
         self._told.reported[each.tag] = self._batch_id
         return report
 
-    def _stall(self, process: NetworkProcess) -> None:
-        loop, chance = asyncio.get_running_loop(), self._random
-        begins = chance.uniform(0, 0.03)
-        loop.call_later(begins, process.stand_still)
-        loop.call_later(begins + chance.choice((0.1, 1, 4)) * chance.random(), process.go_on)
+    def _stall(self, process: Process) -> None:
+        chance = self._random
+        happens = chance.choice((process.stand_still, process.cut_off))
+        seconds = chance.choice((0.1, 1, 4)) * chance.random()
+        self._world.loop.call_later(chance.uniform(0, 0.03), happens, seconds, context=Context())
 
     # An attempt
 
     def _start(self, plan: Plan, run: str, slot: int, rows: list[Row], attempt_number: int) -> Running:
         tag = f"{run}.{slot}.{len(self._running)}"
-        process = NetworkProcess(self._world.network)
+        process = Process(self._world, tag)
         chance = self._world.chance(tag)
         work = self._attempt(plan, slot, rows, attempt_number, tag, process, chance)
-        running = Running(tag, process, asyncio.get_running_loop().create_task(work))
+        running = Running(tag, process, process.start(work))
         running.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         self._running.append(running)
         return running
@@ -203,14 +202,14 @@ class Scheduler:
         rows: list[Row],
         attempt_number: int,
         tag: str,
-        process: NetworkProcess,
+        process: Process,
         chance: random.Random,
     ) -> list[Written]:
         patience = self._patience
         cluster = Cluster(
             ADDRESS,
             client_id=tag,
-            runtime=Runtime(self._world.clock, process, chance),
+            runtime=process.runtime(),
             # One that stands still may have time for more than its driver has.
             request_timeout_ms=chance.choice((patience.request_timeout_ms, 30_000)),
             patience_ms=patience.patience_ms,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, ProducerFencedError
-from fencepost.runtime import Runtime
 from fencepost.simulation.micro_batches import (
     BEGINNING,
     TARGETS,
@@ -23,7 +23,7 @@ from fencepost.simulation.micro_batches import (
     rows_between,
     source_offsets,
 )
-from fencepost.simulation.network_process import NetworkProcess
+from fencepost.simulation.processes import Process
 from fencepost.simulation.spark_tasks import Patience, Scheduler, TaskTrouble
 from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark.driver import Driver, WriteFailed
@@ -54,7 +54,7 @@ class DriverTrouble(NamedTuple):
     commits: float = 0
     """It is killed, interrupted or stands still while it commits."""
     late_answers: float = 0
-    """It stands still when it has asked for the commit, about as long as it waits for an answer."""
+    """It is cut off when it has asked for the commit, about as long as it waits for an answer."""
     reuse: float = 0.5
     """A driver whose write failed is used again, not a new one."""
 
@@ -72,8 +72,8 @@ class Life:
 
     name: str
     checkpoint: Checkpoint
-    process: NetworkProcess
-    task: asyncio.Task[None] | None = None
+    process: Process
+    task: asyncio.Future[None] | None = None
     writing: asyncio.Task[bool] | None = None
     scheduler: Scheduler | None = None
     is_interrupted: bool = False
@@ -155,9 +155,7 @@ class Application:
         return True
 
     def _kill(self, life: Life) -> bool:
-        life.process.kill()
-        if life.task is not None:
-            life.task.cancel()
+        life.process.die(silently=False)
         if life.scheduler is not None:
             life.scheduler.stop_attempts()
         return False
@@ -169,10 +167,8 @@ class Application:
         return True
 
     def _stall(self, life: Life) -> bool:
-        life.process.stand_still()
-        asyncio.get_running_loop().call_later(
-            self._random.choice((0.1, 1, 4)) * self._random.random(), life.process.go_on
-        )
+        happens = self._random.choice((life.process.stand_still, life.process.cut_off))
+        happens(self._random.choice((0.1, 1, 4)) * self._random.random())
         return self._random.random() < 0.3
 
     def _about_to_commit(self, life: Life) -> None:
@@ -180,11 +176,11 @@ class Application:
         if self._random.random() < self._trouble.drivers.commits:
             happens = self._random.choice((self._kill, self._interrupt, self._stall))
             self._world.note(f"{happens.__name__.strip('_')} {life.name}, which commits")
-            asyncio.get_running_loop().call_later(self._random.uniform(0, 0.01), happens, life)
+            self._world.loop.call_later(self._random.uniform(0, 0.01), happens, life, context=Context())
         elif self._random.random() < self._trouble.drivers.late_answers:
             self._world.note(f"the answer to the commit of {life.name} is late")
             seconds = self._patience.patience_ms / 1000 * self._random.uniform(0.5, 2)
-            life.process.stand_still_after(_END_TXN, seconds)
+            life.process.cut_off_after(_END_TXN, seconds)
 
     def _replace(self, life: Life) -> bool:  # noqa: ARG002 - it goes on
         return False
@@ -210,11 +206,12 @@ class Application:
     # A driver
 
     def _start(self, checkpoint: Checkpoint, run: Callable[[Life], object] | None = None) -> Life:
-        life = Life(f"{self.name}{len(self._lives)}", checkpoint, NetworkProcess(self._world.network))
+        name = f"{self.name}{len(self._lives)}"
+        life = Life(name, checkpoint, Process(self._world, name))
         self._copies = [*self._copies, checkpoint.copy()][-_KEPT_COPIES:]
         self._lives.append(life)
         work = self._live(life) if run is None else self._intruder(life)
-        life.task = asyncio.get_running_loop().create_task(work)
+        life.task = life.process.start(work)
         self._world.note(f"driver {life.name} starts after batch {checkpoint.done}")
         return life
 
@@ -223,7 +220,7 @@ class Application:
         cluster = Cluster(
             ADDRESS,
             client_id=life.name,
-            runtime=Runtime(self._world.clock, life.process, self._world.chance(life.name)),
+            runtime=life.process.runtime(),
             request_timeout_ms=patience.request_timeout_ms,
             patience_ms=patience.patience_ms,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from fencepost.client.errors import (
     TimedOutError,
     TransactionTimedOutError,
 )
+from fencepost.simulation.processes import Process
 from fencepost.simulation.script import End, Transaction, Write
 from fencepost.simulation.world import ADDRESS, World
 
@@ -65,14 +66,20 @@ class Outcomes:
     """Transaction -> the position that its group has if it is committed."""
     surprises: list[str] = field(default_factory=list)
     """What no producer should be told."""
+    removed: Set[tuple[str, int, str]] = frozenset()
+    """Records that somebody deleted, or retention took: topic, partition, value."""
 
 
-async def make_topics(world: World, transaction_version: int = 2) -> None:
+async def make_topics(
+    world: World,
+    transaction_version: int = 2,
+    settings: Mapping[str, str] = {},
+) -> None:
     """Make the topics, and finalize a level of the feature."""
     async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
         await admin.update_feature("transaction.version", transaction_version)
         for topic, partitions in TOPICS.items():
-            await admin.create_topic(topic, partitions=partitions)
+            await admin.create_topic(topic, partitions=partitions, config=settings)
 
 
 class Died(Exception):
@@ -83,31 +90,38 @@ class Replaced(Exception):
     """Another instance is to take over while this one goes on."""
 
 
-def _producer(world: World, name: str, number: int, load: Load) -> Producer:
+def _producer(process: Process, number: int, load: Load) -> Producer:
     return Producer(
         ADDRESS,
-        transactional_id=name,
+        transactional_id=process.name,
         transaction_timeout_ms=load.transaction_timeout_ms,
         request_timeout_ms=load.request_timeout_ms,
         delivery_timeout_ms=load.delivery_timeout_ms,
-        runtime=world.runtime(f"{name}-{number}"),
+        runtime=process.runtime(f"{process.name}-{number}"),
     )
 
 
-async def produce(
+def start_producer(
     world: World,
     name: str,
     outcomes: Outcomes,
     stop: asyncio.Event,
     load: Load = Load(),  # noqa: B008
-) -> None:
+) -> asyncio.Future[None]:
+    """`produce` in a process of its own."""
+    process = Process(world, name)
+    return process.start(produce(process, outcomes, stop, load))
+
+
+async def produce(process: Process, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
     """Transactions of one to six records until told to stop; one in five is aborted on purpose."""
+    world, name = process.world, process.name
     chance = world.chance(name)
     number = 0
     zombie: Zombie | None = None
     haunting: list[asyncio.Task[None]] = []
     while not stop.is_set():
-        producer = _producer(world, name, number, load)
+        producer = _producer(process, number, load)
         try:
             await producer.start()
             await producer.init_transactions()
@@ -142,12 +156,13 @@ async def produce(
     if zombie is not None:
         await zombie.producer.abandon()
     await asyncio.gather(*haunting)
-    await _commit_at_last(world, name, number, outcomes, load)
+    await _commit_at_last(process, number, outcomes, load)
 
 
-async def _commit_at_last(world: World, name: str, number: int, outcomes: Outcomes, load: Load) -> None:
+async def _commit_at_last(process: Process, number: int, outcomes: Outcomes, load: Load) -> None:
     """When nothing goes wrong any more, somebody who writes to every partition comes to commit that."""
-    producer = _producer(world, name, number, load)
+    world, name = process.world, process.name
+    producer = _producer(process, number, load)
     try:
         await producer.start()
         await producer.init_transactions()
@@ -303,15 +318,14 @@ async def read_all(world: World, patience: float = 180) -> dict[TopicPartition, 
     return shown
 
 
-async def read_meanwhile(
-    world: World, name: str, passes: list[dict[TopicPartition, list[str]]], stop: asyncio.Event
-) -> None:
+async def read_meanwhile(process: Process, passes: list[dict[TopicPartition, list[str]]], stop: asyncio.Event) -> None:
     """What read_committed consumers are shown while everything goes on, each from the start of every partition."""
+    world, name = process.world, process.name
     partitions = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
     chance = world.chance(name)
     while not stop.is_set():
         shown: dict[TopicPartition, list[str]] = {at: [] for at in partitions}
-        runtime = world.runtime(f"{name}-{len(passes)}")
+        runtime = process.runtime(f"{name}-{len(passes)}")
         passes.append(shown)
         until = world.loop.time() + chance.uniform(0.05, 1)
         try:

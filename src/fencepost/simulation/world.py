@@ -7,13 +7,13 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fencepost.broker import Broker
 from fencepost.log.storage import Storage
 from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import FaultyCalls
-from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.disk_faults import FaultyDisk
 from fencepost.simulation.durable_answers import watched
 from fencepost.simulation.history.recorder import Recorder
 from fencepost.simulation.loop import VirtualClock, VirtualLoop
@@ -36,6 +36,27 @@ class Violation(AssertionError):
     """Something that may never be was seen while the world ran."""
 
 
+class Client(Protocol):
+    """A client process, as what befalls it sees it (processes.Process)."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing that was started in it is under way."""
+        ...
+
+    def stand_still(self, seconds: float) -> None:
+        """Nothing of it runs for so long."""
+        ...
+
+    def cut_off(self, seconds: float, *, sending: bool = True, receiving: bool = True) -> None:
+        """What it sends, what it is sent, or both is on its way for so long."""
+        ...
+
+    def recover(self) -> None:
+        """Nothing befalls it any more."""
+        ...
+
+
 class World:
     """One broker with its clock, network and disk, all simulated.  One seed decides everything."""
 
@@ -52,7 +73,7 @@ class World:
         self.seed = seed
         self.random = self.chance("world")
         self.network = SimulatedNetwork(self.chance("network"))
-        self.disk = SimulatedDisk(self.chance("disk"))
+        self.disk = FaultyDisk(self.chance("disk"))
         self.metadata = MemoryMetadataStore()
         self.clock = VirtualClock(loop)
         self.settings = {**SETTINGS, **(settings or {})}
@@ -66,6 +87,14 @@ class World:
         self.broker: Broker | None = None
         self.faulty_calls: FaultyCalls | None = None
         """Where set, coordinators and leaders of the next start are far from each other."""
+        self.removed: set[tuple[str, int, str]] = set()
+        """Records that somebody deleted, or retention took: topic, partition, value."""
+        self.clients: dict[Client, None] = {}
+        """Every process that was started."""
+        self.clock_jumped_over_a_start = False
+        """A start does not know that the clock was set ahead meanwhile: what is open may be too old then."""
+        self.largest_skew_ms = 0
+        """How far the clocks of clients are off from that of the node, at most."""
         self._lives = 0
         self._starting: Broker | None = None
 
@@ -120,6 +149,11 @@ class World:
             self.loop.call_at(time, came.set)
             await came.wait()
 
+    def skew_of(self, name: str) -> int:
+        """How far the clock of a client is off, in milliseconds."""
+        most = self.largest_skew_ms
+        return self.chance(f"{name}/skew").randint(-most, most) if most else 0
+
     # The node
 
     async def start(self) -> None:
@@ -134,7 +168,9 @@ class World:
             metadata=self.metadata,
             markers=self.faulty_calls.markers if self.faulty_calls else lambda local: local,
             registrar=self.faulty_calls.registrar if self.faulty_calls else lambda local: local,
-            **watched(self._violated, self._log, None if self.recorder is None else self.recorder.appended),
+            **watched(
+                self._violated, self._log, None if self.recorder is None else self.recorder.appended, self.removed
+            ),
         )
         self._starting = broker
         await broker.start()

@@ -1,0 +1,187 @@
+"""Topics that are deleted and made anew, get partitions and lose their first records, and who writes to them."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any, Final
+
+from fencepost.client import Admin, Producer
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError, ClientError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DeleteRecordsRequest
+from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from fencepost.protocol.types import TopicPartition
+from fencepost.simulation import any_request
+from fencepost.simulation.group_load import REBORN
+from fencepost.simulation.processes import Process
+from fencepost.simulation.request_faults import LATEST
+from fencepost.simulation.workload import TOPICS, Outcomes, Sent
+from fencepost.simulation.world import ADDRESS, World
+
+GROWN: Final = "grown"
+"""The topic that gets more partitions."""
+MOST_PARTITIONS: Final = 4
+_IMPATIENT: Final[dict[str, Any]] = {"request_timeout_ms": 400, "delivery_timeout_ms": 700, "max_block_ms": 2000}
+
+
+class ChangingTopics:
+    """Those topics of a run, as administrators know them.
+
+    `is_fed`: somebody writes to GROWN and REBORN; `asked`: the topic that anything is asked of is there.
+    """
+
+    def __init__(self, world: World, *, is_fed: bool, asked: bool) -> None:
+        self._world = world
+        self.is_fed = is_fed
+        self._asked = asked
+        self.partitions = {GROWN: 1, REBORN: 1} if is_fed else {}
+        self.lives = 1
+        self._sent = 0
+        """To the topic that is made anew, at least."""
+        self._between_lives = asyncio.Lock()
+        self._stop = asyncio.Event()
+        self._feeders: list[asyncio.Future[None]] = []
+        self.acknowledged: list[tuple[str, int, str]] = []
+
+    def named(self, topic: str) -> str:
+        """By the name that the records of a topic say: which of its lives this is."""
+        return f"{REBORN}.{self.lives}" if topic == REBORN else topic
+
+    async def prepare(self) -> None:
+        """Make them."""
+        async with self._admin() as admin:
+            for topic, partitions in self.partitions.items():
+                await admin.create_topic(topic, partitions=partitions)
+            if self._asked:
+                await admin.create_topic(any_request.TOPIC, partitions=any_request.PARTITIONS)
+
+    # Records
+
+    def begin(self) -> None:
+        """Have somebody write to them."""
+        for topic in self.partitions:
+            process = Process(self._world, f"feed-{topic}")
+            self._feeders.append(process.start(self._feed(process, topic)))
+
+    async def end(self, patience: float) -> list[str]:
+        """Write no more; who does not end."""
+        self._stop.set()
+        if not self._feeders:
+            return []
+        await asyncio.wait(self._feeders, timeout=patience)
+        for feeder in self._feeders:
+            if feeder.done():
+                feeder.result()
+        return [
+            f"who feeds {topic} does not end"
+            for topic, f in zip(self.partitions, self._feeders, strict=True)
+            if not f.done()
+        ]
+
+    async def _feed(self, process: Process, topic: str) -> None:
+        """Without transactions, to every partition that there is."""
+        chance = self._world.chance(process.name)
+        number = 0
+        while not self._stop.is_set():
+            known = (self.partitions[topic], self.lives)
+            async with Producer(ADDRESS, runtime=process.runtime(f"{number}"), **_IMPATIENT) as producer:
+                while not self._stop.is_set() and known == (self.partitions[topic], self.lives):
+                    await asyncio.sleep(chance.expovariate(1 / 0.05))
+                    number += 1
+                    partition = chance.randrange(known[0])
+                    try:
+                        await self._send(producer, topic, partition, number)
+                    except ClientError as error:
+                        self._world.note(f"the feeder of {topic} begins anew: {error}")
+                        break
+
+    async def _send(self, producer: Producer, topic: str, partition: int, number: int) -> None:
+        if topic == REBORN:
+            async with self._between_lives:
+                value = f"{topic}.{self.lives}-{partition}-{number}"
+                try:
+                    await (await producer.send(topic, value.encode(), partition=partition))
+                    self._sent += 1
+                except ClientError:
+                    await asyncio.sleep(2 * LATEST)  # it may come yet, and must not come in another life
+                    raise
+        else:
+            value = f"{topic}-{partition}-{number}"
+            await (await producer.send(topic, value.encode(), partition=partition))
+            self.acknowledged.append((topic, partition, value))
+
+    async def send_last_ones(self, outcomes: Outcomes) -> None:
+        """When nothing goes wrong any more: one to each partition, so that every group has a position to store."""
+        async with Producer(ADDRESS, runtime=self._world.runtime("last")) as producer:
+            for topic, count in self.partitions.items():
+                for partition in range(count):
+                    await self._send(producer, topic, partition, 0)
+            for topic, count in TOPICS.items():
+                for partition in range(count):
+                    value = f"last.{topic}.{partition}-0-0"
+                    await (await producer.send(topic, value.encode(), partition=partition))
+                    outcomes.committed[value.removesuffix("-0")] = [Sent(topic, partition, value)]
+
+    # Administration
+
+    def _admin(self) -> Admin:
+        """Its requests arrive once: a deletion that came late would be one of the next life."""
+        name = f"admin-{self._world.loop.time()}"
+        return Admin(ADDRESS, runtime=Process(self._world, name, spared=True).runtime())
+
+    async def grow(self) -> None:
+        """One partition more."""
+        if self.partitions.get(GROWN, MOST_PARTITIONS) < MOST_PARTITIONS:
+            async with self._admin() as admin:
+                await admin.create_partitions(GROWN, self.partitions[GROWN] + 1)
+            self.partitions[GROWN] += 1
+            self._world.note(f"{GROWN} has {self.partitions[GROWN]} partitions")
+
+    async def make_anew(self, chance: Random) -> None:
+        """A topic goes, and another one comes under its name."""
+        if self._asked and (not self.is_fed or chance.random() < 0.5):
+            await self._anything_anew()
+        elif self.is_fed:
+            await self._bear_again()
+
+    async def _anything_anew(self) -> None:
+        async with self._admin() as admin:
+            try:
+                await admin.delete_topic(any_request.TOPIC)
+            except BrokerError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+            await admin.create_topic(any_request.TOPIC, partitions=any_request.PARTITIONS, exist_ok=True)
+        self._world.note(f"{any_request.TOPIC} is made anew")
+
+    async def _bear_again(self) -> None:
+        async with self._between_lives, self._admin() as admin:
+            await admin.delete_topic(REBORN)
+            await admin.create_topic(REBORN, partitions=1, exist_ok=True)
+            self.lives += 1
+            await self._catch_up()
+        self._world.note(f"{REBORN} lives its life {self.lives}")
+
+    async def _catch_up(self) -> None:
+        """At once as many records as it had: the old positions are inside of it."""
+        process = Process(self._world, f"again-{self.lives}", spared=True)
+        async with Producer(ADDRESS, runtime=process.runtime()) as writer:
+            for number in range(self._sent):
+                await writer.send(REBORN, f"{REBORN}.{self.lives}-0-again{number}".encode(), partition=0)
+            self._sent += 5
+
+    async def delete_records(self, chance: Random) -> None:
+        """The first ones of a partition of TOPICS."""
+        at = TopicPartition(topic := chance.choice(list(TOPICS)), chance.randrange(TOPICS[topic]))
+        cluster = Cluster(ADDRESS, runtime=self._world.runtime(f"delete-{self._world.loop.time()}"))
+        log = None if self._world.storage is None else self._world.storage.partition(*at)
+        if log is None:
+            return
+        before = chance.randint(log.log_start_offset, log.high_watermark)
+        wanted = [DeleteRecordsPartition(partition_index=at.partition, offset=before)]
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=at.topic, partitions=wanted)], timeout_ms=1000)
+        await cluster.call_controller(request, deadline=cluster.deadline("deleting records"))
+        await cluster.close()
+        self._world.note(f"{at.topic}-{at.partition} begins at {before}")

@@ -1,0 +1,10 @@
+"""How a partition is named in the sentences of checkers."""
+
+from __future__ import annotations
+
+from fencepost.protocol.types import TopicPartition
+
+
+def named(at: TopicPartition) -> str:
+    """As Kafka names its directory."""
+    return f"{at.topic}-{at.partition}"

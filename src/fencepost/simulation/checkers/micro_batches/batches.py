@@ -1,0 +1,28 @@
+"""What is known of micro-batches, as checkers look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fencepost.simulation.micro_batches import BEGINNING, Ends, Seen, Shown, Told, end_of
+
+EveryTold = Mapping[str, Told]
+"""Application -> what its drivers were told."""
+
+
+def batches(seen: Seen, application: str) -> dict[int, tuple[Ends, Ends]]:
+    """Recorded batch -> its start and end, from the progress records alone."""
+    start, found = BEGINNING, {}
+    for name, record in seen.records:
+        if name == application:
+            found[record.batch_id] = (start, end_of(record))
+            start = end_of(record)
+    return found
+
+
+def shown_of(seen: Seen, application: str) -> Iterator[Shown]:
+    """Every row of an application that is there."""
+    for rows in seen.rows.values():
+        for shown in rows:
+            if shown.row.application == application:
+                yield shown

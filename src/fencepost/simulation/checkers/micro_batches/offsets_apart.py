@@ -1,0 +1,17 @@
+"""The group of an application is where its last recorded batch ended."""
+
+from __future__ import annotations
+
+from fencepost.simulation.checkers.micro_batches.batches import EveryTold
+from fencepost.simulation.micro_batches import Seen, end_of
+
+
+def offsets_apart(told: EveryTold, seen: Seen) -> list[str]:
+    """The group of an application is where its last recorded batch ended."""
+    faults = []
+    for application in told:
+        ends = [end_of(record) for name, record in seen.records if name == application]
+        expected = ends[-1] if ends else None
+        if seen.positions[application] != expected:
+            faults.append(f"the group {application} is at {seen.positions[application]}, the progress at {expected}")
+    return faults

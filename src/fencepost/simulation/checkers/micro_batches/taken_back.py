@@ -1,0 +1,16 @@
+"""Of a run whose failure was reported nothing is shown."""
+
+from __future__ import annotations
+
+from fencepost.simulation.checkers.micro_batches.batches import EveryTold, shown_of
+from fencepost.simulation.micro_batches import Seen
+
+
+def taken_back(told: EveryTold, seen: Seen) -> list[str]:
+    """Of a run whose failure was reported nothing is shown."""
+    return [
+        f"{tuple(shown.row)} of run {shown.run} of {application} is shown, which was reported to have failed"
+        for application, known in told.items()
+        for shown in shown_of(seen, application)
+        if shown.run in known.failed
+    ]

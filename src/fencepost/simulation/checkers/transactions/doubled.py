@@ -1,0 +1,14 @@
+"""No record is shown twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fencepost.simulation.checkers.transactions.shown import Shown
+from fencepost.simulation.workload import Outcomes
+
+
+def doubled(outcomes: Outcomes, shown: Shown) -> list[str]:  # noqa: ARG001 - all checkers are called alike
+    """No record is shown twice."""
+    counts = Counter(value for values in shown.values() for value in values)
+    return [f"{value} is shown {count} times" for value, count in counts.items() if count > 1]

@@ -1,0 +1,23 @@
+"""In each partition the records of one producer are in the order in which it sent them."""
+
+from __future__ import annotations
+
+from fencepost.simulation.checkers.transactions.shown import Shown, number_of
+from fencepost.simulation.workload import Outcomes
+
+
+def out_of_order(outcomes: Outcomes, shown: Shown) -> list[str]:
+    """In each partition the records of one producer are in the order in which it sent them."""
+    order: dict[str, int] = {}
+    every = {**outcomes.committed, **outcomes.aborted, **outcomes.unknown}
+    for place, sent in enumerate(sent for tag in sorted(every, key=number_of) for sent in every[tag]):
+        order[sent.value] = place
+    faults = []
+    for at, values in shown.items():
+        last: dict[str, int] = {}
+        for value in values:
+            producer = value.rsplit("-", 2)[0]
+            if order.get(value, -1) < last.get(producer, -1):
+                faults.append(f"{value} in {at.topic}-{at.partition} is out of order")
+            last[producer] = order.get(value, -1)
+    return faults

@@ -1,0 +1,20 @@
+"""What a reader was shown, and where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from fencepost.protocol.types import TopicPartition
+
+Shown = Mapping[TopicPartition, Sequence[str]]
+
+
+def counted(shown: Shown) -> Counter[tuple[str, int, str]]:
+    """How often each record is there: topic, partition, value."""
+    return Counter((at.topic, at.partition, value) for at, values in shown.items() for value in values)
+
+
+def number_of(tag: str) -> int:
+    """Of a transaction, among those of its producer."""
+    return int(tag.rsplit("-", 1)[1])

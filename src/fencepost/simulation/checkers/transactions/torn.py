@@ -1,0 +1,18 @@
+"""A transaction of unknown outcome is shown whole or not at all."""
+
+from __future__ import annotations
+
+from fencepost.simulation.checkers.transactions.shown import Shown, counted
+from fencepost.simulation.workload import Outcomes
+
+
+def torn(outcomes: Outcomes, shown: Shown) -> list[str]:
+    """A transaction of unknown outcome is shown whole or not at all."""
+    places = counted(shown)
+    faults = []
+    for tag, records in outcomes.unknown.items():
+        kept = [sent for sent in records if sent not in outcomes.removed]
+        seen = sum(bool(places[sent]) for sent in kept)
+        if seen not in (0, len(kept)):
+            faults.append(f"of transaction {tag} {seen} of {len(kept)} records are shown")
+    return faults

@@ -1,0 +1,25 @@
+"""Who works in a simulated world: producers and readers, groups of consumers, applications that write micro-batches."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Inhabitants(Protocol):
+    """Some who work in one world, and what is found out of them."""
+
+    async def prepare(self) -> None:
+        """Make what they need, before anything goes wrong."""
+        ...
+
+    def begin(self) -> None:
+        """Work, while things go wrong."""
+        ...
+
+    async def rest(self) -> list[str]:
+        """Nothing goes wrong any more: get on, then come to an end.  Who does not, in bounded time."""
+        ...
+
+    async def judge(self) -> list[str]:
+        """The promises that were broken to them; when everybody has come to rest."""
+        ...

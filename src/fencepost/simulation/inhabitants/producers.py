@@ -1,0 +1,74 @@
+"""Producers of every kind, readers of what they write, and askers who follow no protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from fencepost.simulation.cast import Stage, Window, begin, kind
+from fencepost.simulation.checkers.transactions import check, check_part
+from fencepost.simulation.checkers.transactions.misplaced import misplaced
+from fencepost.simulation.checkers.transactions.surprised import surprised
+from fencepost.simulation.faulty_runs import unfinished
+from fencepost.simulation.workload import EARLY, make_topics, read_all, read_positions
+
+#: Seconds of virtual time in which everybody gets on, and has ended, when nothing goes wrong any more.
+PATIENCE: Final = 300
+
+
+class Producers:
+    """They write to TOPICS (inhabitants.Inhabitants)."""
+
+    def __init__(self, stage: Stage, clients: Mapping[str, Window], level: int, settings: Mapping[str, str]) -> None:
+        """`level`: of transaction.version, at the beginning; `settings`: of their topics."""
+        self._stage = stage
+        self._clients = clients
+        self._level = level
+        self._settings = settings
+        self._stops = {name: asyncio.Event() for name in clients}
+        self._work: dict[str, asyncio.Future[None]] = {}
+
+    async def prepare(self) -> None:
+        await make_topics(self._stage.world, self._level, self._settings)
+
+    def begin(self) -> None:
+        for name, window in self._clients.items():
+            self._work[name] = begin(self._stage, name, window, self._stops[name])
+
+    async def rest(self) -> list[str]:
+        """A producer with transactions commits a last one by itself."""
+        faults = await self._get_on([name for name in self._work if kind(name) in ("single", "pipelined")])
+        for stop in self._stops.values():
+            stop.set()
+        if self._work:
+            await asyncio.wait(self._work.values(), timeout=PATIENCE)
+        for name, work in self._work.items():
+            if not work.done():
+                faults.append(f"{name} does not end")
+            elif work.exception() is not None:
+                faults.append(f"{name} ended with {work.exception()!r}")
+        return faults
+
+    async def _get_on(self, writers: list[str]) -> list[str]:
+        """Everybody commits something once more."""
+        loop, committed = self._stage.world.loop, self._stage.outcomes.committed
+        before, give_up = len(committed), loop.time() + PATIENCE
+        while True:
+            done = {tag.rpartition("-")[0] for tag in islice(committed, before, None)}
+            left = [name for name in writers if name not in done and not self._work[name].done()]
+            if not left or loop.time() > give_up:
+                return [f"{name} commits nothing any more, {PATIENCE} s after the last fault" for name in left]
+            await asyncio.sleep(0.05)
+
+    async def judge(self) -> list[str]:
+        world, outcomes = self._stage.world, self._stage.outcomes
+        shown = await read_all(world)
+        faults = check(outcomes, shown)
+        early_is_right = world.clock_jumped_over_a_start
+        faults += [told for told in surprised(outcomes) if not (early_is_right and told.endswith(EARLY))]
+        names = [name for name in self._clients if kind(name) == "producer"]
+        faults += misplaced(outcomes, shown, await read_positions(world, names))
+        faults += await unfinished(world)
+        return faults + [fault for part in self._stage.passes for fault in check_part(outcomes, part)]

@@ -1,0 +1,242 @@
+"""What happens in a run, as a value: it is drawn from a seed, or made by hand, and carried out by `drawn_runs`.
+
+Each drawn run has few kinds of trouble, and much of them, and not everybody is there: what needs two kinds at once,
+often, is met by some seed, while a run that has a little of everything meets it never (swarm testing, Groce et al.
+2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from fencepost.simulation import small_limits
+from fencepost.simulation.cast import Window, kind
+from fencepost.simulation.inhabitants.applications import ApplicationsPlan
+from fencepost.simulation.inhabitants.groups import AUDIT, LEDGER, TRANSFORMERS, GroupsPlan
+from fencepost.simulation.script import CallFault, RequestFault, Script
+from fencepost.simulation.spark_tasks import Patience, TaskTrouble
+from fencepost.simulation.spark_writes import DriverTrouble
+from fencepost.simulation.spark_writes import Trouble as SparkTrouble
+from fencepost.simulation.troubles import ENDS, HOUR_MS, Trouble
+from fencepost.simulation.workload import Load
+
+_ANY_TIME: Final = 2**63 - 1
+#: Of a request that is late, or comes when its sender has gone on.
+_LATE: Final = (RequestFault.HELD_BACK, RequestFault.LATE)
+
+
+class Circumstances(NamedTuple):
+    """What a seed decides before anything happens."""
+
+    settings: Mapping[str, object] = {}
+    log: Mapping[str, Any] = {}
+    """Settings of every log that no user could set so low."""
+    limits: Mapping[str, int] = {}
+    slowest_sync: float = 0.002
+    """Seconds."""
+    level: int = 2
+    """Of transaction.version, at the beginning."""
+    levels: Sequence[int] = (0, 1, 2)
+    """Which it may have later."""
+    producers: int = 0
+    idempotent: int = 0
+    pipelined: int = 0
+    askers: int = 0
+    readers: int = 0
+    load: Load = Load()
+    topic_settings: Mapping[str, str] = {}
+    """Of the topics that producers write to."""
+    groups: GroupsPlan | None = None
+    applications: ApplicationsPlan | None = None
+    troubles: Sequence[Trouble] = ()
+    between: float = 0.1
+    """Seconds from one trouble to the next, on average."""
+    request_faults: Mapping[RequestFault, float] = {}
+    apis: tuple[int, ...] | None = None
+    call_faults: Mapping[CallFault, float] = {}
+    largest_skew_ms: int = 0
+    """How far the clocks of clients are off."""
+
+    @property
+    def clients(self) -> dict[str, Window]:
+        """Everybody who works, by name, all the time."""
+        counts = {
+            "producer": self.producers,
+            "single": self.idempotent,
+            "pipelined": self.pipelined,
+            "asker": self.askers,
+            "reader": self.readers,
+        }
+        return {f"{kind}-{n}": Window() for kind, count in counts.items() for n in range(count)}
+
+
+class Plan(NamedTuple):
+    """All that a run follows from."""
+
+    seed: int
+    """Decides whatever is said nowhere else."""
+    seconds: float
+    """How long they work, in virtual time."""
+    circumstances: Circumstances
+    clients: Mapping[str, Window]
+    script: Script | None = None
+    """None: it is drawn while the run goes on."""
+
+
+def plan_of(seed: int, seconds: float, troubles: Iterable[Trouble] | None = None) -> Plan:
+    """The plan of a seed: what is drawn before anything happens."""
+    circumstances = draw(seed, troubles)
+    return Plan(seed, seconds, circumstances, circumstances.clients)
+
+
+def is_sound(plan: Plan) -> bool:
+    """Whether a part of a plan is one that might be drawn.
+
+    Clients that send at the times of their own clock need one that is never too far ahead for the node.
+    """
+    timestamps = plan.circumstances.settings.get("log.message.timestamp.after.max.ms", HOUR_MS)
+    return timestamps != HOUR_MS or not any(kind(name) == "pipelined" for name in plan.clients)
+
+
+def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
+    """The circumstances of a seed; with these kinds of trouble, where they are given."""
+    chance = Random(f"{seed}/circumstances")
+    with_groups, with_applications = chance.random() < 0.3, chance.random() < 0.3
+    alone = not (with_groups or with_applications)
+    askers = chance.choice((0, 0, 1, 3))
+    drawn = _troubles(chance, seed, groups=with_groups, askers=askers) if troubles is None else list(troubles)
+    level = chance.choice((2, 2, 2, 1) if with_applications else (2, 2, 2, 1, 0))
+    call_faults = _some(chance, CallFault, (0.01, 0.05, 0.2)) if chance.random() < 0.4 else {}
+    if level < 2 or Trouble.LEVEL_CHANGES in drawn:
+        # Below level 2 a marker that is repeated late may end the next transaction: only bumped epochs prevent that.
+        call_faults.pop(CallFault.REPEATED, None)
+    request_faults = _some(chance, RequestFault, (0.01, 0.05, 0.1)) if chance.random() < 0.6 else {}
+    is_late = Trouble.CLIENT_CUT_OFF in drawn or any(fault in request_faults for fault in _LATE)
+    limits = small_limits.draw(chance)
+    if is_late:
+        # What is late would come when its sequences are in use again.
+        limits.pop("largest sequence", None)
+    skew = chance.choice((0, 0, 50, 3000, HOUR_MS))
+    settings = _settings(chance, drawn, skew, applications=with_applications)
+    # Their records have the time when they were made, which a clock set back would have refused.
+    any_time = settings["log.message.timestamp.after.max.ms"] != HOUR_MS
+    return Circumstances(
+        settings=settings,
+        log=_log(chance),
+        limits=limits,
+        slowest_sync=chance.choice((0.0005, 0.002, 0.002, 0.02, 0.2)),
+        level=level,
+        levels=(1, 2) if with_applications else (0, 1, 2),
+        producers=chance.randint(1, 4) if alone else chance.choice((0, 1, 2)),
+        idempotent=chance.choice((0, 1, 2)),
+        pipelined=chance.choice((0, 0, 1, 2)) if any_time else 0,
+        askers=askers,
+        readers=chance.choice((0, 1, 2)),
+        load=_load(chance, groups=with_groups, alone=alone),
+        topic_settings={"retention.bytes": chance.choice(("3000", "30000"))} if chance.random() < 0.3 else {},
+        groups=_groups(chance, is_late=is_late) if with_groups else None,
+        applications=draw_applications(chance) if with_applications else None,
+        troubles=drawn,
+        between=chance.choice((0.03, 0.1, 0.5) if alone else (0.1, 0.3, 0.8)),
+        request_faults=request_faults,
+        apis=chance.choice((None, None, (0,), (22, 24, 25, 26, 28))),
+        call_faults=call_faults,
+        largest_skew_ms=skew,
+    )
+
+
+def _some(chance: Random, kinds: Any, shares: Sequence[float]) -> dict[Any, float]:
+    chosen = [kind for kind in kinds if chance.random() < 0.4] or [chance.choice(list(kinds))]
+    return {kind: chance.choice(shares) for kind in chosen}
+
+
+def _troubles(chance: Random, seed: int, *, groups: bool, askers: int) -> list[Trouble]:
+    drawn = [kind for kind in Trouble if chance.random() < 0.2]
+    if not groups:
+        drawn = [kind for kind in drawn if kind is not Trouble.TOPIC_GROWS]
+    if not (groups or askers):
+        drawn = [kind for kind in drawn if kind is not Trouble.TOPIC_MADE_ANEW]
+    elif Random(f"{seed}/topics").random() < 0.3 and Trouble.TOPIC_MADE_ANEW not in drawn:
+        drawn.append(Trouble.TOPIC_MADE_ANEW)
+    if Random(f"{seed}/moves").random() < 0.1:
+        drawn = [kind for kind in drawn if kind not in {*ENDS, Trouble.COORDINATOR_MOVES}] + [Trouble.COORDINATOR_MOVES]
+    elif any(kind in ENDS for kind in drawn):
+        drawn = [kind for kind in drawn if kind is not Trouble.COORDINATOR_MOVES]
+    return drawn
+
+
+def _settings(chance: Random, troubles: Sequence[Trouble], skew: int, *, applications: bool) -> dict[str, object]:
+    # A slot that is forgotten while a batch is written would be claimed as one that was never used.
+    expirations = [20_000, 604_800_000] if applications else [1000, 20_000, 604_800_000]
+    if applications and Trouble.CLOCK_JUMPS in troubles:
+        expirations = [604_800_000]
+    return {
+        "transaction.state.log.num.partitions": chance.choice((1, 3)),
+        "offsets.topic.num.partitions": chance.choice((1, 3)),
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 50,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": chance.choice((20, 100, 1000)),
+        "transaction.remove.expired.transaction.cleanup.interval.ms": chance.choice((200, 3_600_000)),
+        "transactional.id.expiration.ms": chance.choice(expirations),
+        "log.retention.check.interval.ms": chance.choice((100, 300_000)),
+        "log.cleaner.backoff.ms": chance.choice((20, 15_000)),
+        "log.record.check.max.records": chance.choice((0, 16, 2147483647)),
+        "log.message.timestamp.after.max.ms": _ANY_TIME if skew else chance.choice((HOUR_MS, _ANY_TIME, _ANY_TIME)),
+    }
+
+
+def _log(chance: Random) -> dict[str, Any]:
+    return {
+        "segment_bytes": chance.choice((2000, 10_000, 1 << 20)),
+        "checkpoint_bytes": chance.choice((400, 3000, 30_000, 1 << 20)),
+        "index_interval_bytes": chance.choice((0, 200, 4096)),
+        "file_delete_delay_ms": chance.choice((0, 50, 60_000)),
+    }
+
+
+def _load(chance: Random, *, groups: bool, alone: bool) -> Load:
+    return Load(
+        positions=chance.choice((0, 0.3, 0.8)),
+        takeovers=chance.choice((0, 0.05, 0.2)),
+        # Who reads committed records waits for what is left open.
+        transaction_timeout_ms=chance.choice((300, 1500, 1500 if groups else 60_000)),
+        request_timeout_ms=chance.choice((400, 2000)),
+        delivery_timeout_ms=chance.choice((700, 5000)),
+        # Whoever reads is not to be buried in records.
+        pause=0 if alone else chance.choice((0.02, 0.1)),
+    )
+
+
+def _groups(chance: Random, *, is_late: bool) -> GroupsPlan:
+    groups = tuple(group for group in (LEDGER, AUDIT) if chance.random() < 0.6)
+    transformers = (TRANSFORMERS,) if chance.random() < 0.6 or not groups else ()
+    return GroupsPlan(groups, transformers, requests_are_late=is_late)
+
+
+def draw_applications(chance: Random) -> ApplicationsPlan:
+    """Some kinds of trouble come often, and others not at all."""
+
+    def often(most: float) -> float:
+        return chance.choice((0, most / 4, most))
+
+    drivers = DriverTrouble(
+        kills=often(0.3),
+        interruptions=often(0.3),
+        stalls=often(0.2),
+        successors=often(0.15),
+        old_copies=often(0.15),
+        intruders=often(0.1),
+        commits=often(0.4),
+        late_answers=often(0.3),
+        reuse=often(1),
+    )
+    tasks = TaskTrouble(often(0.15), often(0.1), often(0.1), chance.choice((0, 0.5, 1)))
+    return ApplicationsPlan(
+        names=chance.choice((("a",), ("a", "b"))),
+        trouble=SparkTrouble(drivers, tasks),
+        patience=Patience(chance.choice((200, 400)), chance.choice((500, 3000)), chance.choice((300, 1500, 60_000))),
+        other_producers=often(2),
+        abrupt=chance.random() < 0.3,
+    )
