@@ -35,6 +35,12 @@ def test_it_can_be_told_of_one_thing_only(saved: Path, capsys: pytest.CaptureFix
     assert [line.split(maxsplit=2)[2] for line in lines[:2]] == ["Metadata #2", "Metadata #2 arrives"]
 
 
+def test_whoever_reads_may_have_enough_of_it(saved: Path) -> None:
+    command = f"{sys.executable} -m fencepost history {saved} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
 def test_the_page_of_a_saved_history_is_that_of_its_run(saved: Path, tmp_path: Path) -> None:
     assert main(["history", str(saved), "--page", str(tmp_path / "one.html")]) == 0
     assert main([*SEED, "--quiet", "--page", str(tmp_path / "two.html")]) == 0

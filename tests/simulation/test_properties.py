@@ -46,6 +46,7 @@ def test_it_can_be_read(sentence: str, failed: str) -> None:
 
 def test_a_violation_says_when_it_was_seen() -> None:
     assert time_of(ALIKE[3][0]) == 0.038815
+    assert time_of(f"the run ended with Violation: {ALIKE[3][0]}") == 0.038815
     assert time_of(ALIKE[0][0]) is None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 
 from fencepost.cli import Refused
 from fencepost.cli.files import Output, lines_of
@@ -35,8 +37,13 @@ def run(options: argparse.Namespace) -> int:
     if output is not None:
         output.write(page.of(events))
         return 0
-    for told in tell(events):
-        line = f"{told.time / 1_000_000:.6f} {told.lane:<14} {told.text}"
-        if options.about is None or options.about in line.replace(",", " ").replace(":", " ").split():
-            print(line)
+    former = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads it may have enough of it
+    try:
+        for told in tell(events):
+            line = f"{told.time / 1_000_000:.6f} {told.lane:<14} {told.text}"
+            if options.about is None or options.about in line.replace(",", " ").replace(":", " ").split():
+                print(line)
+        sys.stdout.flush()
+    finally:
+        signal.signal(signal.SIGPIPE, former)
     return 0

@@ -45,8 +45,12 @@ def shrunk(plan: Plan, fault: str, command: str, tell: Callable[[str], None], mo
         return report.plan if found else None
 
     tell(f"{failed}: {size_of(plan)}")
-    small = Shrinker(plan, fails, lambda found, left: tell(f"{size_of(found)}; {left} tries left"), most).shrink()
-    return Shrunk(small, as_test(small, failed, said[0], command))
+    shrinker = Shrinker(plan, fails, lambda found, left: tell(f"{size_of(found)}; {left} tries left"), most)
+    try:
+        shrinker.shrink()
+    except KeyboardInterrupt:
+        tell("interrupted: this is the shortest plan so far")
+    return Shrunk(shrinker.value, as_test(shrinker.value, failed, said[0], command))
 
 
 def size_of(plan: Plan) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_TIME: Final = re.compile(r"^\d+\.\d+ ")
+_TIME: Final = re.compile(r"(?:^|: )(\d+\.\d{6}) ")
 _NAMES: Final = re.compile(r"(?:\S*\d\S*?|None)(?=[,;:]?(?:\s|$))")
 
 
@@ -14,11 +14,12 @@ def property_of(sentence: str) -> str:
 
     Names and numbers, which have digits, are left out, and so is what follows a colon: it tells more of this one case.
     """
-    first = _TIME.sub("", sentence).partition(": ")[0]
+    first = _TIME.sub("", sentence, count=1) if _TIME.match(sentence) else sentence
+    first = first.partition(": ")[0]
     return _NAMES.sub("_", first)
 
 
 def time_of(sentence: str) -> float | None:
     """When it was seen, in seconds, where the sentence says so."""
-    found = _TIME.match(sentence)
-    return None if found is None else float(found[0])
+    found = _TIME.search(sentence)
+    return None if found is None else float(found[1])

@@ -119,6 +119,8 @@ def test_an_exchange_is_found_whole_by_what_it_is_about() -> None:
 def test_the_place_of_a_failure_is_what_has_to_do_with_it() -> None:
     (failure,) = drawing(STORY)["failures"]
     assert failure["rows"] == [2, 5], "where the record was sent, and where it was written"
+    early = Failure(20, "", "producer-0-0-0 is lost")
+    assert places(early, STORY) == [2], "what came later is not why"
     nobody = Failure(66, "", "somebody does not end")
     assert places(nobody, STORY) == [10], "the last event before it"
     assert places(nobody, [nobody]) == []

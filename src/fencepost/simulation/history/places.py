@@ -28,18 +28,17 @@ def places(failure: Failure, events: Sequence[Event]) -> list[int]:
     Those that name what its sentence names, the longest name that any of them has: a record rather than its
     transaction.  Where none does, the last event before it was seen.
     """
+    before = [
+        (n, event)
+        for n, event in enumerate(events)
+        if not isinstance(event, Run | Failure) and event.time <= failure.time
+    ]
     names = sorted(dict.fromkeys(_NAMES.findall(failure.what)), key=len, reverse=True)
-    found = next((indexes for name in names if (indexes := _naming(name, events))), [])
-    if not found:
-        before = [
-            n for n, event in enumerate(events) if not isinstance(event, Run | Failure) and event.time <= failure.time
-        ]
-        return before[-1:]
-    return found[-MOST:]
-
-
-def _naming(name: str, events: Sequence[Event]) -> list[int]:
-    return [number for number, event in enumerate(events) if name in _names(event)]
+    for name in names:
+        found = [n for n, event in before if name in _names(event)]
+        if found:
+            return found[-MOST:]
+    return [n for n, _ in before[-1:]]
 
 
 def _names(event: Event) -> Iterable[str]:
