@@ -26,6 +26,10 @@ def test_a_failure_is_kept_with_what_repeats_it_and_shrunk(tmp_path: Path) -> No
     assert found.returncode == 1, found.stderr
     (kept,) = (tmp_path / "failures").glob("seed_*.txt")
     seed = int(kept.stem.removeprefix("seed_"))
+    simulate = ["fencepost", "simulate", "--for", "50ms", "--bug", "end-txn-too-early", "--seed", str(seed), "--quiet"]
+    repeated = subprocess.run([sys.executable, "-m", *simulate], capture_output=True, text=True, check=False)
+    assert repeated.returncode == 1
+    assert repeated.stdout.splitlines()[0] == kept.read_text().splitlines()[1], "it is this seed, and no other"
     lines = kept.read_text().splitlines()
     assert lines[0] == f"seed {seed}"
     assert lines[1].startswith("BROKEN: ")

@@ -53,6 +53,19 @@ def test_trouble_comes_when_it_is_given(trouble: Trouble) -> None:
     assert report.plan.script == script
 
 
+def test_what_is_left_of_a_script_happens_as_before() -> None:
+    """How far the clock jumps does not follow from what happened before it."""
+
+    def jumps(*troubles: Happening) -> list[str]:
+        plan = Plan(1, 0.2, Circumstances(), {}, Script(troubles))
+        return [line.partition(" ")[2] for line in carry_out(plan).history if "the clock is off" in line]
+
+    alone = {number: jumps(Happening(0.1, "CLOCK_JUMPS", number)) for number in range(6)}
+    assert len({each for (each,) in alone.values()}) > 1
+    for number, jump in alone.items():
+        assert jumps(Happening(0.05, "POWER_LOST", 9), Happening(0.1, "CLOCK_JUMPS", number)) == jump
+
+
 def test_a_client_works_in_its_window_only() -> None:
     history = told(single_0=Window(0.1, 0.2))
     again = told(single_0=Window(0.1, 0.3))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from fencepost.cli.shrink import shrunk
 from fencepost.simulation.call_faults import Call, CallFault
 from fencepost.simulation.cast import Window
-from fencepost.simulation.drawn_runs import Circumstances, Plan, Trouble, carry_out, is_sound, plan_of
+from fencepost.simulation.drawn_runs import Circumstances, Plan, Report, Trouble, carry_out, is_sound, plan_of
 from fencepost.simulation.plan_as_test import as_test
 from fencepost.simulation.request_faults import RequestFault
 from fencepost.simulation.script import BefallenCall, BefallenRequest, End, Happening, Script, Transaction, Write
-from fencepost.simulation.workload import Load
+from fencepost.simulation.workload import Load, Outcomes
 
 #: Found by the first seeds; in the soak tests more of other rooms.
 BUG = "end-txn-too-early"
@@ -95,6 +97,17 @@ def test_every_part_of_a_plan_is_printed_so_that_it_comes_back(tmp_path: Path) -
     exec(compile(source, str(path), "exec"), scope)
     assert scope["PLAN"] == LARGE
     assert "test_is_lost" in scope
+
+
+def test_another_promise_that_a_smaller_plan_breaks_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(plan: Plan) -> Report:
+        fault = "1 is lost" if "producer-1" in plan.clients else "1 is doubled"
+        return Report(plan, [], [fault], Outcomes(), Counter())
+
+    monkeypatch.setattr("fencepost.cli.shrink.carry_out", broken)
+    found = shrunk(LARGE, "7 is lost", "the command", lambda _: None)
+    assert found.plan == Plan(7, 0.0, Circumstances(), {"producer-1": Window()}, None)
+    assert '"""Found by\n    the command\n1 is lost\n"""' in found.source
 
 
 def test_what_would_rightly_be_refused_is_no_part_of_a_plan() -> None:

@@ -105,6 +105,12 @@ def test_trouble_and_the_time_without_a_node_are_spans() -> None:
     assert drawn["down"] == [[9, 13, "power lost"]]
 
 
+def test_a_node_that_dies_while_it_starts_is_down_from_its_first_end_on() -> None:
+    lives = [NodeChange(1, "killed", 1), NodeChange(2, "power lost", 2), NodeChange(3, "started", 3)]
+    assert drawing(lives)["down"] == [[0, 2, "killed"]]
+    assert drawing(lives[:2])["down"] == [[0, 1, "killed"]], "to the end, where it never started"
+
+
 def rows_with(key: str) -> list[int]:
     return [number for number, row in enumerate(drawing(STORY)["rows"]) if key in row["keys"]]
 
@@ -177,12 +183,14 @@ def shown_by_a_browser(folder: Path, events: Sequence[Event]) -> str:
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome is there to open the page with")
 def test_a_browser_draws_what_is_in_sight_and_goes_to_the_failure(tmp_path: Path) -> None:
-    many = [*STORY[:-1], *(Note(100 + n, f"note {n}") for n in range(30_000)), STORY[-1]]
+    before = 30_000
+    many = [STORY[0], *(Note(0, f"note {n}") for n in range(before)), *STORY[1:]]
     dom = shown_by_a_browser(tmp_path, many)
     assert f'data-rows="{len(many)}"' in dom
     drawn = dom.count('data-row="')
     assert 20 < drawn < 120, "of 30,000 events only what is in sight"
-    assert re.search(r'<g class="row marked chosen" data-row="5">', dom), "the failure is marked and in sight"
+    place = f'<g class="row marked chosen" data-row="{5 + before}">'
+    assert place in dom, "the failure is marked and in sight"
     assert 'data-kind="lost answer"' in dom and 'data-kind="request"' in dom
     assert 'class="trouble"' in dom and 'class="down"' in dom
     assert "Seed 5: broken" in dom

@@ -132,7 +132,7 @@ def read_answer(frame: bytes, api: int, version: int, topics: Topics) -> Said:
 def _look_into(message: Any, said: Said, topic: str, *, depth: int = 0) -> None:
     """`topic`: the one that this part of the message is about."""
     topic = _topic(message, said.topics) or topic if depth else topic
-    if depth < 2 and said.producer_id < 0 and hasattr(message, "producer_epoch"):
+    if said.producer_id < 0 and hasattr(message, "producer_epoch"):
         said.producer_id, said.producer_epoch = int(message.producer_id), int(message.producer_epoch)
     index = next((getattr(message, name) for name in _INDEXES if isinstance(getattr(message, name, None), int)), None)
     place = f"{topic}-{index}" if topic and index is not None else topic
