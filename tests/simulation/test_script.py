@@ -95,7 +95,14 @@ def test_a_request_is_befallen_at_its_time_or_the_next_of_its_kind_is() -> None:
 
 @pytest.mark.parametrize(
     ("client", "who"),
-    [("producer-1-17", "producer-1"), ("producer-1", "producer-1"), ("admin-0.25", "admin"), ("reader", "reader")],
+    [
+        ("producer-1-17", "producer-1"),
+        ("producer-1", "producer-1"),
+        ("members-0.12", "members-0"),
+        ("a0.1.0.0.2.3", "a0"),
+        ("admin-0.0253125", "admin"),
+        ("reader", "reader"),
+    ],
 )
 def test_the_lives_of_a_client_are_in_one_lane(client: str, who: str) -> None:
     assert lane(client) == who

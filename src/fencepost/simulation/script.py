@@ -225,10 +225,11 @@ class Prompter:
         return done[-1]
 
 
-_LIVES: Final = re.compile(r"^(.+?-\d+)-\d+$|^(.+)-\d+\.\d+$")
+#: A number of its own; of a member of a group, its life; of a task, its batch and attempt; a time.
+_LIVES: Final = re.compile(r"^(.+?-\d+)-\d+$|^(.+-\d+)\.\d{1,4}$|^(\w+)(?:\.\d+){2,}$|^(.+)-\d+\.\d{5,}$")
 
 
 def lane(client: str) -> str:
     """Who a client is, whichever of its lives this is: producer-1 of producer-1-17."""
     found = _LIVES.match(client)
-    return client if found is None else found[1] or found[2]
+    return client if found is None else str(found[found.lastindex or 0])
