@@ -89,6 +89,12 @@ def test_every_event_is_a_row() -> None:
     assert all(0 <= row["lane"] < len(drawn["lanes"]) for row in drawn["rows"])
 
 
+def test_a_few_words_stand_beside_each_dot() -> None:
+    labels = [row["label"] for row in drawing(STORY)["rows"]]
+    assert labels[2:8] == ["Produce #1", "", "producer-0 Empty -> Ongoing", "@0 7/0", "", ""]
+    assert labels[16:18] == ["right-1: NOT_LEADER_OR_FOLLOWER", "#3 lost"]
+
+
 def test_arrows_go_from_request_to_answer_and_the_lost_ones_are_told_apart() -> None:
     assert drawing(STORY)["arrows"] == [
         [2, 3, "request"],

@@ -85,8 +85,19 @@ function draw() {
     for (const arrow of blocks[block])
       if (!drawn.has(arrow) && place[arrow[0]] <= last && place[arrow[1]] >= first) { drawn.add(arrow); line(parts, arrow); }
   for (let at = first; at <= last; at++) dot(parts, at);
+  times(parts, first, last);
   picture.innerHTML = parts.join("");
   document.documentElement.dataset.drawn = last - first + 1;
+}
+
+function times(parts, first, last) {  // beside what is in sight, however far to the right that is
+  const left = scroller.scrollLeft;
+  parts.push(`<rect class="gutter" x="${left}" width="${TIMES - 8}" y="${y(first) - ROW}" height="${ROW * (last - first + 3)}"/>`);
+  for (let at = first; at <= last; at++) {
+    const time = rows[shown[at]].time;
+    if (at === first || rows[shown[at - 1]].time !== time)
+      parts.push(`<text class="time" x="${left + 8}" y="${y(at) + 4}">${seconds(time)}</text>`);
+  }
 }
 
 function band(parts, from, to, first, last, kind, left, width, what) {
@@ -123,12 +134,10 @@ function dot(parts, at) {
   const number = shown[at], row = rows[number], left = x(row.lane), middle = y(at);
   const classes = `row${marked.has(number) ? " marked" : ""}${together(number) ? " chosen" : ""}`;
   const bad = row.kind === "Answer" && row.label || (row.kind === "Outcome" && row.label !== "returns") ? " bad" : "";
-  const wide = ["Trouble", "Failure", "NodeChange", "Note", "Run"].includes(row.kind) || row.lane === 0;
+  const wide = ["Trouble", "Transition", "Failure", "NodeChange", "Note", "Run"].includes(row.kind) || row.lane === 0;
   const label = cut(row.kind === "Run" ? row.text : row.label, wide ? 120 : 34);
-  const before = at > 0 && rows[shown[at - 1]].time === row.time;
   parts.push(`<g class="${classes}" data-row="${number}"><title>${escaped(row.text)}</title>` +
     `<rect class="hit" x="0" width="${picture.getAttribute("width")}" y="${middle - ROW / 2}" height="${ROW}"/>` +
-    (before ? "" : `<text class="time" x="8" y="${middle + 4}">${seconds(row.time)}</text>`) +
     `<circle class="of-${row.kind}${bad}" cx="${left}" cy="${middle}" r="4"/>` +
     `<text class="halo of-${row.kind}${bad}" x="${left + 8}" y="${middle + 4}">${escaped(label)}</text></g>`);
 }

@@ -115,9 +115,10 @@ def _label(event: Event) -> str:
         case Loss():
             return f"#{event.exchange} lost"
         case Append():
-            return f"{event.marker} @{event.base_offset}".strip()
+            who = f"{event.batch.producer_id}/{event.batch.producer_epoch}" if event.batch.producer_id >= 0 else ""
+            return f"{event.marker} @{event.base_offset} {who}".strip()
         case Transition():
-            return f"{event.transactional_id} {event.after}"
+            return f"{event.transactional_id} {event.before or 'nothing'} -> {event.after}"
         case Call():
             return event.operation
         case Outcome():
