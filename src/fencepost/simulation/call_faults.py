@@ -49,6 +49,10 @@ class Surroundings(Protocol):
         """Write a line into the history."""
         ...
 
+    def call_befell(self, call: str, what: str, about: str, /) -> None:
+        """Something befalls a call."""
+        ...
+
 
 class FaultyCalls:
     """Faults come with the probabilities given for each kind, one at most for each call; or as `prompter` says."""
@@ -84,7 +88,7 @@ class FaultyCalls:
         befallen = self._prompter.call(call, now, lambda: self._draw(call))
         fault, late = (None, 0.0) if befallen is None else (befallen.fault, befallen.late)
         if fault is not None:
-            self._world.note(f"{call.value} {fault.value}: {what}")
+            self._world.call_befell(call.value, fault.value, what)
         if fault is CallFault.LOST:
             await self._pass(node, PATIENCE)
             raise NoAnswer

@@ -125,6 +125,12 @@ class World:
         if self.recorder is not None:
             self.recorder.note(text)
 
+    def call_befell(self, call: str, what: str, about: str) -> None:
+        """Something befalls a call between a coordinator and a leader."""
+        self.note(f"{call} {what}: {about}")
+        if self.recorder is not None:
+            self.recorder.call_befell(call, what, about)
+
     @contextmanager
     def trouble(self, what: str) -> Iterator[None]:
         """Something befalls the node while this lasts."""

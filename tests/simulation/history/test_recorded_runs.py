@@ -11,12 +11,12 @@ import pytest
 from fencepost.client import Producer
 from fencepost.simulation.cast import Window
 from fencepost.simulation.drawn_runs import Circumstances, Plan, carry_out, plan_of
+from fencepost.simulation.history import events as history_events
 from fencepost.simulation.history.events import (
     Answer,
     Append,
     Arrival,
     Batch,
-    Call,
     Durable,
     Event,
     Loss,
@@ -32,7 +32,17 @@ from fencepost.simulation.history.events import (
 from fencepost.simulation.history.story import tell
 from fencepost.simulation.recorded_runs import Recorded, carry_out_recorded
 from fencepost.simulation.request_faults import RequestFault as Fault
-from fencepost.simulation.script import BefallenRequest, End, Happening, Script, Transaction, Write
+from fencepost.simulation.script import (
+    BefallenCall,
+    BefallenRequest,
+    Call,
+    CallFault,
+    End,
+    Happening,
+    Script,
+    Transaction,
+    Write,
+)
 
 E = TypeVar("E")
 SEEDS = (10,)
@@ -124,7 +134,7 @@ def test_one_transaction_is_written_down_from_its_beginning_to_its_end() -> None
         ("Ongoing", "PrepareCommit"),
         ("PrepareCommit", "CompleteCommit"),
     ]
-    names = {event.call: event.operation for event in of(Call, events)}
+    names = {event.call: event.operation for event in of(history_events.Call, events)}
     ended = [names[event.call] for event in of(Outcome, events) if not event.error]
     assert ended[:3] == ["init_transactions()", "begin_transaction()", "commit_transaction()"]
 
@@ -147,6 +157,17 @@ def test_what_befalls_a_request_is_seen(fault: Fault, lost: str | None, is_appen
     assert losses == ([] if lost is None else [lost])
     arrived = [event for event in of(Arrival, events) if event.exchange == befallen.exchange]
     assert bool(arrived) is is_appended
+
+
+def test_what_befalls_a_call_among_nodes_is_seen() -> None:
+    script = Script(calls=(BefallenCall(0.1, Call.MARKER, CallFault.LOST),), transactions={"producer-0": (ONE,)})
+    plan = Plan(3, 0.5, Circumstances(), {"producer-0": Window()}, script)
+    (befallen,) = of(history_events.CallFault, carry_out_recorded(plan, "").events)
+    assert (befallen.call, befallen.what, befallen.about) == (
+        "marker",
+        "lost",
+        "producer_id=0 epoch=1 commit=True left-1",
+    )
 
 
 def test_trouble_and_the_lives_of_the_node_are_seen() -> None:

@@ -186,6 +186,17 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class CallFault:
+    """Something befalls a call between a coordinator and a leader: `marker`, `look` or `add`."""
+
+    time: int
+    call: str
+    what: str
+    about: str
+    """The producer, its epoch, and partitions."""
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """What anybody said of it."""
 
@@ -219,6 +230,7 @@ Event: TypeAlias = (
     | Outcome
     | NodeChange
     | Trouble
+    | CallFault
     | Note
     | Failure
 )
@@ -237,6 +249,7 @@ KINDS: Final = (
     Outcome,
     NodeChange,
     Trouble,
+    CallFault,
     Note,
     Failure,
 )

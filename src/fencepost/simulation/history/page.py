@@ -18,6 +18,7 @@ from fencepost.simulation.history.events import (
     Arrival,
     Batch,
     Call,
+    CallFault,
     Event,
     Failure,
     Loss,
@@ -123,6 +124,8 @@ def _label(event: Event) -> str:
             return event.operation
         case Outcome():
             return event.error.partition(":")[0] or "returns"
+        case CallFault():
+            return f"{event.call} {event.what}"
         case Note():
             return event.text
         case Failure():

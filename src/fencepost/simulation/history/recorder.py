@@ -24,6 +24,7 @@ from fencepost.simulation.history.events import (
     Append,
     Arrival,
     Call,
+    CallFault,
     Durable,
     Event,
     Loss,
@@ -246,6 +247,10 @@ class Recorder:
     def trouble(self, what: str, *, is_over: bool = False) -> None:
         """Something befalls the node."""
         self._add(Trouble(self.time, what, is_over))
+
+    def call_befell(self, call: str, what: str, about: str) -> None:
+        """Something befalls a call between a coordinator and a leader."""
+        self._add(CallFault(self.time, call, what, about))
 
     def note(self, text: str) -> None:
         """Somebody says what happens."""

@@ -11,6 +11,7 @@ from fencepost.simulation.history.events import (
     Arrival,
     Batch,
     Call,
+    CallFault,
     Durable,
     Event,
     Failure,
@@ -89,6 +90,8 @@ def _told(event: Event, asked: dict[int, Request], called: dict[int, Call]) -> T
             return Told(event.time, NODE, f"{event.what}, life {event.life}")
         case Trouble():
             return Told(event.time, RUN, f"{event.what}: {'over' if event.is_over else 'begins'}")
+        case CallFault():
+            return Told(event.time, COORDINATOR, f"{event.call} {event.what}: {event.about}")
         case Note():
             return Told(event.time, RUN, event.text)
         case Failure():
