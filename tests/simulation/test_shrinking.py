@@ -63,6 +63,8 @@ class Outer:
     by_name: Mapping[str, tuple[Inner, ...]]
     settings: Mapping[str, int] = field(default_factory=dict)
     extra: Inner | None = None
+    usually: tuple[int, ...] = (1, 2)
+    """Everywhere: a part of it would be more to read."""
 
 
 WHOLE = Outer(

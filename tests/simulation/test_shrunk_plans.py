@@ -19,6 +19,7 @@ from fencepost.simulation.request_faults import RequestFault
 from fencepost.simulation.script import BefallenCall, BefallenRequest, End, Happening, Script, Transaction, Write
 from fencepost.simulation.workload import Load, Outcomes
 
+ROOT = Path(__file__).parents[2]
 #: Found by the first seeds; in the soak tests more of other rooms.
 BUG = "end-txn-too-early"
 MORE = (
@@ -48,7 +49,7 @@ def test_what_is_printed_fails_with_the_bug_and_not_without_it(bug: str, duratio
     path = tmp_path / "test_shrunk.py"
     path.write_text(shrunk.stdout)
     assert f"fencepost simulate --seed {seed} --for {duration} --bug {bug}\n" in shrunk.stdout
-    style = ["--config", "pyproject.toml", "--no-cache", str(path)]
+    style = ["--config", str(ROOT / "pyproject.toml"), "--no-cache", str(path)]
     assert python("-m", "ruff", "check", *style).stdout == "All checks passed!\n"
     assert python("-m", "ruff", "format", "--check", *style).returncode == 0, shrunk.stdout
     pytest_options = ["-q", "-p", "no:cacheprovider", str(path)]
@@ -90,7 +91,7 @@ def test_every_part_of_a_plan_is_printed_so_that_it_comes_back(tmp_path: Path) -
     source = as_test(LARGE, "_ is lost", 'a "record" \\ is lost: ' + "x" * 200, "the command")
     path = tmp_path / "test_large.py"
     path.write_text(source)
-    style = ["--config", "pyproject.toml", "--no-cache", str(path)]
+    style = ["--config", str(ROOT / "pyproject.toml"), "--no-cache", str(path)]
     assert python("-m", "ruff", "check", *style).stdout == "All checks passed!\n", source
     assert python("-m", "ruff", "format", "--check", *style).returncode == 0, source
     scope: dict[str, object] = {}

@@ -169,9 +169,11 @@ def _with(value: Any, path: Path, part: Any) -> Any:
 
 
 def _parts(value: Any, path: Path) -> Iterator[Path]:
-    """Every place in it where there is something that can have less."""
+    """Every place in it where there is something that can have less; what is as usual stays so."""
+    usual = defaults_of(value) if has_fields(value) else {}
     for step, inner in _inside(value):
-        yield from _parts(inner, (*path, step))
+        if step not in usual or inner != usual[step]:
+            yield from _parts(inner, (*path, step))
     if has_fields(value) or isinstance(value, Mapping | tuple):
         yield path
 
