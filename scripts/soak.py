@@ -74,7 +74,11 @@ class Job:
         self.begun = time.monotonic()
         words = ["--seed", str(seed), "--for", options.duration]
         words += ["--bug", options.bug] if options.bug else []
-        words += ["--shrink"] if shrinks else ["--runs", str(TOGETHER), "--until-broken", "--quiet"]
+        words += (
+            ["--shrink", "--tries", str(options.tries)]
+            if shrinks
+            else ["--runs", str(TOGETHER), "--until-broken", "--quiet"]
+        )
         self.process = subprocess.Popen(
             [sys.executable, "-m", "fencepost", "simulate", *words],
             stdout=subprocess.PIPE,
@@ -203,6 +207,7 @@ def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--for", dest="duration", default="3s", help="virtual time of each seed (default: 3s)")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "soak", help="where failures are kept")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="seeds at a time (default: all cores)")
+    parser.add_argument("--tries", type=int, default=500, help="plans tried to shrink a failure (default: 500)")
     parser.add_argument("--first", type=int, help="the first seed (default: one that nobody has had)")
     parser.add_argument("--bug", help="put this bug into the code first, to see that it is found")
     options: Any = parser.parse_args(arguments)

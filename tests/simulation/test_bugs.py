@@ -8,12 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from scripts import find_bugs
 from scripts.find_bugs import SEEDS
 from scripts.page import ROOT
 
 from fencepost.simulation.bugs import BUGS, BugUnusable
 from fencepost.simulation.bugs.bug import Bug, read
+from scripts import find_bugs
 
 FOUND = find_bugs.known()
 

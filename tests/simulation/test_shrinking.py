@@ -121,6 +121,6 @@ def test_what_was_not_needed_to_fail_is_gone_with_it() -> None:
         return replace(value, seed=1) if value.by_name else None
 
     told: list[Any] = []
-    found = Shrinker(WHOLE, ask, lambda *how: told.append(how[0])).shrink()
+    found = Shrinker(WHOLE, ask, lambda *how: told.append(how[0]), 500).shrink()
     assert found.seed == 1
     assert told[-1] == found

@@ -38,13 +38,16 @@ def python(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("bug", "duration"), [(BUG, "200ms"), *(pytest.param(bug, "3s", marks=pytest.mark.soak) for bug in MORE)]
+    ("bug", "duration", "tries"),
+    [(BUG, "100ms", 30), *(pytest.param(bug, "3s", 500, marks=pytest.mark.soak) for bug in MORE)],
 )
-def test_what_is_printed_fails_with_the_bug_and_not_without_it(bug: str, duration: str, tmp_path: Path) -> None:
+def test_what_is_printed_fails_with_the_bug_and_not_without_it(
+    bug: str, duration: str, tries: int, tmp_path: Path
+) -> None:
     simulate = ["-m", "fencepost", "simulate", "--for", duration, "--bug", bug]
     found = python(*simulate, "--runs", "20", "--until-broken", "--quiet")
     seed = found.stdout.splitlines()[-1].split()[1]
-    shrunk = python(*simulate, "--seed", seed, "--shrink")
+    shrunk = python(*simulate, "--seed", seed, "--shrink", "--tries", str(tries))
     assert shrunk.returncode == 1, shrunk.stderr
     path = tmp_path / "test_shrunk.py"
     path.write_text(shrunk.stdout)
@@ -106,7 +109,7 @@ def test_another_promise_that_a_smaller_plan_breaks_is_not_followed(monkeypatch:
         return Report(plan, [], [fault], Outcomes(), Counter())
 
     monkeypatch.setattr("fencepost.cli.shrink.carry_out", broken)
-    found = shrunk(LARGE, "7 is lost", "the command", lambda _: None)
+    found = shrunk(LARGE, "7 is lost", "the command", lambda _: None, 500)
     assert found.plan == Plan(7, 0.0, Circumstances(), {"producer-1": Window()}, None)
     assert '"""Found by\n    the command\n1 is lost\n"""' in found.source
 

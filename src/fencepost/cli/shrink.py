@@ -11,7 +11,7 @@ from fencepost.simulation.drawn_runs import Plan, carry_out, is_sound
 from fencepost.simulation.plan_as_test import as_test
 from fencepost.simulation.properties import property_of
 from fencepost.simulation.script import Script
-from fencepost.simulation.shrinking import MOST_TRIES, Shrinker
+from fencepost.simulation.shrinking import Shrinker
 
 
 class Shrunk(NamedTuple):
@@ -22,16 +22,19 @@ class Shrunk(NamedTuple):
     """Of a test that fails as long as the plan does."""
 
 
-def shrink(plan: Plan, command: str) -> int:
-    """Print the test; exit code 1, for a promise is broken.  Raises Refused if none is."""
+def shrink(plan: Plan, command: str, tries: int) -> int:
+    """Print the test; exit code 1, for a promise is broken.  Raises Refused if none is.
+
+    `tries`: how many plans are tried, at most.
+    """
     report = carry_out(plan)
     if not report.faults:
         raise Refused(f"--shrink: with seed {plan.seed} no promise is broken, so there is nothing to shrink")
-    print(shrunk(report.plan, report.faults[0], command, _tell).source, end="")
+    print(shrunk(report.plan, report.faults[0], command, _tell, tries).source, end="")
     return 1
 
 
-def shrunk(plan: Plan, fault: str, command: str, tell: Callable[[str], None], most: int = MOST_TRIES) -> Shrunk:
+def shrunk(plan: Plan, fault: str, command: str, tell: Callable[[str], None], most: int) -> Shrunk:
     """The shortest plan that breaks the same promise.  `plan`: with its script; `fault`: what a checker said."""
     failed = property_of(fault)
     said = [fault]

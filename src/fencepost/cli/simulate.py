@@ -59,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the shortest plan that fails as this seed does, as a test (default: run the seed once)",
     )
+    parser.add_argument(
+        "--tries", type=int, default=500, metavar="N", help="plans that --shrink tries, at most (default: 500)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
     seconds = duration(options.duration)
     if not 0 <= options.seed <= _LARGEST_SEED:
         raise Refused(f"--seed {options.seed}: it must be 0 to {_LARGEST_SEED}")
+    if options.tries < 1:
+        raise Refused(f"--tries {options.tries}: it must be at least 1")
     if options.runs < 1:
         raise Refused(f"--runs {options.runs}: it must be at least 1")
     for option in ("history", "page", "shrink"):
@@ -86,7 +91,8 @@ def run(options: argparse.Namespace) -> int:
             from fencepost.cli.shrink import shrink
             from fencepost.simulation.plans import plan_of
 
-            return shrink(plan_of(options.seed, seconds, troubles), again(options, options.seed))
+            plan = plan_of(options.seed, seconds, troubles)
+            return shrink(plan, again(options, options.seed), options.tries)
         return _simulate(options, seconds, troubles)
     finally:
         logging.disable(former)

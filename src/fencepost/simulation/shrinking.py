@@ -13,7 +13,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 V = TypeVar("V")
 T = TypeVar("T")
 
-MOST_TRIES: Final = 500
 #: Of a number that has no default, what is tried instead: the smallest share first.
 _SHARES: Final = (0.0, 0.05, 0.2, 0.5, 0.8)
 _DIGITS: Final = 3
@@ -51,9 +50,7 @@ class Shrinker(Generic[V]):
     does the same and has less.  It is asked `most` times at most.  `tell` is told each time that less is left.
     """
 
-    def __init__(
-        self, value: V, fails: Callable[[V], V | None], tell: Callable[[V, int], None], most: int = MOST_TRIES
-    ) -> None:
+    def __init__(self, value: V, fails: Callable[[V], V | None], tell: Callable[[V, int], None], most: int) -> None:
         """With `value` it fails."""
         self.value = value
         self._ask = fails
