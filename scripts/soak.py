@@ -118,28 +118,29 @@ class Soak:
         self._to_shrink: list[int] = []
         self.seeds = self.failures = 0
         self._told = 0.0
+        self.is_interrupted = False
 
     def run(self) -> int:
         """The exit code."""
         self._tell(f"seeds from {self._next} on, {self._options.jobs} at a time; failures go to {self._failures}")
-        try:
-            while self._jobs or self._goes_on or self._to_shrink:
-                self._begin_jobs()
-                time.sleep(0.05)
-                for job in [job for job in self._jobs if job.process.poll() is not None or job.is_late]:
-                    self._jobs.remove(job)
-                    self._done(job)
-                if time.monotonic() - self._told > _BETWEEN_LINES:
-                    self._tell(self._progress())
-        except KeyboardInterrupt:
-            for job in self._jobs:
-                job.end()
-            self._tell("interrupted")
-            return 130
-        finally:
-            save(self._state, self._totals)
-            self._tell(f"{self._progress()}; all times: {self._totals.seeds} seeds, {self._totals.failures} failures")
-        return 1 if self.failures else 0
+        while not self.is_interrupted and (self._jobs or self._goes_on or self._to_shrink):
+            self._begin_jobs()
+            time.sleep(0.05)
+            for job in [job for job in self._jobs if job.process.poll() is not None or job.is_late]:
+                self._jobs.remove(job)
+                self._done(job)
+            if time.monotonic() - self._told > _BETWEEN_LINES:
+                self._tell(self._progress())
+        for job in self._jobs:
+            job.end()
+        save(self._state, self._totals)
+        how = "interrupted; " if self.is_interrupted else ""
+        self._tell(f"{how}{self._progress()}; all times: {self._totals.seeds} seeds, {self._totals.failures} failures")
+        return 130 if self.is_interrupted else 1 if self.failures else 0
+
+    def interrupt(self, *_: object) -> None:
+        """End soon, with everything kept that was found."""
+        self.is_interrupted = True
 
     @property
     def _goes_on(self) -> bool:
@@ -220,13 +221,14 @@ def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     """As the docstring above says."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may ignore it
     options = options_of()
     try:
         soak = Soak(options)
     except OSError as error:
         print(f"soak.py: {options.folder} cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(2)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, soak.interrupt)
     sys.exit(soak.run())
 
 

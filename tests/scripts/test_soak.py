@@ -43,12 +43,13 @@ def test_a_failure_is_kept_with_what_repeats_it_and_shrunk(tmp_path: Path) -> No
     assert kept.exists()
 
 
-def test_ctrl_c_ends_it_at_once_and_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_it_at_once_and_loses_nothing(how: signal.Signals, tmp_path: Path) -> None:
     words = [*SOAK, "--folder", str(tmp_path), "--hours", "1", "--for", "10m"]
     running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
     assert "seeds from" in running.stderr.readline()
-    running.send_signal(signal.SIGINT)
+    running.send_signal(how)
     rest = running.stderr.read()
     assert running.wait(30) == 130
     assert "interrupted" in rest
