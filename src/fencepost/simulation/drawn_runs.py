@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -101,6 +102,19 @@ class _Life:
         self._inhabitants = [each for each in there if each is not None]
 
     async def whole(self) -> None:
+        """From its beginning to its end, or until something is seen that may never be."""
+        life = self._loop.create_task(self._live())
+        broken = self._loop.create_task(self.world.broken.wait())
+        await asyncio.wait((life, broken), return_when=asyncio.FIRST_COMPLETED)
+        broken.cancel()
+        if life.done():
+            await life
+        else:
+            life.cancel()
+            self.faults.append("; ".join(self.world.violations[:3]))
+        self._loop.clear_away()
+
+    async def _live(self) -> None:
         """Begin, let things go wrong, come to rest, judge."""
         try:
             await self._begin()
@@ -115,7 +129,6 @@ class _Life:
             await self.world.stop()
         except (Violation, AssertionError) as violation:
             self.faults.append(str(violation))
-        self._loop.clear_away()
 
     async def _begin(self) -> None:
         world, given = self.world, self._given

@@ -84,6 +84,8 @@ class World:
         """Where set, everything is written down: see `record`."""
         self.violations: list[str] = []
         """What may never be, and was seen while the world ran."""
+        self.broken = asyncio.Event()
+        """Set with the first of these."""
         self.broker: Broker | None = None
         self.faulty_calls: FaultyCalls | None = None
         """Where set, coordinators and leaders of the next start are far from each other."""
@@ -200,6 +202,7 @@ class World:
     def _violated(self, what: str) -> None:
         self.note(f"VIOLATION {what}")
         self.violations.append(f"{self.loop.time():.6f} {what}")
+        self.broken.set()
 
     def kill(self) -> None:
         """kill -9."""
