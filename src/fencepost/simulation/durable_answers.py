@@ -25,10 +25,10 @@ from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
 from fencepost.protocol.batch import BatchHeader, headers, read_header
-from fencepost.protocol.codec import RequestHeader, decode_stored
+from fencepost.protocol.codec import RequestHeader, decode_stored, stored_version
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch
-from fencepost.protocol.stored import TransactionLogKey
+from fencepost.protocol.stored import GroupMetadataKey, TransactionLogKey
 from fencepost.protocol.types import Buffer
 from fencepost.runtime import Work
 from fencepost.simulation.checkers.sequences import Sequences
@@ -38,6 +38,8 @@ from fencepost.simulation.network import SimulatedTransport
 Key = Hashable
 _TRANSACTIONS: Final = "__transaction_state"
 _GROUPS: Final = "__consumer_offsets"
+_OF_MEMBERS: Final = 2
+"""Version of the keys of records about the members of a group."""
 _OF_TOPICS: Final = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -60,6 +62,10 @@ class Appends:
         if partition.topic == _TRANSACTIONS and not header.is_control:
             for record in decode_batch(batch, 0, header):
                 self._newest[_id(decode_stored(TransactionLogKey, record.key or b"").transactional_id)] = lsn
+        if partition.topic == _GROUPS and not header.is_control:
+            for record in decode_batch(batch, 0, header):
+                if stored_version(record.key or b"") == _OF_MEMBERS:
+                    self._newest[_members(decode_stored(GroupMetadataKey, record.key or b"").group)] = lsn
         if header.base_offset == 0:
             self._waiting[at].clear()
         self._waiting[at].append((lsn, header.base_offset))
@@ -82,6 +88,10 @@ class Appends:
 
 def _id(name: str | None) -> Key:
     return "transactional id", name
+
+
+def _members(group: str) -> Key:
+    return "members", group
 
 
 # What each answer tells
@@ -117,6 +127,11 @@ def _tells_of_id(topics: Any) -> bool:
 
 def _group(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
     yield _GROUPS, node.groups.partition_for(request.group_id)
+
+
+def _generation(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    """Positions of a group may be committed between its decision and its answer, who waits for others meanwhile."""
+    yield _members(request.group_id)
 
 
 def _committed(request: Any, response: Any, node: Node) -> Iterator[Key]:
@@ -177,10 +192,10 @@ SUBJECTS: Final[Mapping[int, Subjects]] = {
     0: _written,
     8: _committed,
     9: _fetched_groups,
-    11: _group,
+    11: _generation,
     12: _group,
     13: _group,
-    14: _group,
+    14: _generation,
     15: _named_groups,
     16: _listed_groups,
     21: _deleted,
