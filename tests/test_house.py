@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
 from scripts import imports
 
 ROOT = Path(__file__).parents[1]

@@ -134,7 +134,7 @@ def test_letting_an_offset_join_the_next_transaction_is_found(monkeypatch: pytes
     """It was verified for the one before, in the same epoch, and has no sequence number that would tell."""
     # Stock clients go on at their epoch; ours takes a new one after an answer that it missed.
     monkeypatch.setattr(TransactionalId, "unsettled", property(lambda _: False, lambda _, __: None), raising=False)
-    faults, call = {CallFault.ANSWER_LATE: 0.2}, Call.LOOK
+    faults, call = {CallFault.ANSWER_LATE: 0.5}, Call.LOOK
     assert broken_promises(faults, call, level=1) == []
 
     def forgetful(entry: Any, verification: Any, guard: Any, header: BatchHeader, *how: Any) -> ErrorCode | None:

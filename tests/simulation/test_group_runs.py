@@ -72,7 +72,11 @@ def notes(report: Report) -> GroupNotes:
     return report.groups.notes
 
 
-@pytest.mark.parametrize("name", BUGS)
+#: One in four by default; all of them take minutes.
+SOME = [pytest.param(name, marks=() if n % 4 == 0 else pytest.mark.soak) for n, name in enumerate(BUGS)]
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_a_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     bug = BUGS[name]
     bug.plant(monkeypatch)

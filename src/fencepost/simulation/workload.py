@@ -25,6 +25,8 @@ TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
 ABORTS: Final = 0.2
 DEATHS: Final = 0.03
 _LAST_TRIES: Final = 20
+_LONGEST_END: Final = 180
+"""Seconds after which no further try is begun."""
 
 
 POSITIONS: Final = TopicPartition("left", 0)
@@ -163,10 +165,11 @@ async def _commit_at_last(process: Process, number: int, outcomes: Outcomes, loa
     """When nothing goes wrong any more, somebody who writes to every partition comes to commit that."""
     world, name = process.world, process.name
     producer = _producer(process, number, load)
+    latest = world.loop.time() + _LONGEST_END
     try:
         await producer.start()
         await producer.init_transactions()
-        for tag in (f"{name}-{number + tries}" for tries in range(_LAST_TRIES)):
+        for tag in (f"{name}-{number + tries}" for tries in range(_LAST_TRIES) if world.loop.time() < latest):
             sent = [Sent(topic, n, f"{tag}-{topic}{n}") for topic, count in TOPICS.items() for n in range(count)]
             outcomes.unknown[tag] = sent
             await producer.begin_transaction()
