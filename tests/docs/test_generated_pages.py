@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from kio.schema import index
-from scripts import apis_page, promises_page
 from scripts.page import DOCS, ROOT, table
 
 from fencepost.broker.metadata.setting_docs import MEANING, OTHER_DEFAULTS
 from fencepost.broker.metadata.settings import BROKER
 from fencepost.broker.network.registry import SERVED
+from scripts import apis_page, promises_page
 
 SCRIPTS = [f"scripts.{path.stem}" for path in sorted((ROOT / "scripts").glob("*_page.py"))]
 MADE = [(name, make) for script in SCRIPTS for name, make in importlib.import_module(script).PAGES.items()]
