@@ -206,6 +206,20 @@ def test_a_search_by_time_lets_others_go_first(client: Client, monkeypatch: pyte
     other.close()
 
 
+def test_a_search_in_very_many_partitions_lets_others_go_first(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, other = new_topic(client), Client(client.broker)
+    request = search(topic, -1)
+    request.topics[0].partitions = [ListOffsetsPartition(partition_index=n, timestamp=-1) for n in range(MANY)]
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(request)
+        interrupted(1)
+        assert other.ask(MetadataRequest(topics=[])).brokers
+    found, *others = client.receive().topics[0].partitions
+    assert (found.error_code, found.offset) == (ErrorCode.NONE, 0)
+    assert {each.error_code for each in others} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and len(others) == MANY - 1
+    other.close()
+
+
 def test_a_few_bytes_that_unfold_to_millions_of_records_are_refused(client: Client) -> None:
     """The largest timestamp lies ahead, which is a reason to look."""
     one = encode_batch([(NOW, None, None, ())])[61:]

@@ -57,6 +57,7 @@ def _answers(request: ListOffsetsRequest, context: RequestContext, version: int,
         asked = Counter(wanted.partition_index for wanted in topic.partitions)
         answers = []
         for wanted in {wanted.partition_index: wanted for wanted in topic.partitions}.values():
+            yield from pace.spend(1)
             partition = node.storage.partition(topic.name, wanted.partition_index)
             if not seen:
                 answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
