@@ -73,7 +73,12 @@ def notes(report: Report) -> GroupNotes:
 
 
 #: One in four by default; all of them take minutes.
-SOME = [pytest.param(name, marks=() if n % 4 == 0 else pytest.mark.soak) for n, name in enumerate(BUGS)]
+BY_DEFAULT = set(list(BUGS)[::4])
+SOME = [pytest.param(name, marks=() if name in BY_DEFAULT else pytest.mark.soak) for name in BUGS]
+SEEDS_OF_SOME = [
+    pytest.param(seed, marks=() if seed in {BUGS[name].seed for name in BY_DEFAULT} else pytest.mark.soak)
+    for seed in sorted({bug.seed for bug in BUGS.values()})
+]
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -83,7 +88,7 @@ def test_a_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert any(carry_out(bug.plan(seed)).faults for seed in range(bug.seed, bug.seed + SEEDS))
 
 
-@pytest.mark.parametrize("seed", sorted({bug.seed for bug in BUGS.values()}))
+@pytest.mark.parametrize("seed", SEEDS_OF_SOME)
 def test_without_the_bugs_the_same_runs_are_clean(seed: int) -> None:
     plans: list[World] = []
     for bug in BUGS.values():
