@@ -103,3 +103,17 @@ def test_the_same_seed_saves_the_same_bytes_in_every_process(saved: Path, tmp_pa
         assert f'"sha256":"{done.stdout.decode().split()[-1]}"' in path.read_text(), (
             "the digest is the one that was told"
         )
+
+
+def test_one_file_is_not_written_over_by_the_other(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, link = saved.read_bytes(), tmp_path / "link.html"
+    link.symlink_to(saved)
+    for page in (saved, link):
+        assert main(["history", str(saved), "--page", str(page)]) == 2
+        assert "it is the history itself; name another file" in capsys.readouterr().err
+    assert saved.read_bytes() == before
+    both = str(tmp_path / "both")
+    assert main([*SEED, "--history", both, "--page", both]) == 2
+    assert "it is the file of --history, too" in capsys.readouterr().err

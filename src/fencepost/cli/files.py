@@ -21,6 +21,10 @@ class Output:
         except OSError as error:
             raise self._refused(error) from None
 
+    def is_at(self, path: str) -> bool:
+        """Whether it is the file there, which must exist."""
+        return os.path.samestat(os.fstat(self._file.fileno()), os.stat(path))
+
     def write(self, parts: Iterable[str]) -> None:
         """Write this, and nothing else.  Raises Refused."""
         try:

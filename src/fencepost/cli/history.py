@@ -35,6 +35,8 @@ def run(options: argparse.Namespace) -> int:
     except HistoryUnreadable as unreadable:
         raise Refused(f"{options.file}: {unreadable}") from None
     if output is not None:
+        if output.is_at(options.file):
+            raise Refused(f"--page {options.page}: it is the history itself; name another file")
         output.write(page.of(events))
         return 0
     former = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads it may have enough of it

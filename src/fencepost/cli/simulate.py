@@ -103,6 +103,8 @@ def _simulate(options: argparse.Namespace, seconds: float, troubles: Sequence[Tr
 
     failed = False
     outputs = {name: Output(f"--{name}", path) for name in ("history", "page") if (path := getattr(options, name))}
+    if len(outputs) > 1 and outputs["page"].is_at(options.history):
+        raise Refused(f"--page {options.page}: it is the file of --history, too; name another one")
     for seed in range(options.seed, options.seed + options.runs):
         report, history = _carried_out(drawn_runs.plan_of(seed, seconds, troubles), again(options, seed), outputs)
         for line in () if options.quiet else report.history:
