@@ -87,10 +87,8 @@ class Shares:
         if due:
             self._serve(self._line, 1, *share)
             in_line -= 1
-        elif self._line:
-            self._serve(self._newcomers, waiting, *share, half=True)
         else:
-            self._serve(self._newcomers, waiting, *share)
+            self._serve(self._newcomers, waiting, *share, half=bool(self._line))
         before = self._turn_left
         self._serve(self._line, in_line, *share)
         self._line_is_due = not due and bool(in_line) and self._turn_left == before
