@@ -54,7 +54,8 @@ DOCUMENTS: dict[str, tuple[Promise, ...]] = {
         ),
         Promise("360.permanent-sequence", "A batch keeps the epoch and the sequence that it was first sent with."),
         Promise(
-            "360.later-batches-fail", "When a batch fails for good, those sent after it to that partition fail too."
+            "360.later-batches-fail",
+            "When a batch fails for good, no later one of its partition has numbers yet: none must fail with it.",
         ),
         Promise(
             "360.abort-and-go-on", "A transactional producer aborts after that, and its next transaction is whole."

@@ -9,15 +9,17 @@ from typing import Any, cast
 import pytest
 from tests.client.test_producer import shown, simulate
 
-from fencepost.broker.network.registry import SERVED, Reply
+from fencepost.broker.network.registry import SERVED, Reply, independent
 from fencepost.client import Producer
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, DeliveryError
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.outcomes import Outcome
+from fencepost.protocol.batch import read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from fencepost.protocol.types import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch, TopicPartition
 from fencepost.simulation.world import ADDRESS, PORT, World
 
@@ -96,6 +98,38 @@ def test_a_batch_that_lost_its_place_is_not_sent_again_under_other_numbers(monke
             await (await writer.send("t", b"after", partition=0))
             assert epochs(world) == [(1, 0)]
         assert await shown(world) == [b"first", b"misplaced", b"after"]
+
+    simulate(scenario)
+
+
+@pytest.mark.promise("360.later-batches-fail")
+def test_no_later_batch_has_a_number_when_one_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later records wait without numbers while a batch of their partition is out; they follow under the next epoch."""
+    handler = SERVED[0].handler
+    numbers: list[tuple[int, int]] = []
+
+    def second_is_out_of_order(request: Any, context: Any, node: Any) -> Any:
+        [partition] = request.topic_data[0].partition_data
+        batch = read_header(partition.records)
+        numbers.append((batch.producer_epoch, batch.base_sequence))
+        if len(numbers) != 2:
+            return handler(request, context, node)
+        error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        answer = PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1)
+        topic = TopicProduceResponse(name=request.topic_data[0].name, partition_responses=[answer])
+        return independent(ProduceResponse(responses=[topic]))
+
+    monkeypatch.setitem(SERVED, 0, replace(SERVED[0], handler=second_is_out_of_order))
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("idempotent"), batch_bytes=1, linger_ms=0) as writer:
+            await (await writer.send("t", b"0", partition=0))
+            later = [await writer.send("t", b"%d" % n, partition=0) for n in range(1, 5)]
+            with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
+                await later[0]
+            await asyncio.gather(*later[1:])
+        assert numbers == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
+        assert await shown(world) == [b"0", b"2", b"3", b"4"]
 
     simulate(scenario)
 
