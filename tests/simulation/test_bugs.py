@@ -63,8 +63,10 @@ def test_a_test_that_finds_a_bug_is_named(name: str, finds: bool) -> None:
 
 def test_a_bug_is_looked_for_where_its_module_is_tested() -> None:
     """First in the file of its name."""
-    assert find_bugs.tests_of(BUGS["first-members-get-less"])[:2] == ["tests/client/test_assignors.py", "tests/client"]
-    assert all(find_bugs.tests_of(bug) for bug in BUGS.values())
+    bug = BUGS["first-members-get-less"]
+    assert find_bugs.own_tests_of(bug) == ["tests/client/test_assignors.py"]
+    assert find_bugs.tests_of_its_room(bug)[0] == "tests/client"
+    assert all(find_bugs.tests_of_its_room(bug) for bug in BUGS.values())
     assert all((ROOT / path.partition("::")[0]).exists() for path in sum(find_bugs.ROOMS.values(), ()))
 
 
