@@ -179,12 +179,12 @@ class SimulatedDisk:
     # Disk
 
     def open(self, path: Path) -> File:
-        parent = self._directory(path.parent)
-        node = parent.cached.get(path.name)
+        parent, name = self._parent(path)
+        node = parent.cached.get(name)
         if node is None:
             self.operate()
             node = Content()
-            parent.do({path.name: node})
+            parent.do({name: node})
         if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
         return SimulatedFile(self, node)
@@ -249,7 +249,7 @@ class SimulatedDisk:
 
     def make_directory(self, path: Path) -> None:
         directory = self.root
-        for name in path.parts[bool(path.anchor) :]:
+        for name in _names(path):
             node = directory.cached.get(name)
             if node is None:
                 self.operate()
@@ -260,10 +260,11 @@ class SimulatedDisk:
             directory = node
 
     def remove(self, path: Path) -> None:
-        parent = self.node_at(path.parent)
-        if isinstance(parent, Directory) and path.name in parent.cached:
+        *outer, name = _names(path)
+        parent = self._node(outer)
+        if isinstance(parent, Directory) and name in parent.cached:
             self.operate()
-            parent.do({path.name: None})
+            parent.do({name: None})
 
     def remove_directory(self, path: Path) -> None:
         node = self.node_at(path)
@@ -298,18 +299,34 @@ class SimulatedDisk:
         return release
 
     def node_at(self, path: Path) -> Node | None:
-        node: Node = self.root
-        for name in path.parts[bool(path.anchor) :]:
-            if not isinstance(node, Directory) or name not in node.cached:
+        return self._node(_names(path))
+
+    def _node(self, names: Sequence[str]) -> Node | None:
+        node: Node | None = self.root
+        for name in names:
+            if not isinstance(node, Directory):
                 return None
-            node = node.cached[name]
+            node = node.cached.get(name)
         return node
+
+    def _parent(self, path: Path) -> tuple[Directory, str]:
+        """The directory that a path is in, and its name there."""
+        *outer, name = _names(path)
+        parent = self._node(outer)
+        if not isinstance(parent, Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
+        return parent, name
 
     def _directory(self, path: Path) -> Directory:
         node = self.node_at(path)
         if not isinstance(node, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(path))
         return node
+
+
+def _names(path: Path) -> list[str]:
+    """What `parts` has behind the root; paths are made for every use, and this is what is done with each."""
+    return [name for name in str(path).split("/") if name and name != "."]
 
 
 def _size(node: Node) -> int:

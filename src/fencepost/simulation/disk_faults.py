@@ -47,13 +47,13 @@ class FaultyDisk(SimulatedDisk):
         return sorted(_files(Path("/"), self.root))
 
     def meet(self, use: str, node: Node) -> None:
-        error = self._faults.get((node, use))
+        error = self._faults.get((node, use)) if self._faults else None
         if error is not None:
             raise OSError(error, errno.errorcode[error])
 
     def targets_of(self, files: Sequence[File]) -> tuple[list[tuple[SimulatedFile, int]], OSError | None]:
         targets, error = super().targets_of(files)
-        for file, _ in targets:
+        for file, _ in targets if self._faults else ():
             try:
                 self.meet("sync", file.node)
             except OSError as fault:

@@ -93,15 +93,17 @@ Node = Content | Directory
 
 
 def _change(content: bytearray, at: int, data: bytes | None) -> None:
+    size = len(content)
     if data is None:
         del content[at:]
-        end = at
-    else:
-        end = at + len(data)
-    if len(content) < end:
-        content.extend(bytes(end - len(content)))
+    elif at <= size:
+        # At the end, mostly.
+        content[at : at + len(data)] = data
+        return
+    if size < at:
+        content.extend(bytes(at - size))
     if data is not None:
-        content[at:end] = data
+        content += data
 
 
 def _enter(entries: dict[str, Node], change: dict[str, Node | None]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from fencepost.broker.network.connection import Connection
@@ -307,14 +307,26 @@ class WatchedStorage(Storage):
                     self._removed.add((partition.topic, partition.index, (record.value or b"").decode()))
 
 
+class _Due(NamedTuple):
+    """An answer that has not left, and the lsn that it depends on."""
+
+    response: Any
+    version: int
+    needed: int
+
+    @property
+    def name(self) -> str:
+        return f"{type(self.response).__name__} v{self.version}: {self.response}"
+
+
 class WatchedConnection(Connection):
     """A connection whose answers are looked at when they are made, and when they leave."""
 
     def __init__(self, node: Node, violated: Callable[[str], None]) -> None:
         super().__init__(node)
         self._violated = violated
-        self._due: defaultdict[int, deque[tuple[str, int]]] = defaultdict(deque)
-        """Correlation id -> name and lsn of the answers that have not left."""
+        self._due: defaultdict[int, deque[_Due]] = defaultdict(deque)
+        """Correlation id -> the answers that have not left."""
         self._leaving = bytearray()
 
     def connection_made(self, transport: Any) -> None:
@@ -326,21 +338,21 @@ class WatchedConnection(Connection):
         self, reply: Reply, slot: Any, header: RequestHeader, request: Any, context: RequestContext
     ) -> Work[bytes] | None:
         if reply.response is not None:
-            self._due[header.correlation_id].append(self._needs(reply, header, request))
+            needed = self._needed(reply.response, header, request)
+            self._due[header.correlation_id].append(_Due(reply.response, header.api_version, needed))
         return super()._answer(reply, slot, header, request, context)
 
-    def _needs(self, reply: Reply, header: RequestHeader, request: Any) -> tuple[str, int]:
+    def _needed(self, response: Any, header: RequestHeader, request: Any) -> int:
+        """The lsn that an answer depends on."""
         storage = self._node.storage
         assert isinstance(storage, WatchedStorage)
-        name, response = type(reply.response).__name__, reply.response
-        needed = 0
         if header.api_key == _FETCH:
             early = shown_too_early(response, self._node, storage.appends)
             if early is not None:
-                self._violated(f"{name}: {early}, which is not durable")
+                self._violated(f"{type(response).__name__}: {early}, which is not durable")
         elif (subjects := SUBJECTS.get(header.api_key)) is not None:
-            needed = max(map(storage.appends.newest, subjects(request, response, self._node)), default=0)
-        return f"{name} v{header.api_version}: {response}", needed
+            return max(map(storage.appends.newest, subjects(request, response, self._node)), default=0)
+        return 0
 
     def _leaves(self, data: bytes) -> None:
         """Bytes leave the node, perhaps a part of an answer only."""
@@ -349,10 +361,9 @@ class WatchedConnection(Connection):
         while len(leaving) >= 8:
             end = 4 + int.from_bytes(leaving[:4], "big")
             due = self._due.get(int.from_bytes(leaving[4:8], "big"))
-            if due:
-                name, needed = due[0]
-                if needed > self._node.storage.durable:
-                    self._violated(f"an answer left at lsn {self._node.storage.durable}, it tells of {needed}: {name}")
+            durable = self._node.storage.durable
+            if due and due[0].needed > durable:
+                self._violated(f"an answer left at lsn {durable}, it tells of {due[0].needed}: {due[0].name}")
             if len(leaving) < end:
                 return
             if due:

@@ -6,9 +6,12 @@ Nothing else moves time, and nothing outside can wake it, so the same program gi
 from __future__ import annotations
 
 import asyncio
+import heapq
+from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.protocol.types import Milliseconds
 
@@ -32,42 +35,139 @@ class Deadlock(RuntimeError):
     """Everybody waits and no timer is set, or somebody goes on for ever without any time passing."""
 
 
-class _Selector:
-    """In place of sockets to wait for: time passes."""
+class Owner(Protocol):
+    """Who may keep its callbacks from running."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-        self._turns = 0
+    def keeps(self, handle: Handle) -> bool:
+        """Whether this is not to run yet; its owner has it run later."""
+        ...
 
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise Deadlock("every task waits for something, and no timer is set that could bring it")
-        self._turns = 0 if timeout else self._turns + 1
-        if self._turns > _MOST_TURNS:
-            raise Deadlock("somebody goes on for ever while time stands still")
-        self._loop.advance(timeout)
-        return []
+
+OWNER: Final[ContextVar[Owner | None]] = ContextVar("owner", default=None)
+"""Whose the callbacks are that are scheduled now."""
+
+
+class _Soon(asyncio.Handle):
+    """A callback, and whose it is.  Very many are made: each attribute is set once."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, callback: Any, args: Any, loop: VirtualLoop, context: Context) -> None:
+        self._callback, self._args, self._loop, self._context = callback, args, loop, context
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self.owner = context.get(OWNER)
+
+
+class _Timer(asyncio.TimerHandle):
+    """The same for a later time."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: VirtualLoop, context: Context) -> None:
+        self._callback, self._args, self._loop, self._context = callback, args, loop, context
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self._when, self._scheduled = when, True
+        self.owner = context.get(OWNER)
+
+
+Handle = _Soon | _Timer
+
+#: The timers are tidied when there are so many, and so large a part of them is cancelled.
+_MANY_TIMERS: Final = 100
+_MANY_CANCELLED: Final = 0.5
+_RESOLUTION: Final = 1e-9
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An asyncio event loop on virtual time, in seconds from 0."""
+    """An asyncio event loop on virtual time, in seconds from 0.
+
+    Most of what a simulation does is to go round here, so this is asyncio's own loop again, without what real time and
+    sockets need.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self._selector = _Selector(self)
-        self._clock_resolution = 1e-9
+        self._clock_resolution = _RESOLUTION
+        self._ready: deque[Handle] = deque()
+        self._scheduled: list[tuple[float, _Timer]] = []
+        self._timer_cancelled_count = 0
+        self._turns = 0
+        """Since time passed."""
 
     def time(self) -> float:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Exactly to the next timer, where that is what is waited for: a sum of fractions might not reach it."""
-        timers: list[asyncio.TimerHandle] = getattr(self, "_scheduled", [])
-        self._now = max(self._now + seconds, timers[0].when() if seconds and timers else 0.0)
+        """Let time pass in the middle of something."""
+        self._now += seconds
 
-    def _process_events(self, events: list[Any]) -> None:
-        assert not events, "there is nothing outside"
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = _Soon(callback, args, self, copy_context() if context is None else context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
+        heapq.heappush(self._scheduled, (when, timer))
+        return timer
+
+    def run_soon(self, handles: list[Handle]) -> None:
+        """Run what an owner kept, in this order."""
+        self._ready.extend(handles)
+
+    def _run_once(self) -> None:
+        """What is ready now, in its order; if nothing is, first let time pass until the next timer."""
+        self._tidy_timers()
+        timers, ready = self._scheduled, self._ready
+        self._turns += 1
+        if not ready and not getattr(self, "_stopping", False):
+            if not timers:
+                raise Deadlock("every task waits for something, and no timer is set that could bring it")
+            when, now = timers[0][0], self._now
+            if when > now:
+                # A sum of fractions might not reach it.
+                self._now = max(now + (when - now), when)
+                self._turns = 0
+        if self._turns > _MOST_TURNS:
+            raise Deadlock("somebody goes on for ever while time stands still")
+        end = self._now + _RESOLUTION
+        while timers and timers[0][0] < end:
+            _, timer = heapq.heappop(timers)
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled or (handle.owner is not None and handle.owner.keeps(handle)):
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler(
+                    {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+                )
+
+    def _tidy_timers(self) -> None:
+        """Forget those that were cancelled: when they are next, or many."""
+        timers = self._scheduled
+        if len(timers) > _MANY_TIMERS and self._timer_cancelled_count > _MANY_CANCELLED * len(timers):
+            timers[:] = [timer for timer in timers if not timer[1]._cancelled]
+            heapq.heapify(timers)
+            self._timer_cancelled_count = 0
+        while timers and timers[0][1]._cancelled:
+            heapq.heappop(timers)
+            self._timer_cancelled_count -= 1
 
     def _write_to_self(self) -> None:
         pass  # it never sleeps

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import heapq
 import random
-from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar
+from contextvars import Context
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Admission, Listener, Runtime
-from fencepost.simulation.loop import VirtualLoop
+from fencepost.simulation.loop import OWNER, Handle, VirtualLoop
 from fencepost.simulation.network import SLOWEST, SimulatedTransport
 from fencepost.simulation.request_faults import Passage, Sending, claims
 from fencepost.simulation.world import World
 
 T = TypeVar("T")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
-
-_PROCESS: Final[ContextVar[Process | None]] = ContextVar("process", default=None)
 
 
 class Process:
@@ -48,7 +44,7 @@ class Process:
         """As soon as it is calm: somebody else has its place."""
         self.stood_still = 0.0
         """Seconds for which it stood still, in all."""
-        self._kept: list[asyncio.Handle] = []
+        self._kept: list[Handle] = []
         """What would have run while it stood still."""
         self._connections: list[SimulatedTransport] = []
         self._started: list[asyncio.Future[Any]] = []
@@ -68,7 +64,7 @@ class Process:
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Run this in the process; cancelled when the process dies."""
         context = contextvars.copy_context()
-        context.run(_PROCESS.set, self)
+        context.run(OWNER.set, self)
         outside: asyncio.Future[T] = self._loop.create_future()
         task = self._loop.create_task(work, name=self.name, context=context)
         task.add_done_callback(partial(_tell, outside), context=Context())
@@ -151,7 +147,7 @@ class Process:
         kept, self._kept = self._kept, []
         self._loop.run_soon(kept)
 
-    def keeps(self, handle: asyncio.Handle) -> bool:
+    def keeps(self, handle: Handle) -> bool:
         """Whether this is not to run yet."""
         if self._stands_still:
             self._kept.append(handle)
@@ -243,61 +239,10 @@ class ProcessLoop(VirtualLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._ready: deque[asyncio.Handle]
-        self._scheduled: list[asyncio.TimerHandle]
         self.dead: list[Process] = []
         """What they were doing stays where it is until it is cleared away."""
-
-    def run_soon(self, handles: list[asyncio.Handle]) -> None:
-        """Run what a process kept, in this order."""
-        self._ready.extend(handles)
 
     def clear_away(self) -> None:
         """When all is over: what dead processes were doing ends."""
         for process in self.dead:
             process.release()
-
-    def call_soon(  # type: ignore[override]
-        self, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = _Handle(callback, args, self, contextvars.copy_context() if context is None else context)
-        self._ready.append(handle)
-        return handle
-
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        timer = _TimerHandle(when, callback, args, self, contextvars.copy_context() if context is None else context)
-        heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]
-        return timer
-
-
-class _Handle(asyncio.Handle):
-    """A callback of whichever process it is."""
-
-    __slots__ = ("_process",)
-
-    def __init__(self, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Context) -> None:
-        super().__init__(callback, args, loop, context)
-        self._process = context.get(_PROCESS)
-
-    def _run(self) -> None:
-        if self._process is None or not self._process.keeps(self):
-            super()._run()
-
-
-class _TimerHandle(asyncio.TimerHandle):
-    """A timer of whichever process it is."""
-
-    __slots__ = ("_process",)
-
-    def __init__(
-        self, when: float, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Context
-    ) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self._process = context.get(_PROCESS)
-
-    def _run(self) -> None:
-        if self._process is None or not self._process.keeps(self):
-            super()._run()
