@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.spark.committed import VERDICTS, End, Number, Verdict, end_of, judge
+from fencepost.spark.positions import BEGAN
 from fencepost.spark.progress import Progress
 
 LAST = Progress("query", 5, [{"in": {"0": 10, "1": 20}}])
@@ -39,7 +40,7 @@ def test_number_and_positions_decide(number: int, positions: dict[str, int], ver
     judgement = judge("orders", LAST, batch(number, {"in": positions}), new_query=False)
     assert judgement.verdict is verdict
     if verdict is Verdict.REFUSE:
-        for needed in ("'orders'", '{"in":{"0":10,"1":20}}', "older copy", "new application_id", "startingOffsets"):
+        for needed in ("'orders'", '{"in":{"0":10,"1":20}}', "older copy", "resume_offsets", "resume=True"):
             assert needed in judgement.reason
 
 
@@ -48,6 +49,58 @@ def test_another_query_is_refused_unless_it_is_meant() -> None:
     assert "belongs to another query" in judge("orders", LAST, other, new_query=False).reason
     assert judge("orders", LAST, other, new_query=True).verdict is Verdict.WRITE
     assert judge("orders", LAST, batch(5), new_query=True).verdict is Verdict.SKIP
+
+
+def begun_at(began: dict[str, Any] | None, number: int = 0) -> Progress:
+    """A batch of another query, and where that says it began."""
+    end: dict[str, Any] = {"in": {"0": 12, "1": 20, "2": 3}}
+    return batch(number, end if began is None else {**end, BEGAN: began}, query="successor")
+
+
+HERE = {"@cluster": "ours", "@topics": {"in": "one"}}
+
+
+@pytest.mark.parametrize(
+    ("began", "goes_on"),
+    [
+        ({"in": {"0": 10, "1": 20}}, True),
+        ({"in": {"0": 10, "1": 20, "2": 0}, "new": {"0": 0}}, True),
+        ({"in": {"0": 9, "1": 20}}, False),
+        ({"in": {"0": 11, "1": 20}}, False),
+        ({"in": {"0": 10}}, False),
+        ({"other": {"0": 10, "1": 20}}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_a_successor_goes_on_only_from_where_the_last_batch_ended(began: dict[str, Any] | None, goes_on: bool) -> None:
+    judgement = judge("orders", LAST, begun_at(began), new_query=False, resume=True)
+    assert judgement.verdict is (Verdict.WRITE if goes_on else Verdict.REFUSE)
+    assert goes_on or "resume_offsets('orders'" in judgement.reason
+    assert judge("orders", LAST, begun_at(began), new_query=False).verdict is Verdict.REFUSE
+
+
+@pytest.mark.parametrize("other", [{"@cluster": "theirs"}, {"@topics": {"in": "two"}}, {"@topics": {}}])
+def test_a_successor_reads_the_same_topics_of_the_same_cluster(other: dict[str, Any]) -> None:
+    last = Progress("query", 5, [{"in": {"0": 10, "1": 20}, **HERE, BEGAN: {"in": {"0": 1}}}])
+    for there, verdict in ((HERE, Verdict.WRITE), (HERE | other, Verdict.REFUSE)):
+        began = {"in": {"0": 10, "1": 20}, **there}
+        assert judge("orders", last, begun_at(began), new_query=False, resume=True).verdict is verdict
+
+
+def test_a_successor_has_the_sources_of_the_last_batch() -> None:
+    position = {"in": {"0": 10}}
+    last = Progress("query", 5, [position, position])
+    one = {"in": {"0": 11}, BEGAN: position}
+    for ends, verdict in (((one, one), Verdict.WRITE), ((one,), Verdict.REFUSE), ((one, 7), Verdict.REFUSE)):
+        found = judge("orders", last, batch(0, *ends, query="successor"), new_query=False, resume=True)
+        assert found.verdict is verdict
+
+
+def test_where_a_query_began_does_not_count_once_it_has() -> None:
+    first = {"in": {"0": 8, "1": 20}, BEGAN: {"in": {"0": 2, "1": 20}}}
+    for resume in (False, True):
+        assert judge("orders", LAST, batch(0, first), new_query=False, resume=resume).verdict is Verdict.SKIP
 
 
 def test_the_first_batch_of_an_application_is_written() -> None:

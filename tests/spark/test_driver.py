@@ -37,9 +37,9 @@ class Bench:
     def cluster(self, name: str) -> Cluster:
         return Cluster(ADDRESS, runtime=self.world.runtime(name), patience_ms=5000, request_timeout_ms=1000)
 
-    def driver(self, name: str = "driver", attempts: int = 3) -> Driver:
+    def driver(self, name: str = "driver", attempts: int = 3, resume: bool = False) -> Driver:
         cluster = self.cluster(name)
-        return Driver(cluster, "app", ["out"], transaction_timeout_ms=60_000, attempts=attempts)
+        return Driver(cluster, "app", ["out"], transaction_timeout_ms=60_000, attempts=attempts, resume=resume)
 
     async def values(self) -> list[bytes]:
         async with Consumer(bootstrap_servers=ADDRESS, runtime=self.world.runtime("reader")) as consumer:
@@ -235,6 +235,37 @@ def test_who_is_refused_does_not_fence_the_healthy_driver(wrong: Progress) -> No
         assert b"refused" not in await bench.values()
 
     in_world(test)
+
+
+def begun(at: int, end: int) -> Progress:
+    """The first batch of a successor: where it began, and its end."""
+    return Progress.of("successor", 0, [{"in": {"0": end}, "@began": {"in": {"0": at}}}])
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_a_successor_with_a_new_checkpoint_goes_on_where_the_last_batch_ended(level: int) -> None:
+    async def test(bench: Bench) -> None:
+        assert await bench.driver("first").write(batch(3, 10), 2, False, Tasks(bench, b"first"))
+        for wrong in (begun(9, 20), begun(11, 20), batch(0, 20, "successor")):
+            with pytest.raises(WriteFailed, match="resume_offsets"):
+                await bench.driver("astray", resume=True).write(wrong, 2, False, Tasks(bench, b"wrong"))
+        with pytest.raises(WriteFailed, match="resume_offsets"):
+            await bench.driver("unasked").write(begun(10, 20), 2, False, Tasks(bench, b"wrong"))
+        successor, tasks = bench.driver("successor", resume=True), Tasks(bench, b"second")
+
+        async def fail(_: Plan) -> None:
+            if len(tasks.plans) == 1:
+                raise OSError("an executor is lost")
+
+        tasks.between = fail
+        assert await successor.write(begun(10, 20), 2, False, tasks)
+        assert not await bench.driver("restarted", resume=True).write(begun(10, 20), 2, False, Tasks(bench, b"wrong"))
+        following = Progress.of("successor", 1, [{"in": {"0": 30}}])
+        assert await bench.driver("again", resume=True).write(following, 2, False, Tasks(bench, b"third"))
+        found = [b"first", b"second", b"third"]
+        assert await bench.values() == sorted(found + found)
+
+    in_world(test, level)
 
 
 def test_what_an_older_driver_commits_before_it_is_fenced_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.protocol.types import Isolation, TopicPartition
-from fencepost.spark.options import BadOption, offsets_text, parse, parse_offsets
+from fencepost.protocol.types import Isolation
+from fencepost.spark.options import BadOption, parse
 
 LEAST = {"kafka.bootstrap.servers": "h:1", "subscribe": "a, b"}
 
@@ -36,8 +36,3 @@ def test_names_are_case_insensitive() -> None:
 def test_what_cannot_be_used_is_named(more: dict[str, str], named: str) -> None:
     with pytest.raises(BadOption, match=named):
         parse(LEAST | more, streaming=True)
-
-
-def test_offsets_are_written_as_they_are_read() -> None:
-    offsets = {TopicPartition("a", 0): 5, TopicPartition("a", 11): 7, TopicPartition("b", 2): -2}
-    assert parse_offsets("x", offsets_text(offsets)) == offsets

@@ -20,7 +20,7 @@ from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.protocol.types import TopicPartition as ClientPartition
-from fencepost.spark import Sink, Step, WriteFailed, local_session, write, write_stream
+from fencepost.spark import Sink, Step, WriteFailed, local_session, resume_offsets, write, write_stream
 from fencepost.spark.claims import slot_name
 
 if TYPE_CHECKING:
@@ -63,20 +63,20 @@ class Place:
                 producer.send(topic or self.source, b"%d" % number, key=b"k%d" % number)
             producer.flush()
 
-    def stream(self, spark: SparkSession, most: int = 200, topic: str = "") -> DataFrame:
+    def stream(self, spark: SparkSession, most: int = 200, topic: str = "", starting: str = "earliest") -> DataFrame:
         return (
             spark.readStream.format("fencepost")
             .option("kafka.bootstrap.servers", self.servers)
             .option("subscribe", topic or self.source)
-            .option("startingOffsets", "earliest")
+            .option("startingOffsets", starting)
             .option("maxOffsetsPerTrigger", most)
             .load()
             .select("key", "value")
         )
 
-    def run(self, spark: SparkSession, **options: Any) -> None:
+    def run(self, spark: SparkSession, starting: str = "earliest", **options: Any) -> None:
         write_stream(
-            self.stream(spark),
+            self.stream(spark, starting=starting),
             topic=self.target,
             application_id=self.application,
             bootstrap_servers=self.servers,
@@ -152,6 +152,15 @@ def test_a_stream_is_written_once_over_restarts(spark: SparkSession, place: Plac
     assert place.shown() == list(range(ROWS + 100))
     batches = [batch for step, batch in steps if step is Step.COMMITTED]
     assert batches == list(range(len(batches))) and len(batches) > 1
+
+
+def test_a_query_whose_checkpoint_is_lost_goes_on_where_it_was(spark: SparkSession, place: Place) -> None:
+    place.run(spark)
+    place.checkpoint += "-new"
+    for count in (100, 200):
+        place.fill(ROWS + count - 100, 100)
+        place.run(spark, resume_offsets(place.application, place.servers), resume=True)
+        assert place.shown() == list(range(ROWS + count))
 
 
 def test_a_batch_that_was_committed_is_not_written_again(spark: SparkSession, place: Place) -> None:

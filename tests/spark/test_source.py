@@ -23,6 +23,7 @@ from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, D
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark.options import Bound, parse
+from fencepost.spark.positions import Positions
 from fencepost.spark.reading import FIELDS
 from fencepost.spark.source import BatchReader, StreamReader
 
@@ -114,6 +115,11 @@ class Topic:
         self.partitions += 1
         self._admin.create_partitions(self.name, self.partitions)
 
+    def make_anew(self) -> None:
+        self._admin.delete_topic(self.name)
+        self._admin.create_topic(self.name, partitions=self.partitions)
+        self.committed.clear()
+
     def delete_before(self, partition: int, offset: int) -> None:
         portal, cluster = Portal(), Cluster(self.servers)
         wanted = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
@@ -183,9 +189,9 @@ def _named(topic: Topic, offsets: Mapping[int, int]) -> str:
 
 def _log_ends(reader: BatchReader) -> dict[int, int]:
     stream = StreamReader(reader._options, SCHEMA)
-    ends = stream._asker.offsets(Bound(-1))
+    ends = stream._asker.positions(Bound(-1))
     stream.stop()
-    return {at.partition: offset for at, offset in ends.items()}
+    return {at.partition: offset for at, offset in ends.offsets.items()}
 
 
 class Engine:
@@ -296,15 +302,205 @@ def test_records_that_are_gone_are_an_error_unless_it_is_said_otherwise(broker: 
             assert sorted(engine.rows, key=lambda row: row[:2]) == left
 
 
-def test_no_batch_ends_before_the_last_one_whatever_a_node_says() -> None:
+class Stub:
+    """Answers of a cluster: up to where committed records are shown, and where the logs end."""
+
+    def __init__(self, shown: int, log_end: int) -> None:
+        self._shown, self._log_end = shown, log_end
+
+    def positions(self, bound: Bound) -> Positions:  # noqa: ARG002
+        return Positions({TopicPartition("t", 0): self._shown, TopicPartition("t", 1): 9})
+
+    def ends_behind(self, known: Positions) -> Positions:  # noqa: ARG002
+        return Positions({TopicPartition("t", 0): self._log_end, TopicPartition("t", 1): 9})
+
+
+def stubbed(shown: int, log_end: int, **more: str) -> StreamReader:
+    reader = StreamReader(parse({"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t", **more}, True), SCHEMA)
+    reader._asker_ = Stub(shown, log_end)  # type: ignore[assignment]
+    return reader
+
+
+LIMITS = (ReadAllAvailable(), ReadMaxRows(100))
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("log_end", [5, 7])
+def test_no_batch_ends_before_the_last_one_whatever_a_node_says(limit: ReadLimit, log_end: int) -> None:
     """One that has just started may know less of a transaction's end than the one before."""
+    assert stubbed(3, log_end).latestOffset({"t": {"0": 5, "1": 5}}, limit) == {"t": {"0": 5, "1": 9}}
 
-    class Forgetful:
-        def offsets(self, bound: Bound) -> dict[TopicPartition, int]:  # noqa: ARG002
-            return {TopicPartition("t", 0): 3, TopicPartition("t", 1): 9}
 
-    options = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}
-    reader = StreamReader(parse(options, streaming=True), SCHEMA)
-    reader._asker_ = Forgetful()  # type: ignore[assignment]
-    for limit in (ReadAllAvailable(), ReadMaxRows(100)):
-        assert reader.latestOffset({"t": {"0": 5, "1": 5}}, limit) == {"t": {"0": 5, "1": 9}}
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_log_that_ends_before_the_position_has_lost_records(limit: ReadLimit) -> None:
+    start = {"t": {"0": 5, "1": 5}}
+    with pytest.raises(BrokerError, match="t-0 was to be read from offset 5, but ends at 4"):
+        stubbed(3, 4).latestOffset(start, limit)
+    after = stubbed(3, 4, failOnDataLoss="false").latestOffset(start, limit)
+    assert after == {"t": {"0": 4, "1": 9}}
+
+
+def test_nothing_new_is_said_in_the_words_of_the_checkpoint() -> None:
+    """Spark compares them."""
+    start = {"t": {"1": 9, "0": 3}, "@began": {"t": {"0": 0}}}
+    assert stubbed(3, 3).latestOffset(start, ReadAllAvailable()) is start
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize("counts", [(2, 5), (5, 2), (4, 4)], ids=["more", "fewer", "as many"])
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
+    broker: Broker, counts: tuple[int, int], restarted: bool, fails: bool
+) -> None:
+    with ExitStack() as stack:
+        name = f"anew-{counts[0]}-{restarted}-{fails}"
+        topic = Topic(broker, name, random.Random(name), stack)
+        topic.write(counts[0])
+        engine = Engine(topic, topic.options(failOnDataLoss=fails, startingOffsets="earliest"), None)
+        stack.callback(engine.stop)
+        engine.drain()
+        read = list(engine.rows)
+        assert read == topic.shown()
+        topic.make_anew()
+        topic.write(counts[1])
+        if restarted:
+            engine.restart()
+        if fails:
+            for _ in range(2):
+                with pytest.raises(BrokerError, match=f"topic '{name}' was deleted and made anew"):
+                    engine.drain()
+            assert engine.rows == read
+        else:
+            engine.drain()
+            assert engine.rows[len(read) :] == topic.shown()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("counts", [(2, 6), (6, 2)], ids=["more", "fewer"])
+def test_a_topic_that_is_made_anew_before_a_task_reads_it_is_named(
+    broker: Broker, counts: tuple[int, int], fails: bool
+) -> None:
+    with ExitStack() as stack:
+        name = f"between-{counts[0]}-{fails}"
+        topic = Topic(broker, name, random.Random(name), stack)
+        topic.write(counts[0])
+        reader = BatchReader(parse(topic.options(failOnDataLoss=fails), streaming=False), SCHEMA)
+        parts = reader.partitions()
+        topic.make_anew()
+        topic.write(counts[1])
+        if fails:
+            with pytest.raises(BrokerError, match=f"topic '{name}' was deleted and made anew"):
+                rows_of(reader, parts, name)
+        else:
+            assert rows_of(reader, parts, name) == []
+
+
+@pytest.mark.parametrize("deleted_first", [True, False])
+def test_a_topic_that_is_made_anew_while_a_task_reads_it_is_named(broker: Broker, deleted_first: bool) -> None:
+    """The first fetch is made, the next one gives records of another topic, or none."""
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        name = f"while-{deleted_first}"
+        topic = Topic(broker, name, random.Random(name), stack)
+        topic.write(12)
+        reader = BatchReader(parse(topic.options(), streaming=False), SCHEMA)
+        parts = reader.partitions()
+        patch.setattr("fencepost.spark.reading._FETCH_BYTES", 1)
+        rows = reader.read(parts[0])
+        next(rows)
+        topic.make_anew()
+        if not deleted_first:
+            topic.write(30)
+        with pytest.raises(BrokerError, match=f"topic '{name}' was deleted and made anew"):
+            list(rows)
+
+
+def test_a_first_batch_that_is_run_again_begins_where_it_began(broker: Broker) -> None:
+    """Its end is in the checkpoint, its beginning was asked for: the answer may be another one by now."""
+    with ExitStack() as stack:
+        topic = Topic(broker, "again", random.Random("again"), stack)
+        topic.write(5)
+        reader = StreamReader(parse(topic.options(startingOffsets="latest"), streaming=True), SCHEMA)
+        stack.callback(reader.stop)
+        start = reader.initialOffset()
+        before = {row[:2] for row in topic.committed}
+        topic.write(8)
+        end = reader.latestOffset(start, ReadAllAvailable())
+        planned = rows_of(reader, reader.partitions(start, end), topic.name)
+        assert planned == [row for row in topic.shown() if row[:2] not in before]
+        topic.write(5)
+        reader.stop()
+        later = reader.initialOffset()
+        assert later != start
+        assert rows_of(reader, reader.partitions(later, end), topic.name) == planned
+        following = reader.latestOffset(end, ReadAllAvailable())
+        rest = rows_of(reader, reader.partitions(end, following), topic.name)
+        assert sorted(planned + rest) == [row for row in topic.shown() if row[:2] not in before]
+
+
+def test_a_query_with_another_checkpoint_begins_where_it_is_told(broker: Broker) -> None:
+    """Not where an older one of the same application was pinned, once that has planned a batch."""
+    with ExitStack() as stack:
+        topic = Topic(broker, "pinned", random.Random("pinned"), stack)
+        topic.write(4)
+        options = topic.options(startingOffsets="latest", applicationId="pinned")
+        begun = {row[:2] for row in topic.committed}
+        older = Engine(topic, options, None)
+        stack.callback(older.stop)
+        older.begin()
+        topic.write(4)
+        older.restart()
+        older.drain()
+        assert {row[:2] for row in older.rows} == {row[:2] for row in topic.committed} - begun
+        for _ in range(2):
+            seen = {row[:2] for row in topic.committed}
+            newer = Engine(topic, options, None)
+            stack.callback(newer.stop)
+            newer.begin()
+            topic.write(4)
+            newer.restart()
+            newer.drain()
+            assert {row[:2] for row in newer.rows} == {row[:2] for row in topic.committed} - seen
+
+
+def test_a_pin_that_an_older_version_left_is_released_by_the_query_that_it_is_of(broker: Broker) -> None:
+    with ExitStack() as stack:
+        topic = Topic(broker, "left", random.Random("left"), stack)
+        topic.write(4)
+        options = topic.options(startingOffsets="latest", applicationId="left")
+        engine = Engine(topic, options, None)
+        stack.callback(engine.stop)
+        engine.begin()
+        engine.offsets = {topic.name: {str(number): 0 for number in range(topic.partitions)}}
+        engine.restart()
+        engine.drain()
+        topic.write(3)
+        newer = Engine(topic, options, None)
+        stack.callback(newer.stop)
+        newer.drain()
+        assert newer.rows == []
+
+
+def test_a_new_query_goes_on_where_a_committed_batch_ended(broker: Broker) -> None:
+    """Also in partitions that came later; but not in a topic that was made anew."""
+    with ExitStack() as stack:
+        topic = Topic(broker, "resumed", random.Random("resumed"), stack)
+        topic.write(6)
+        engine = Engine(topic, topic.options(startingOffsets="earliest"), None)
+        stack.callback(engine.stop)
+        engine.drain()
+        assert engine.offsets is not None
+        ended = Positions.decode(engine.offsets)._replace(began=None)
+        topic.grow()
+        topic.write(12)
+        options = topic.options(startingOffsets=json.dumps(ended.encode()))
+        newer = Engine(topic, options, None)
+        stack.callback(newer.stop)
+        newer.batch()
+        assert sorted(engine.rows + newer.rows) == topic.shown()
+        assert newer.offsets is not None
+        began = Positions.decode(newer.offsets).began
+        assert began is not None and ended.offsets.items() <= began.offsets.items()
+        assert (began.cluster_id, began.topic_ids) == (ended.cluster_id, ended.topic_ids)
+        topic.make_anew()
+        with pytest.raises(BrokerError, match="made anew"):
+            Engine(topic, options, None).batch()

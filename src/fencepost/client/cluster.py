@@ -101,6 +101,8 @@ class Cluster:
         """How long a call may take before it is given up, where nothing else is said."""
         self.nodes: dict[int, tuple[str, int]] = {}
         self.controller_id = -1
+        self.cluster_id = ""
+        """Of the nodes that metadata came from; empty: none came yet, or the cluster has none."""
         self.topics: dict[str, TopicView] = {}
         self.features = Features(-1, {})
         self._connections: dict[tuple[str, int], asyncio.Task[Connection]] = {}
@@ -220,6 +222,7 @@ class Cluster:
         answer: MetadataResponse = await connection.request(request, connection.version_of(MetadataRequest, 12))
         self.nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
         self.controller_id = answer.controller_id
+        self.cluster_id = answer.cluster_id or ""
         for topic in answer.topics:
             if topic.name is None:
                 continue

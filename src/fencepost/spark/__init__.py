@@ -3,6 +3,16 @@
 from fencepost.spark.java import use_java
 from fencepost.spark.session import local_session
 from fencepost.spark.sink import Sink, Step, WriteFailed
-from fencepost.spark.streaming import foreach_batch, write, write_stream
+from fencepost.spark.streaming import foreach_batch, resume_offsets, write, write_stream
 
-__all__ = ["Sink", "Step", "WriteFailed", "foreach_batch", "local_session", "use_java", "write", "write_stream"]
+__all__ = [
+    "Sink",
+    "Step",
+    "WriteFailed",
+    "foreach_batch",
+    "local_session",
+    "resume_offsets",
+    "use_java",
+    "write",
+    "write_stream",
+]

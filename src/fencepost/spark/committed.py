@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from fencepost.spark.positions import BEGAN
 from fencepost.spark.progress import Progress
 
 
@@ -60,19 +61,25 @@ class Judgement(NamedTuple):
     reason: str = ""
 
 
-def judge(application_id: str, last: Progress | None, batch: Progress, new_query: bool) -> Judgement:
+def judge(
+    application_id: str, last: Progress | None, batch: Progress, new_query: bool, resume: bool = False
+) -> Judgement:
     """What to do with `batch`, the last committed one being `last` (None: there is none).
 
-    `new_query`: another query than that of the last batch is no mistake.
+    `new_query`: another query than that of the last batch is no mistake.  `resume`: neither if it began where the last
+    batch ended.
     """
     if last is None or (new_query and last.query_id != batch.query_id):
         return Judgement(Verdict.WRITE)
     if last.query_id != batch.query_id:
+        if resume and _goes_on(batch.source_offsets, last.source_offsets):
+            return Judgement(Verdict.WRITE)
         return Judgement(
             Verdict.REFUSE,
-            f"the application id {application_id!r} belongs to another query (its last batch was {last.batch_id}). If "
-            "the checkpoint was deleted on purpose, choose a new application_id: under the old one batches would be "
-            "taken for those that are committed already",
+            f"the application id {application_id!r} belongs to another query, and where that ended this one does not "
+            f"begin: batch {last.batch_id}, the last one, ended at {_text(last.source_offsets)}. Nothing was written. "
+            f"If the checkpoint was lost, {_way_on(application_id)}. If this is to be a query of its own, choose a new "
+            "application_id",
         )
     verdict = VERDICTS[number_of(batch.batch_id, last.batch_id), end_of(batch.source_offsets, last.source_offsets)]
     if verdict is not Verdict.REFUSE:
@@ -81,9 +88,40 @@ def judge(application_id: str, last: Progress | None, batch: Progress, new_query
         verdict,
         f"batch {batch.batch_id} of application {application_id!r} would end at {_text(batch.source_offsets)}, but "
         f"batch {last.batch_id}, which was committed, ended at {_text(last.source_offsets)}: this checkpoint is an "
-        "older copy, or its last files were lost. Nothing was written. Put the newest checkpoint back; or start a new "
-        "query, with a new checkpoint and a new application_id, from where the committed batch ended (startingOffsets)",
+        f"older copy, or its last files were lost. Nothing was written. Put the newest checkpoint back, or "
+        f"{_way_on(application_id)}",
     )
+
+
+def _way_on(application_id: str) -> str:
+    return (
+        "go on from there with a new checkpoint: give the source startingOffsets="
+        f"resume_offsets({application_id!r}, ...) and the sink resume=True"
+    )
+
+
+def _goes_on(ends: Sequence[Any], last: Sequence[Any]) -> bool:
+    """Whether a query whose first batch ends at `ends` began where the last batch of another one ended."""
+    if not last or len(ends) != len(last):
+        return False
+    return all(
+        isinstance(end, Mapping) and isinstance(known, Mapping) and _begins_at(end.get(BEGAN), known)
+        for end, known in zip(ends, last, strict=True)
+    )
+
+
+def _begins_at(began: Any, last: Mapping[str, Any]) -> bool:
+    """All that the last batch knew is as it was; a partition that came later may have been added."""
+    for name, known in last.items():
+        here = None if began is None else began.get(name)
+        if name == BEGAN:
+            continue
+        if isinstance(known, Mapping) and isinstance(here, Mapping):
+            if any(here.get(inner) != value for inner, value in known.items()):
+                return False
+        elif here != known:
+            return False
+    return began is not None
 
 
 def number_of(batch_id: int, last: int) -> Number:
@@ -109,7 +147,7 @@ def _is_within(position: Any, last: Any) -> bool:
         return True
     if isinstance(position, Mapping):
         known = last if isinstance(last, Mapping) else {}
-        return all(_is_within(inner, known.get(name, 0)) for name, inner in position.items())
+        return all(_is_within(inner, known.get(name, 0)) for name, inner in position.items() if name != BEGAN)
     return type(position) is int and type(last) is int and position < last
 
 

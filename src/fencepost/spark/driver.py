@@ -69,7 +69,8 @@ class Driver:
     """Writes the micro-batches of one application, one at a time.
 
     `transaction_timeout_ms`: milliseconds after which the coordinator aborts a micro-batch.  `attempts`: how often a
-    batch is tried.  `delivery_timeout_ms`: milliseconds that a record may take to be acknowledged.
+    batch is tried.  `delivery_timeout_ms`: milliseconds that a record may take to be acknowledged.  `resume`: a query
+    that begins where the last committed batch ended goes on for the one that wrote it.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Driver:
         attempts: int,
         compression: Compression = Compression.NONE,
         delivery_timeout_ms: float = 120_000,
+        resume: bool = False,
     ) -> None:
         self._cluster = cluster
         self._id = TransactionalId(cluster, application_id)
@@ -90,6 +92,7 @@ class Driver:
         self._attempts = attempts
         self._compression = compression
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._resume = resume
         self._counts: dict[str, int] = {}
         self._progress: Progress | None = None
         self.identity = NO_PRODUCER
@@ -156,7 +159,7 @@ class Driver:
         return failures
 
     def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool) -> bool:
-        judgement = judge(self.application_id, last, batch, new_query)
+        judgement = judge(self.application_id, last, batch, new_query, self._resume)
         if judgement.verdict is Verdict.REFUSE:
             raise WriteFailed(judgement.reason)
         return judgement.verdict is Verdict.SKIP

@@ -3,33 +3,82 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError
+from fencepost.client.errors import TimedOutError
 from fencepost.client.fetcher import list_offsets
 from fencepost.client.group import Group
 from fencepost.client.transactional_id import OffsetAndMetadata
-from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
+from fencepost.spark.losses import behind
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions
+from fencepost.spark.positions import Positions
+
+_CATCHES_UP_WITHIN_MS: Final = 10_000
+_RELEASED: Final = "released"
 
 
-async def partitions_of(cluster: Cluster, options: SourceOptions) -> list[TopicPartition]:
-    """The partitions that are to be read, sorted.  Raises BrokerError if a topic is not there."""
-    if options.partitions is not None:
-        return list(options.partitions)
-    topics = list(options.topics)
-    if options.pattern is not None:
-        answer = await cluster.refresh(None)
-        names = [topic.name for topic in answer.topics if topic.name and not topic.is_internal]
-        topics = [name for name in names if re.fullmatch(options.pattern, name)]
+class Subscribed(NamedTuple):
+    """What is to be read, as the cluster has it now."""
+
+    partitions: list[TopicPartition]
+    """Sorted."""
+    cluster_id: str
+    topic_ids: dict[str, str]
+    """Of the topics that have one; brokers before Apache Kafka 2.8 give none."""
+
+
+async def subscribed(cluster: Cluster, options: SourceOptions) -> Subscribed:
+    """The partitions that are to be read.  Raises BrokerError if a topic is not there."""
     found = []
-    for name in sorted(topics):
+    ids = {}
+    for name in await _topics(cluster, options):
         cluster.forget_topic(name)  # it may have grown
         view = await cluster.topic(name, cluster.deadline(f"looking up topic {name!r}"), create=False)
         found += [TopicPartition(name, number) for number in view.leaders]
-    return found
+        if view.topic_id != ZERO_UUID:
+            ids[name] = str(view.topic_id)
+    wanted = found if options.partitions is None else list(options.partitions)
+    return Subscribed(sorted(wanted), cluster.cluster_id, ids)
+
+
+async def _topics(cluster: Cluster, options: SourceOptions) -> list[str]:
+    if options.partitions is not None:
+        return sorted({at.topic for at in options.partitions})
+    if options.pattern is None:
+        return sorted(options.topics)
+    answer = await cluster.refresh(None)
+    names = [topic.name for topic in answer.topics if topic.name and not topic.is_internal]
+    return sorted(name for name in names if re.fullmatch(options.pattern, name))
+
+
+async def positions_of(cluster: Cluster, bound: Bound, options: SourceOptions) -> Positions:
+    """The positions that a bound means now."""
+    found = await subscribed(cluster, options)
+    offsets = await resolve(cluster, found.partitions, bound, options)
+    return Positions(offsets, found.cluster_id, found.topic_ids)
+
+
+async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions) -> Positions:
+    """Where the logs end in which the position lies beyond what may be read.
+
+    A node that has just started may know of less than the one before: it is given time to find the rest.
+    """
+    deadline = cluster.deadline("looking for the end of the logs", _CATCHES_UP_WITHIN_MS)
+    while True:
+        found = await subscribed(cluster, options)
+        ends = await list_offsets(cluster, found.partitions, LATEST, Isolation.READ_UNCOMMITTED)
+        logs = Positions({at: offset for at, (offset, _) in ends.items()}, found.cluster_id, found.topic_ids)
+        short = behind(known, logs)
+        try:
+            if short:
+                await deadline.pause(f"{len(short)} partitions end before the position")
+                continue
+        except TimedOutError:
+            pass
+        return logs
 
 
 async def resolve(
@@ -53,36 +102,44 @@ async def resolve(
     return found
 
 
-async def pinned(cluster: Cluster, application_id: str, first: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+async def pinned(
+    cluster: Cluster, application_id: str, first: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """The offsets where this application began: kept as positions of a group of its own, the first time as given.
 
-    Spark asks again for the initial offsets after a restart before the first batch is committed; the answer must not
-    have moved, or that batch would be another one.  A partition that its topic got meanwhile begins at its beginning.
+    Spark asks again for the initial offsets after a restart before the first batch is planned; the answer must not
+    have moved, or rows were left out.  A partition that its topic got meanwhile begins at its beginning.
     """
-    group = Group(
+    group = _pins(cluster, application_id)
+    stored = await group.committed(list(first))
+    known = {at: pin.offset for at, pin in stored.items() if pin is not None and pin.metadata != _RELEASED}
+    begun = {at.topic for at in known}
+    added = [at for at in first if at not in known and at.topic in begun]
+    offsets = dict(first)
+    if added:
+        earliest = await list_offsets(cluster, added, EARLIEST, Isolation.READ_UNCOMMITTED)
+        offsets |= {at: offset for at, (offset, _) in earliest.items()}
+    missing = {at: OffsetAndMetadata(offset) for at, offset in offsets.items() if at not in known}
+    if missing:
+        await group.commit(missing, {})
+    return offsets | known
+
+
+async def release(cluster: Cluster, application_id: str, partitions: Sequence[TopicPartition]) -> None:
+    """The first micro-batch is planned, and says itself where it begins: a later query is to begin where it is told."""
+    group = _pins(cluster, application_id)
+    stored = await group.committed(partitions)
+    pins = {at: pin for at, pin in stored.items() if pin is not None and pin.metadata != _RELEASED}
+    if pins:
+        await group.commit({at: OffsetAndMetadata(pin.offset, _RELEASED) for at, pin in pins.items()}, {})
+
+
+def _pins(cluster: Cluster, application_id: str) -> Group:
+    return Group(
         cluster,
         f"{application_id}/initial",
         None,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         heartbeat_interval_ms=3000,
-    )
-    known = await group.committed(list(first))
-    begun = {at.topic for at, found in known.items() if found is not None}
-    added = [at for at in first if known.get(at) is None and at.topic in begun]
-    if added:
-        earliest = await list_offsets(cluster, added, EARLIEST, Isolation.READ_UNCOMMITTED)
-        first = first | {at: offset for at, (offset, _) in earliest.items()}
-    missing = {at: OffsetAndMetadata(offset) for at, offset in first.items() if known.get(at) is None}
-    if missing:
-        await group.commit(missing, {})
-    return {at: (known.get(at) or missing[at]).offset for at in first}
-
-
-def lost(at: TopicPartition, wanted: int, available: int) -> BrokerError:
-    """Records that were to be read are gone."""
-    return BrokerError(
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"{at.topic}-{at.partition} was to be read from offset {wanted}, but begins at {available}: records are lost "
-        'to this query. Set .option("failOnDataLoss", "false") to go on without them',
     )

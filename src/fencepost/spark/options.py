@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark.positions import Positions
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -54,6 +55,8 @@ class Bound:
     by_partition: Offsets = field(default_factory=dict)
     timestamp: int | None = None
     """Milliseconds since 1970, instead of the others."""
+    resumed: Positions | None = None
+    """Where a committed micro-batch ended: a partition that it does not name came later."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,8 @@ def _bound(name: str, get: object, default: str, timestamp_name: str) -> Bound:
         return Bound(otherwise, timestamp=_number(timestamp_name, stamp))
     if text in _BY_NAME:
         return Bound(_BY_NAME[text])
-    return Bound(otherwise, parse_offsets(name, text))
+    positions = parse_positions(name, text)
+    return Bound(otherwise, positions.offsets, resumed=positions if positions.cluster_id else None)
 
 
 def _number(name: str, text: str) -> int:
@@ -154,21 +158,9 @@ def parse_partitions(name: str, text: str) -> list[TopicPartition]:
         raise BadOption(f'{name}={text}: it must be JSON like {{"topic": [0, 1]}}') from None
 
 
-def parse_offsets(name: str, text: str) -> dict[TopicPartition, int]:
+def parse_positions(name: str, text: str) -> Positions:
     """{"topic": {"0": 23, "1": -2}}; -2 is the first offset, -1 the end.  Raises BadOption."""
     try:
-        return {
-            TopicPartition(topic, int(number)): int(offset)
-            for topic, numbers in json.loads(text).items()
-            for number, offset in numbers.items()
-        }
+        return Positions.decode(json.loads(text))
     except (ValueError, TypeError, AttributeError):
         raise BadOption(f'{name}={text}: it must be earliest, latest, or JSON like {{"topic": {{"0": 23}}}}') from None
-
-
-def offsets_text(offsets: Offsets) -> str:
-    """The same as text, as Spark's own Kafka source writes it into a checkpoint."""
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in sorted(offsets.items()):
-        by_topic.setdefault(topic, {})[str(number)] = offset
-    return json.dumps(by_topic, separators=(",", ":"))

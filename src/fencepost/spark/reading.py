@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from fencepost.client.cluster import Cluster
+from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
-from fencepost.client.fetcher import EARLIEST, fetch_partition, list_offsets
+from fencepost.client.fetcher import EARLIEST, LATEST, fetch_partition, list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
-from fencepost.spark.offsets import lost
+from fencepost.spark.losses import records_are_gone, topic_was_made_anew
 
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _ROWS: Final = 20_000
@@ -41,11 +41,16 @@ def read_range(
     isolation: Isolation,
     columns: list[str],
     fail_on_data_loss: bool,
+    topic_id: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records in [start, end) that a reader of this isolation may see, fetched one request ahead."""
+    """The records in [start, end) that a reader of this isolation may see, fetched one request ahead.
+
+    `topic_id`: of the topic that the range is in, None if it is not known.  Raises BrokerError if records are gone, or
+    the topic is another one now, unless `fail_on_data_loss` says not to.
+    """
     loop = asyncio.new_event_loop()
     cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-source", runtime=None)
-    reader = _RangeReader(cluster, at, isolation, fail_on_data_loss)
+    reader = _RangeReader(cluster, at, end, isolation, fail_on_data_loss, topic_id)
     try:
         position = start
         following = loop.create_task(reader.fetch(position))
@@ -64,6 +69,7 @@ def read_range(
             yield from _arrow(data, batches, at, position, end, columns)
             position = last + 1
         following.cancel()
+        loop.run_until_complete(reader.check_topic())
     finally:
         loop.run_until_complete(cluster.close())
         loop.close()
@@ -79,11 +85,21 @@ def _last_offset(data: memoryview) -> int:
 class _RangeReader:
     """Fetches of one partition."""
 
-    def __init__(self, cluster: Cluster, at: TopicPartition, isolation: Isolation, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        at: TopicPartition,
+        end: int,
+        isolation: Isolation,
+        fail_on_data_loss: bool,
+        topic_id: str | None,
+    ) -> None:
         self._cluster = cluster
         self._at = at
+        self._end = end
         self._isolation = isolation
         self._fail_on_data_loss = fail_on_data_loss
+        self._topic_id = topic_id
 
     async def fetch(self, position: int) -> tuple[int, memoryview, list[tuple[int, int]] | None]:
         """Where reading goes on (later than asked if records are lost), raw batches, aborted transactions."""
@@ -92,6 +108,8 @@ class _RangeReader:
         while True:
             because: object
             try:
+                if await self._is_another_topic(deadline):
+                    return self._end, memoryview(b""), None
                 leader = await cluster.leader(at, deadline)
                 found = await fetch_partition(cluster, leader, at, position, self._isolation, max_bytes=_FETCH_BYTES)
             except (ConnectionLostError, UnreachableError) as error:
@@ -99,10 +117,7 @@ class _RangeReader:
             else:
                 error_code = ErrorCode(found.error_code)
                 if error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    first = (await list_offsets(cluster, [at], EARLIEST, self._isolation))[at][0]
-                    if self._fail_on_data_loss or first <= position:
-                        raise lost(at, position, first)
-                    return first, memoryview(b""), None
+                    return await self._passed_over(position), memoryview(b""), None
                 if error_code and not error_code.retriable:
                     raise BrokerError(error_code, f"{at.topic}-{at.partition} cannot be read at offset {position}")
                 if found.records:
@@ -115,6 +130,35 @@ class _RangeReader:
                 because = error_code.name
             cluster.forget_topic(at.topic)
             await deadline.pause(because)
+
+    async def check_topic(self) -> None:
+        """After the last record.  A fetch names the topic only, so that a new one would give its own records."""
+        if self._fail_on_data_loss and self._topic_id is not None:
+            self._cluster.forget_topic(self._at.topic)
+            await self._is_another_topic(self._cluster.deadline(f"looking up topic {self._at.topic!r}"))
+
+    async def _is_another_topic(self, deadline: Deadline) -> bool:
+        """Whether the range is in a topic that is no more; raises instead if that is an error."""
+        if self._topic_id is None:
+            return False
+        view = await self._cluster.topic(self._at.topic, deadline, create=False)
+        if str(view.topic_id) == self._topic_id:
+            return False
+        if self._fail_on_data_loss:
+            raise topic_was_made_anew(self._at.topic)
+        return True
+
+    async def _passed_over(self, position: int) -> int:
+        """Nothing is at this position any more: where to go on, if that is no error."""
+        cluster, at = self._cluster, self._at
+        cluster.forget_topic(at.topic)
+        if await self._is_another_topic(cluster.deadline(f"looking up topic {at.topic!r}")):
+            return self._end
+        first = (await list_offsets(cluster, [at], EARLIEST, self._isolation))[at][0]
+        end = (await list_offsets(cluster, [at], LATEST, self._isolation))[at][0]
+        if self._fail_on_data_loss:
+            raise records_are_gone(at, position, first, end)
+        return first if first > position else self._end
 
 
 def _arrow(

@@ -39,7 +39,8 @@ class Sink:
 
     `transaction_timeout_ms` must be longer than any micro-batch takes; transaction.max.timeout.ms limits it.
     `tasks`: how many tasks write, by default as many as Spark runs at once, at most one for each topic-partition.
-    `attempts`: how often a batch is tried before the query fails.
+    `attempts`: how often a batch is tried before the query fails.  `resume`: a new query under this id is let in if it
+    begins where the last committed one ended (`resume_offsets`); else any new query is refused.
     """
 
     application_id: str
@@ -49,6 +50,7 @@ class Sink:
     compression: str = "none"
     tasks: int | None = None
     attempts: int = 3
+    resume: bool = False
     watch: Callable[[Step, int], None] | None = None
     _opened: _Open | None = field(default=None, init=False, repr=False)
 
@@ -68,6 +70,7 @@ class Sink:
                 transaction_timeout_ms=self.transaction_timeout_ms,
                 attempts=self.attempts,
                 compression=Compression[self.compression.upper()],
+                resume=self.resume,
             )
             self._opened = _Open(Portal("fencepost-spark-sink"), cluster, driver)
         return self._opened

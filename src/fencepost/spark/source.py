@@ -1,12 +1,12 @@
 """The `fencepost` format of Spark: reads topics, in batch and streaming queries, read_committed by default.
 
-Options and columns are those of Spark's own `kafka` format; so are the offsets in the checkpoint.
+Options and columns are those of Spark's own `kafka` format.  A checkpoint of that is understood; what this one writes
+has more in it (`positions`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -22,8 +22,10 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.admission import limited, split
-from fencepost.spark.offsets import partitions_of, pinned, resolve
-from fencepost.spark.options import EARLIEST, Bound, SourceOptions, offsets_text, parse, parse_offsets
+from fencepost.spark.losses import behind, made_anew, refusal, remaining
+from fencepost.spark.offsets import ends_behind, pinned, positions_of, release
+from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse
+from fencepost.spark.positions import Positions
 
 COLUMNS: Final = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
@@ -34,10 +36,12 @@ _HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
 class Range(InputPartition):
     """What one task reads."""
 
-    def __init__(self, at: TopicPartition, start: int, end: int) -> None:
+    def __init__(self, at: TopicPartition, start: int, end: int, topic_id: str | None = None) -> None:
         self.at = at
         self.start = start
         self.end = end
+        self.topic_id = topic_id
+        """None: not known."""
 
 
 class FencepostDataSource(DataSource):
@@ -84,6 +88,7 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
         options.isolation,
         schema.fieldNames(),
         options.fail_on_data_loss,
+        partition.topic_id,
     )
 
 
@@ -95,16 +100,20 @@ class _Asker:
         self._portal = Portal("fencepost-spark-source")
         self._cluster = Cluster(options.bootstrap_servers, client_id="fencepost-spark-source")
 
-    def offsets(self, bound: Bound) -> dict[TopicPartition, int]:
-        return self._portal.call(self._offsets(bound))
+    def positions(self, bound: Bound) -> Positions:
+        return self._portal.call(positions_of(self._cluster, bound, self._options))
 
-    async def _offsets(self, bound: Bound) -> dict[TopicPartition, int]:
-        partitions = await partitions_of(self._cluster, self._options)
-        return await resolve(self._cluster, partitions, bound, self._options)
+    def ends_behind(self, known: Positions) -> Positions:
+        return self._portal.call(ends_behind(self._cluster, known, self._options))
 
-    def pinned(self, first: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def pinned(self, first: Positions) -> Positions:
         assert self._options.application_id is not None
-        return self._portal.call(pinned(self._cluster, self._options.application_id, first))
+        work = pinned(self._cluster, self._options.application_id, first.offsets)
+        return first._replace(offsets=self._portal.call(work))
+
+    def release(self, partitions: Sequence[TopicPartition]) -> None:
+        assert self._options.application_id is not None
+        self._portal.call(release(self._cluster, self._options.application_id, partitions))
 
     def close(self) -> None:
         self._portal.call(self._cluster.close())
@@ -121,10 +130,10 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         asker = _Asker(self._options)
         try:
-            start, end = asker.offsets(self._options.start), asker.offsets(self._options.end)
+            start, end = asker.positions(self._options.start), asker.positions(self._options.end)
         finally:
             asker.close()
-        return [Range(*found) for found in split(start, end, self._options.min_partitions)]
+        return _ranges(start, end, self._options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self._options, self._schema, partition)
@@ -137,7 +146,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._asker_: _Asker | None = None
-        self._cap: dict[TopicPartition, int] | None = None
+        self._cap: Positions | None = None
+        self._initial: Positions | None = None
+        """Where the query begins, if it has no micro-batch yet."""
+        self._is_released = options.application_id is None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_asker_": None}
@@ -149,43 +161,82 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._asker_
 
     def initialOffset(self) -> dict[str, Any]:
-        first = self._asker.offsets(self._options.start)
-        if self._options.application_id is not None:
+        bound = self._options.start
+        first = self._asker.positions(bound)
+        if bound.resumed is not None:
+            lost = refusal(bound.resumed, self._ends(bound.resumed))
+            if lost is not None:
+                raise lost
+        if self._options.application_id is not None and bound.resumed is None:
             first = self._asker.pinned(first)
-        return _as_offsets(first)
+        self._initial = first
+        return first.encode()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._cap = self._asker.offsets(Bound(-1))
+        self._cap = self._asker.positions(Bound(LATEST))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        end = dict(self._cap) if self._cap is not None else self._asker.offsets(Bound(-1))
-        known = _understood(start)
-        # What a partition had cannot become less, whatever a node says that has just started.
-        end = {at: max(offset, known.get(at, offset)) for at, offset in end.items()}
+        before = Positions.decode(start)
+        if before != self._initial:
+            self._release(before)
+        ends = self._ends(before)
+        if self._options.fail_on_data_loss:
+            lost = refusal(before, ends)
+            if lost is not None:
+                raise lost
+        known = remaining(before, ends)
+        end = ends.offsets
         if isinstance(limit, ReadMaxRows):
-            fresh = [at for at in end if at not in known]
-            begin = known | (self._first(fresh) if fresh else {})
-            end = limited(begin, end, limit.max_rows)
-        return _as_offsets({**known, **end})
+            end = limited(self._with_first(known.offsets, end), end, limit.max_rows)
+        after = Positions({**known.offsets, **end}, ends.cluster_id, known.topic_ids)
+        if after == before._replace(began=None):
+            return start
+        return after._replace(began=self._initial if before == self._initial else None).encode()
+
+    def _ends(self, known: Positions) -> Positions:
+        """Where what may be read ends, not before the position unless the log itself does.
+
+        One that has just started may know less of a transaction's end than the one before.
+        """
+        ends = self._asker.positions(Bound(LATEST)) if self._cap is None else self._cap
+        short = behind(known, ends)
+        if not short:
+            return ends
+        logs = self._asker.ends_behind(known)
+        kept = {at: min(known.offsets[at], logs.offsets.get(at, end)) for at, end in short.items()}
+        return logs._replace(offsets={**ends.offsets, **kept})
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return _as_offsets(self._asker.offsets(Bound(-1)))
+        return self._asker.positions(Bound(LATEST)).encode()
 
-    def _first(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def _with_first(
+        self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         """A partition that came later is read from its start."""
-        found = self._asker.offsets(Bound(EARLIEST))
-        return {at: found[at] for at in partitions if at in found}
+        fresh = [at for at in end if at not in start]
+        if not fresh:
+            return dict(start)
+        found = self._asker.positions(Bound(EARLIEST)).offsets
+        return {**start, **{at: found[at] for at in fresh if at in found}}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begin, stop = _understood(start), _understood(end)
-        fresh = [at for at in stop if at not in begin]
-        if fresh:
-            begin |= self._first(fresh)
-        return [Range(*found) for found in split(begin, stop, self._options.min_partitions)]
+        stop = Positions.decode(end)
+        # Where the first micro-batch begins is written down with its end only.
+        begin = stop.began or Positions.decode(start)
+        self._release(begin)
+        anew = made_anew(begin, stop)
+        offsets = {at: offset for at, offset in begin.offsets.items() if at.topic not in anew}
+        begin = begin._replace(offsets=self._with_first(offsets, stop.offsets))
+        return _ranges(begin, stop, self._options.min_partitions)
+
+    def _release(self, begun: Positions) -> None:
+        if not self._is_released:
+            self._asker.release(sorted(begun.offsets))
+            self._is_released = True
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self._options, self._schema, partition)
@@ -199,10 +250,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asker_ = None
 
 
-def _as_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    fields: dict[str, Any] = json.loads(offsets_text(offsets))
-    return fields
-
-
-def _understood(offsets: Mapping[str, Any] | None) -> dict[TopicPartition, int]:
-    return {} if not offsets else parse_offsets("offset", json.dumps(offsets))
+def _ranges(start: Positions, end: Positions, pieces: int) -> list[InputPartition]:
+    return [Range(*found, end.topic_ids.get(found[0].topic)) for found in split(start.offsets, end.offsets, pieces)]

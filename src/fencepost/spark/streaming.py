@@ -6,6 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fencepost.client.cluster import Cluster
+from fencepost.client.portal import Portal
+from fencepost.spark.positions import Positions
+from fencepost.spark.progress import Progress, ensure_topic, read_progress
 from fencepost.spark.sink import Sink
 
 if TYPE_CHECKING:
@@ -65,6 +69,42 @@ def write_stream(
     if trigger is not None:
         writer = writer.trigger(**trigger)
     return writer.start()
+
+
+def resume_offsets(application_id: str, bootstrap_servers: str, *, source: int = 0, otherwise: str = "earliest") -> str:
+    """Where the last committed micro-batch of an application ended, for the option `startingOffsets` of a new query.
+
+    With it, and `resume=True` for the sink, a query goes on whose checkpoint was lost, or is an older copy: no row is
+    left out, and none written twice.  What the checkpoint had besides, state and watermarks, is lost.
+
+    `bootstrap_servers`: of the sink.  `source`: which one, in the order in which the query names them.  `otherwise`:
+    what to give where nothing was committed yet.  Raises ValueError if the application has no such source, or one that
+    does not read topics.
+    """
+    portal = Portal("fencepost-spark-resume")
+    try:
+        last = portal.call(_last_progress(application_id, bootstrap_servers))
+    finally:
+        portal.close()
+    if last is None:
+        return otherwise
+    try:
+        ended = Positions.decode(last.source_offsets[source])._replace(began=None)
+    except (IndexError, ValueError, TypeError, AttributeError):
+        raise ValueError(
+            f"batch {last.batch_id} of application {application_id!r} has no positions in topics for source {source}: "
+            f"its sources ended at {json.dumps(last.source_offsets)}"
+        ) from None
+    return json.dumps(ended.encode(), separators=(",", ":"))
+
+
+async def _last_progress(application_id: str, bootstrap_servers: str) -> Progress | None:
+    cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-resume")
+    try:
+        await ensure_topic(cluster)
+        return await read_progress(cluster, application_id)
+    finally:
+        await cluster.close()
 
 
 def write(

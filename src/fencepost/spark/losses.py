@@ -1,0 +1,69 @@
+"""Which records that a stream still needed are gone: pure functions over positions."""
+
+from __future__ import annotations
+
+from fencepost.client.errors import BrokerError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import TopicPartition
+from fencepost.spark.positions import Positions
+
+_WAY_ON = 'Set .option("failOnDataLoss", "false") to go on without them'
+
+
+def made_anew(known: Positions, now: Positions) -> list[str]:
+    """The topics of `known` that are others now: they were deleted, and made again under their names."""
+    return sorted({at.topic for at in known.offsets if known.is_in_another_topic(at.topic, now)})
+
+
+def behind(known: Positions, ends: Positions) -> dict[TopicPartition, int]:
+    """Where partitions end that end before the position in them, of the topics that are the same."""
+    anew = made_anew(known, ends)
+    return {
+        at: end for at, end in sorted(ends.offsets.items()) if at.topic not in anew and known.offsets.get(at, end) > end
+    }
+
+
+def remaining(known: Positions, ends: Positions) -> Positions:
+    """What still counts of a position if losses are accepted.
+
+    A topic that was made anew begins at its beginning, so nothing is known of it; a partition that ends before the
+    position goes on from its end.
+    """
+    anew = made_anew(known, ends)
+    offsets = {at: offset for at, offset in known.offsets.items() if at.topic not in anew}
+    return known._replace(
+        offsets=offsets | behind(known, ends), topic_ids={**known.topic_ids, **ends.topic_ids}, began=None
+    )
+
+
+def refusal(known: Positions, ends: Positions) -> BrokerError | None:
+    """What to tell whoever accepts no loss; None if nothing is lost."""
+    anew, short = made_anew(known, ends), behind(known, ends)
+    if anew:
+        return topic_was_made_anew(anew[0])
+    for at, end in short.items():
+        return BrokerError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{at.topic}-{at.partition} was to be read from offset {known.offsets[at]}, but ends at {end}: records "
+            f"that this query has read, or was to read, are lost. {_WAY_ON}",
+        )
+    return None
+
+
+def topic_was_made_anew(name: str) -> BrokerError:
+    """The topic of that name is another one than the query read before."""
+    return BrokerError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        f"topic {name!r} was deleted and made anew: records that this query had not read yet may be lost, and those "
+        f"that it has are not in it. {_WAY_ON}; the new topic is read from its beginning then",
+    )
+
+
+def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> BrokerError:
+    """A partition has nothing at an offset that was to be read."""
+    where = f"begins at {first}" if first > wanted else f"ends at {end}"
+    return BrokerError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{at.topic}-{at.partition} was to be read from offset {wanted}, but {where}: records are lost to this query. "
+        f"{_WAY_ON}",
+    )

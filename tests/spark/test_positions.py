@@ -1,0 +1,71 @@
+"""Positions are read as they were written, and what is gone of them is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.protocol.types import TopicPartition
+from fencepost.spark.losses import refusal, remaining
+from fencepost.spark.positions import Positions
+
+TOPICS = st.sampled_from(["a", "b"])
+OFFSETS = st.dictionaries(st.builds(TopicPartition, TOPICS, st.integers(0, 2)), st.integers(0, 4))
+IDS = st.dictionaries(TOPICS, st.sampled_from(["one", "two"]))
+PLAIN = st.builds(lambda *fields: Positions(*fields), OFFSETS, st.sampled_from(["", "cluster"]), IDS)
+POSITIONS = st.builds(lambda here, began: here._replace(began=began), PLAIN, st.none() | PLAIN)
+
+
+@given(POSITIONS)
+def test_they_are_read_as_they_were_written(positions: Positions) -> None:
+    text = json.dumps(positions.encode())
+    assert Positions.decode(json.loads(text)) == positions
+    assert json.dumps(Positions.decode(json.loads(text)).encode()) == text
+
+
+def test_offsets_are_those_of_sparks_own_source() -> None:
+    offsets = {TopicPartition("a", 11): 7, TopicPartition("a", 0): 5, TopicPartition("b", 2): -2}
+    assert Positions(offsets).encode() == {"a": {"0": 5, "11": 7}, "b": {"2": -2}}
+    assert Positions.decode({"a": {"0": 5}}) == Positions({TopicPartition("a", 0): 5})
+    assert Positions.decode(None) == Positions({})
+
+
+def at(offsets: Mapping[int, int], topic_id: str | None = "one") -> Positions:
+    ids = {} if topic_id is None else {"in": topic_id}
+    return Positions({TopicPartition("in", number): offset for number, offset in offsets.items()}, "ours", ids)
+
+
+@pytest.mark.parametrize(
+    ("ends", "named", "left"),
+    [
+        (at({0: 5, 1: 9}), None, {0: 5, 1: 5}),
+        (at({0: 7}), None, {0: 5, 1: 5}),
+        (at({0: 9, 1: 9}, None), None, {0: 5, 1: 5}),
+        (at({0: 3, 1: 9}), "in-0 was to be read from offset 5, but ends at 3", {0: 3, 1: 5}),
+        (at({0: 3, 1: 9}, None), "in-0 was to be read from offset 5, but ends at 3", {0: 3, 1: 5}),
+        (at({0: 9, 1: 9}, "two"), "topic 'in' was deleted and made anew", {}),
+        (at({0: 3, 1: 3}, "two"), "topic 'in' was deleted and made anew", {}),
+    ],
+)
+def test_what_is_lost_is_named_and_what_is_left_goes_on(
+    ends: Positions, named: str | None, left: dict[int, int]
+) -> None:
+    known = at({0: 5, 1: 5})
+    lost = refusal(known, ends)
+    assert (lost is None) == (named is None)
+    if named is not None:
+        assert named in str(lost) and "failOnDataLoss" in str(lost)
+    assert remaining(known, ends).offsets == at(left).offsets
+
+
+@given(POSITIONS, PLAIN)
+def test_what_is_left_is_no_loss(known: Positions, ends: Positions) -> None:
+    left = remaining(known, ends)
+    assert refusal(left, ends) is None
+    assert remaining(left, ends) == left
+    if refusal(known, ends) is None:
+        assert left.offsets == known.offsets
