@@ -76,3 +76,15 @@ def test_what_is_no_broker_is_named_for_what_it_is() -> None:
 def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
     with pytest.raises(ConnectionLostError, match="out of order"):
         talk(lambda: Peer(served()[:4] + b"\x00\x00\x00\x63" + served()[8:]))
+
+
+def test_a_request_that_cannot_be_encoded_takes_nobodys_answer() -> None:
+    async def main(_: VirtualLoop) -> None:
+        network = SimulatedNetwork(random.Random(3))
+        await network.listen(lambda: Peer(served()), "127.0.0.1", PORT, ConnectionQuotas(most=10, most_per_ip=10))
+        connection = await open_connection(network, "127.0.0.1", PORT, "test", TIMEOUT_MS)
+        with pytest.raises(AttributeError):
+            connection.request(MetadataRequest(topics=[None]), 1)  # type: ignore[list-item]
+        assert connection.in_flight == 0
+
+    run(main)

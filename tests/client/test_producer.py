@@ -29,7 +29,7 @@ Scenario = Callable[[World], Awaitable[None]]
 
 
 def simulate(scenario: Scenario, transaction_version: int = 2, **settings: object) -> None:
-    """Run a scenario against a fresh broker with a topic `t` of two partitions."""
+    """Run a scenario, within 400 virtual seconds, against a fresh broker with a topic `t` of two partitions."""
 
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 7, settings)
@@ -37,7 +37,8 @@ def simulate(scenario: Scenario, transaction_version: int = 2, **settings: objec
         async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
             await admin.update_feature("transaction.version", transaction_version)
             await admin.create_topic("t", partitions=2)
-        await scenario(world)
+        async with asyncio.timeout(400):
+            await scenario(world)
         await world.stop()
 
     run(main)
@@ -185,7 +186,7 @@ def test_a_producer_that_was_replaced_is_told_so_and_writes_nothing(level: int) 
 @LEVELS
 def test_a_record_that_is_refused_fails_the_commit_and_the_rest_is_not_shown(level: int) -> None:
     async def scenario(world: World) -> None:
-        async with producer(world) as writer:
+        async with producer(world, max_request_size=3_000_000) as writer:
             await writer.init_transactions()
             await writer.begin_transaction()
             await writer.send("t", b"small", partition=0)

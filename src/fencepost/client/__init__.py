@@ -10,6 +10,7 @@ from fencepost.client.errors import (
     FencedInstanceIdError,
     OutcomeUnknownError,
     ProducerFencedError,
+    RecordTooLargeError,
     TransactionAbortableError,
     TransactionTimedOutError,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "Producer",
     "ProducerFencedError",
     "RecordMetadata",
+    "RecordTooLargeError",
     "TopicPartition",
     "TransactionAbortableError",
     "TransactionDescription",

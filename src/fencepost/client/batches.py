@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from fencepost.client.errors import DeliveryError
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.records import BatchBuilder, decode_batch
 from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -69,10 +70,34 @@ class Batch:
         value: bytes | None,
         headers: Headers,
         future: asyncio.Future[RecordMetadata],
-    ) -> None:
-        self.builder.append(timestamp, key, value, headers)
+        limit: int,
+    ) -> bool:
+        """Whether it was taken: with it the batch may have at most `limit` bytes before compression.
+
+        Raises TypeError, ValueError or AttributeError for what is no record.
+        """
+        if not self.builder.append(timestamp, key, value, headers, limit):
+            return False
         self.futures.append(future)
         self.times.append(timestamp)
+        return True
+
+    @property
+    def can_be_split(self) -> bool:
+        """Not where a try may have written it whole, or somebody waits for it as a whole."""
+        return self.builder.count > 1 and not self.in_doubt and not self.abandoned and self.whole is None
+
+    def halves(self) -> list[Batch]:
+        """Two batches with its records, in their order."""
+        records = list(zip(decode_batch(self.builder.build()), self.futures, strict=True))
+        middle = len(records) // 2
+        found = []
+        for half in (records[:middle], records[middle:]):
+            batch = Batch(self.at, self.builder.compression, self.deadline)
+            for record, future in half:
+                batch.append(record.timestamp, record.key, record.value, record.headers, future, self.builder.size)
+            found.append(batch)
+        return found
 
     def number(self, identity: ProducerIdAndEpoch, sequence: int, transactional: bool) -> None:
         """Give it the producer's identity and its place in the sequence of its partition."""
@@ -104,6 +129,13 @@ class Batch:
                 if reported:
                     future.exception()
 
+    def too_late(self) -> DeliveryError:
+        """What its records are told when their time is up."""
+        return DeliveryError(
+            f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were not acknowledged within "
+            "delivery_timeout_ms"
+        )
+
 
 class Lane:
     """One partition: the batch on its way, those that wait, and the next sequence number."""
@@ -118,3 +150,17 @@ class Lane:
         """When the batch on its way is to be sent again; None while it is on the wire."""
         self.identity = NO_PRODUCER
         self.next_sequence = 0
+
+
+def portions(lanes: list[Lane], largest: int) -> Iterable[list[Lane]]:
+    """Lanes whose batches go into one request each time, of about `largest` bytes at most if there are several."""
+    portion: list[Lane] = []
+    size = 0
+    for lane in lanes:
+        batch = lane.in_flight or lane.queue[0]
+        if portion and size + batch.builder.size > largest:
+            yield portion
+            portion, size = [], 0
+        portion.append(lane)
+        size += batch.builder.size
+    yield portion

@@ -85,16 +85,20 @@ class Connection(asyncio.BufferedProtocol):
         return version
 
     def request(self, message: Any, version: int, timeout_ms: int | None = None) -> asyncio.Future[Any]:
-        """Send a request; its answer is awaited on the result.  Raises ConnectionLostError there."""
+        """Send a request; its answer is awaited on the result.  Raises ConnectionLostError there.
+
+        What cannot be encoded raises at once, and leaves nothing behind.
+        """
         answer = self._loop.create_future()
         if not self.is_open:
             answer.set_exception(ConnectionLostError(f"the connection to {self.address} is closed"))
             return answer
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        encoded = encode_request(message, version, self._correlation_id, self._client_id)
         wait = self._timeout if timeout_ms is None else timeout_ms / 1000
         response = RESPONSES[message.__schema__.api]
         self._waiting.append(_Waiting(answer, response, version, self._correlation_id, self._loop.time() + wait))
-        self._send(encode_request(message, version, self._correlation_id, self._client_id))
+        self._send(encoded)
         if self._timer is None:
             self._timer = self._loop.call_later(wait, self._check_time)
         return answer

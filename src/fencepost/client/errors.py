@@ -40,6 +40,10 @@ class DeliveryError(ClientError):
     """A record was not delivered."""
 
 
+class RecordTooLargeError(ClientError):
+    """A record is larger than `max_request_size`.  It was not sent; whatever else was is not touched by it."""
+
+
 class TransactionError(ClientError):
     """Base of what happens to transactions."""
 

@@ -11,6 +11,7 @@ from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, MisuseError
 from fencepost.client.idempotence import Idempotence
+from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.client.transactions import Transactions, check_group
@@ -47,6 +48,7 @@ class Producer:
         transaction_timeout_ms: int = 60_000,
         linger_ms: float = 0,
         batch_bytes: int = 256 * 1024,
+        max_request_size: int = 1024 * 1024,
         buffer_bytes: int = 32 * 1024 * 1024,
         compression: str = "none",
         delivery_timeout_ms: int = 120_000,
@@ -70,6 +72,7 @@ class Producer:
         )
         self._linger_ms = linger_ms
         self._batch_bytes = batch_bytes
+        self._max_request_size = max_request_size
         self._buffer_bytes = buffer_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
@@ -92,6 +95,7 @@ class Producer:
                 self._rules,
                 linger_ms=self._linger_ms,
                 batch_bytes=self._batch_bytes,
+                max_request_size=self._max_request_size,
                 buffer_bytes=self._buffer_bytes,
                 delivery_timeout_ms=self._delivery_timeout_ms,
                 compression=self._compression,
@@ -148,11 +152,14 @@ class Producer:
         has a leader, and another one after about `batch_bytes`.
         `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent.
         Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
-        is no such partition.  The result raises DeliveryError for a record that was not delivered within
-        `delivery_timeout_ms`.
+        is no such partition, TypeError or ValueError for what is no record, RecordTooLargeError for one that a request
+        of `max_request_size` cannot hold; a transaction goes on without that record then.  The result raises
+        DeliveryError for a record that was not delivered within `delivery_timeout_ms`.
         """
         sender = self._open_sender()
         await self._check_send()
+        if not (isinstance(value, BYTES) and isinstance(key, BYTES)):
+            raise what_is_wrong(key, value, headers)
         size = len(value or b"")
         number = self._partition(topic, key, partition, size)
         if number < 0:
@@ -161,10 +168,13 @@ class Producer:
         if sender.is_full:
             await sender.wait_for_room()
             await self._check_send()
-        now = self._cluster.runtime.clock.now() if timestamp is None else timestamp
+        now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
+        try:
+            future, full = sender.append(TopicPartition(topic, number), now, key, value, headers)
+        except (TypeError, ValueError, AttributeError):
+            raise what_is_wrong(key, value, headers) from None
         if self._transactions is not None:
             self._transactions.note_send()
-        future, full = sender.append(TopicPartition(topic, number), now, key, value, headers)
         if full:
             self._sticky.pop(topic, None)
             await asyncio.sleep(0)  # let answers in

@@ -6,16 +6,16 @@ Whoever owns it decides, through its `Rules`, who writes, what may be written no
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata
+from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata, portions
+from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
 from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, DeliveryError, UnreachableError
 from fencepost.client.outcomes import MAYBE_WRITTEN, Outcome, outcome_of
+from fencepost.client.producer_record import too_large
 from fencepost.client.rules import Rules
 from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.compression import Compression
@@ -40,8 +40,8 @@ _LEADER_MOVED: Final = (
 class Sender:
     """Sends batches to the leaders of their partitions, again until they are answered for good or too late.
 
-    `linger_ms` and `delivery_timeout_ms` are in milliseconds, `batch_bytes` and `buffer_bytes` in bytes.  A record's
-    future raises DeliveryError after `delivery_timeout_ms`, and what the rules make of any other failure.
+    `linger_ms` and `delivery_timeout_ms` are in milliseconds, sizes in bytes.  A record's future raises
+    DeliveryError after `delivery_timeout_ms`, and what the rules make of any other failure.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Sender:
         *,
         linger_ms: float,
         batch_bytes: int,
+        max_request_size: int = _LARGEST_REQUEST,
         buffer_bytes: int,
         delivery_timeout_ms: float,
         compression: Compression,
@@ -58,16 +59,15 @@ class Sender:
         self._cluster = cluster
         self._rules = rules
         self._linger = linger_ms / 1000
-        self._batch_bytes = batch_bytes
-        self._buffer_bytes = buffer_bytes
+        self._batch_bytes = min(batch_bytes, max_request_size)
+        self._max_request_size = max_request_size
+        self._memory = BufferMemory(buffer_bytes)
         self._delivery_timeout = delivery_timeout_ms / 1000
         self._compression = compression
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[TopicPartition, Lane] = {}
         self._busy: dict[TopicPartition, Lane] = {}
         """Lanes that have something to send or on its way."""
-        self._buffered = 0
-        self._room: deque[asyncio.Future[None]] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._flushing = 0
         self._scheduled: asyncio.Handle | None = None
@@ -79,34 +79,39 @@ class Sender:
 
     @property
     def is_full(self) -> bool:
-        return self._buffered >= self._buffer_bytes
+        return self._memory.is_full
 
     async def wait_for_room(self) -> None:
         """Wait while the buffer is full."""
         while self.is_full:
-            room = self._loop.create_future()
-            self._room.append(room)
             self.wake()
-            await room
+            await self._memory.room()
 
     def append(
         self, at: TopicPartition, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> tuple[asyncio.Future[RecordMetadata], bool]:
-        """Put a record into the batch of its partition; its future, and whether that batch is full now."""
+        """Put a record into the batch of its partition; its future, and whether a batch is full now.
+
+        Raises RecordTooLargeError, and TypeError, ValueError or AttributeError for what is no record.  Nothing is
+        changed then.
+        """
         lane = self._lanes.get(at)
         if lane is None:
             lane = self._lanes[at] = Lane(at)
-        queue = lane.queue
-        if not queue or queue[-1].builder.size >= self._batch_bytes:
-            queue.append(Batch(at, self._compression, self._loop.time() + self._delivery_timeout))
-            self._busy[at] = lane
-        batch = queue[-1]
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
-        before = batch.builder.size
-        batch.append(timestamp, key, value, headers, future)
+        batch = lane.queue[-1] if lane.queue else None
+        before, full = 0 if batch is None else batch.builder.size, False
+        if batch is None or not batch.append(timestamp, key, value, headers, future, self._batch_bytes):
+            batch = Batch(at, self._compression, self._loop.time() + self._delivery_timeout)
+            if not batch.append(timestamp, key, value, headers, future, self._max_request_size):
+                raise too_large(at, key, value, self._max_request_size)
+            full = bool(lane.queue)
+            lane.queue.append(batch)
+            self._busy[at] = lane
+            before = 0
         size = batch.builder.size
-        self._buffered += size - before
-        full = size >= self._batch_bytes
+        self._memory.take(size - before)
+        full = full or size >= self._batch_bytes
         if full or self._linger == 0:
             self.wake()
         else:
@@ -123,7 +128,7 @@ class Sender:
         batch.whole = self._loop.create_future()
         lane.queue.append(batch)
         self._busy[at] = lane
-        self._buffered += builder.size
+        self._memory.take(builder.size)
         self.wake()
         return batch.whole
 
@@ -158,11 +163,11 @@ class Sender:
         return uncertain
 
     def _drop(self, batch: Batch, error: ClientError) -> None:
-        self._buffered -= batch.builder.size
+        self._memory.give_back(batch.builder.size)
         batch.fail(error, reported=True)
 
     def _settle(self, lane: Lane) -> None:
-        """A lane may have become idle, the buffer may have room."""
+        """A lane may have become idle."""
         if lane.in_flight is None and not lane.queue:
             self._busy.pop(lane.at, None)
         if not self._busy:
@@ -170,10 +175,6 @@ class Sender:
             for waiter in idle:
                 if not waiter.done():
                     waiter.set_result(None)
-        while self._room and self._buffered < self._buffer_bytes:
-            room = self._room.popleft()
-            if not room.done():
-                room.set_result(None)
 
     async def close(self) -> None:
         """Send nothing any more."""
@@ -216,7 +217,7 @@ class Sender:
             if connection is None:
                 self._prepare(node, self._cluster.connection(node))
                 continue
-            for portion in _portions(lanes):
+            for portion in portions(lanes, _LARGEST_REQUEST):
                 self._send(connection, portion, identity)
 
     def _is_due(self, lane: Lane, now: float) -> bool:
@@ -236,9 +237,9 @@ class Sender:
         batch = lane.queue[0]
         if now >= batch.deadline:
             lane.queue.popleft()
-            self._failed(lane, batch, Outcome.ABORTABLE, _too_late(batch), unresolved=False)
+            self._failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), unresolved=False)
             return False
-        if self._linger and not self._flushing and batch.builder.size < self._batch_bytes:
+        if self._linger and not self._flushing and len(lane.queue) == 1 and batch.builder.size < self._batch_bytes:
             due = batch.deadline - self._delivery_timeout + self._linger
             if due > now:
                 self._schedule(due)
@@ -351,7 +352,7 @@ class Sender:
         outcome = outcome_of("Produce", error)
         if outcome is Outcome.DONE:
             lane.in_flight = None
-            self._buffered -= batch.builder.size
+            self._memory.give_back(batch.builder.size)
             lane.next_sequence = next_sequence(batch.base_sequence, batch.builder.count)
             batch.succeed(answer.base_offset, answer.log_append_time_ms)
             self._settle(lane)
@@ -359,10 +360,20 @@ class Sender:
             if error in _LEADER_MOVED:
                 self._cluster.forget_topic(lane.at.topic)
             self._again(lane, in_doubt=error in MAYBE_WRITTEN)
+        elif error is ErrorCode.MESSAGE_TOO_LARGE and batch.can_be_split:
+            self._split(lane, batch)
         else:
             what = f"{batch.builder.count} records for {lane.at.topic}-{lane.at.partition} were refused"
-            refused = BrokerError(error, f"{what}: {answer.error_message or error.name}")
+            refused = BrokerError(answer.error_code, f"{what}: {answer.error_message or error.name}")
             self._refused(lane, outcome, refused, unresolved=batch.in_doubt)
+
+    def _split(self, lane: Lane, batch: Batch) -> None:
+        """Send its halves: a topic may take less than `batch_bytes`.  Its numbers were not used."""
+        lane.in_flight = None
+        halves = batch.halves()
+        self._memory.give_back(batch.builder.size)
+        self._memory.take(sum(half.builder.size for half in halves))
+        lane.queue.extendleft(reversed(halves))
 
     def _again(self, lane: Lane, *, in_doubt: bool) -> None:
         """Send the batch that is on its way once more, unless its transaction is being aborted.
@@ -382,7 +393,7 @@ class Sender:
         self._schedule(lane.retry_at)
 
     def _give_up(self, lane: Lane, batch: Batch) -> None:
-        self._refused(lane, Outcome.ABORTABLE, _too_late(batch), unresolved=True)
+        self._refused(lane, Outcome.ABORTABLE, batch.too_late(), unresolved=True)
 
     def _refused(self, lane: Lane, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
         batch = lane.in_flight
@@ -392,28 +403,7 @@ class Sender:
 
     def _failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
         self._rules.failed(batch, outcome, error, unresolved)
-        self._buffered -= batch.builder.size
+        self._memory.give_back(batch.builder.size)
         batch.fail(error, reported=self._rules.transactional_id is not None)
         self._settle(lane)
         self.wake()
-
-
-def _too_late(batch: Batch) -> DeliveryError:
-    return DeliveryError(
-        f"{batch.builder.count} records for {batch.at.topic}-{batch.at.partition} were not acknowledged within "
-        "delivery_timeout_ms"
-    )
-
-
-def _portions(lanes: list[Lane]) -> Iterable[list[Lane]]:
-    """Lanes whose batches go into one request each time."""
-    portion: list[Lane] = []
-    size = 0
-    for lane in lanes:
-        batch = lane.in_flight or lane.queue[0]
-        if portion and size + batch.builder.size > _LARGEST_REQUEST:
-            yield portion
-            portion, size = [], 0
-        portion.append(lane)
-        size += batch.builder.size
-    yield portion

@@ -148,6 +148,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """A code of a newer broker means to us what it means to nobody in particular."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
     @property
     def retriable(self) -> bool:
         """Whether the same request may succeed when it is sent again."""
@@ -196,10 +201,8 @@ class KafkaError(Exception):
     """An error code that came as an answer."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
-        try:
-            self.code: int = ErrorCode(code)
-            name = ErrorCode(code).name
-        except ValueError:  # a code of a newer broker
-            self.code = code
-            name = f"error {code}"
+        known = ErrorCode(code)
+        is_newer = known != code
+        self.code: int = code if is_newer else known
+        name = f"error {code}" if is_newer else known.name
         super().__init__(f"{name}: {message}" if message else name)

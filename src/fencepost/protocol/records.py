@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -23,6 +23,7 @@ from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer, Offset
 
 _FRONT = Struct(">qiibI")
+_UNLIMITED: Final = (1 << 63) - 1
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
@@ -159,18 +160,32 @@ class BatchBuilder:
         self._base_timestamp = 0
         self._max_timestamp = 0
 
-    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = _EMPTY) -> int:
-        """Add a record; returns its place in the batch, counted from 0."""
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = _EMPTY,
+        limit: int = _UNLIMITED,
+    ) -> bool:
+        """Add a record, unless the batch had more than `limit` bytes with it; whether it was added.
+
+        Raises TypeError, ValueError or AttributeError for what is no record; the batch is as it was then.
+        """
         place = self.count
+        delta = timestamp - self._base_timestamp if place else 0
+        encoded = encode_record(place, delta, key, value, headers)
+        size = self.size + len(encoded)
+        if size > limit:
+            return False
         if place == 0:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        encoded = encode_record(place, timestamp - self._base_timestamp, key, value, headers)
         self._parts.append(encoded)
-        self.size += len(encoded)
+        self.size = size
         self.count = place + 1
-        return place
+        return True
 
     def extend(self, timestamp: int, keys: Sequence[bytes | None], values: Sequence[bytes | None], limit: int) -> int:
         """Add records of one timestamp, without headers, until the batch has `limit` bytes; how many were taken."""

@@ -186,10 +186,8 @@ def _note_each(name: str, values: list[Any], said: Said, topic: str, depth: int)
 
 
 def _error(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(int(code))
+    known = ErrorCode(code)
+    return known.name if known == code else str(int(code))
 
 
 def batches_in(data: Buffer, partition: str) -> list[Batch]:

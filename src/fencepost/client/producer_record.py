@@ -1,0 +1,42 @@
+"""What a producer takes for a record, and what it says of anything else."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Final
+
+from fencepost.client.batches import Headers
+from fencepost.client.errors import RecordTooLargeError
+from fencepost.protocol.types import TopicPartition
+
+#: What a key or value may be.
+BYTES: Final = (bytes, bytearray, NoneType)
+#: Milliseconds since 1970, as a record can hold them.
+_LATEST: Final = (1 << 63) - 1
+
+
+def checked_timestamp(timestamp: int) -> int:
+    """The timestamp, in milliseconds since 1970.  Raises TypeError or ValueError if a record cannot have it."""
+    if not isinstance(timestamp, int):
+        raise TypeError(f"timestamp={timestamp!r}: it must be an int, in milliseconds since 1970")
+    if not 0 <= timestamp <= _LATEST:
+        raise ValueError(f"timestamp={timestamp}: it must be from 0 to {_LATEST}, in milliseconds since 1970")
+    return timestamp
+
+
+def what_is_wrong(key: object, value: object, headers: Headers) -> TypeError:
+    """Why these cannot be encoded."""
+    for name, found in (("key", key), ("value", value)):
+        if not isinstance(found, BYTES):
+            hint = f", for example {name}.encode()" if isinstance(found, str) else ""
+            return TypeError(f"the {name} is a {type(found).__name__}: give bytes or None{hint}")
+    return TypeError(f"headers={headers!r}: give a list of pairs, each a str and bytes or None")
+
+
+def too_large(at: TopicPartition, key: bytes | None, value: bytes | None, limit: int) -> RecordTooLargeError:
+    """What a record is told that no request may hold."""
+    return RecordTooLargeError(
+        f"a record for {at.topic}-{at.partition} has {len(key or b'')} bytes of key and {len(value or b'')} of value, "
+        f"and with its headers and those of a batch more than max_request_size={limit}. It was not sent. Make it "
+        "smaller, or raise max_request_size and the topic's max.message.bytes"
+    )

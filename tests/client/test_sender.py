@@ -1,0 +1,220 @@
+"""What goes into a batch, what does not, and the memory for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.client.test_producer import producer, shown, simulate
+
+from fencepost.broker.network.registry import SERVED
+from fencepost.client import BrokerError, Producer, RecordTooLargeError
+from fencepost.protocol.batch import HEADER_SIZE, read_header
+from fencepost.protocol.errors import ErrorCode
+from fencepost.simulation.world import ADDRESS, World
+
+#: About what stands around a value in a batch.
+AROUND = HEADER_SIZE + 10
+PRODUCE = 0
+
+
+def used(writer: Producer) -> int:
+    assert writer._sender is not None
+    return writer._sender._memory.used
+
+
+def every_answer(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any, Any], None]) -> None:
+    """Change each answer to a Produce, given its request too."""
+    handler = SERVED[PRODUCE].handler
+
+    def changed(request: Any, context: Any, node: Any) -> Any:
+        reply = handler(request, context, node)
+        change(request, reply.response)  # type: ignore[union-attr]
+        return reply
+
+    monkeypatch.setitem(SERVED, PRODUCE, replace(SERVED[PRODUCE], handler=changed))
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.integers(0, 700), min_size=1, max_size=30),
+    batch_bytes=st.integers(1, 2000),
+    topic_takes=st.integers(200, 900),
+    linger_ms=st.sampled_from([0, 5]),
+)
+def test_a_record_fails_for_its_own_size_only_and_order_is_kept(
+    sizes: list[int], batch_bytes: int, topic_takes: int, linger_ms: int
+) -> None:
+    """Batches that the topic does not take are split until they are small enough, or a record is alone."""
+    values = [b"%02d" % n + bytes(size) for n, size in enumerate(sizes)]
+
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime, batch_bytes=batch_bytes, linger_ms=linger_ms) as writer:
+            told = [await writer.send("t", value, partition=0) for value in values]
+            found = await asyncio.gather(*told, return_exceptions=True)
+            refused = [value for value, end in zip(values, found, strict=True) if isinstance(end, BrokerError)]
+            assert used(writer) == 0
+        assert all(len(value) > topic_takes - AROUND for value in refused)
+        assert all(len(value) <= topic_takes - HEADER_SIZE for value in set(values) - set(refused))
+        assert await shown(world) == [value for value in values if value not in refused]
+
+    simulate(scenario, **{"message.max.bytes": topic_takes})
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_transaction_is_whole_whose_batches_were_split(level: int) -> None:
+    values = [b"%03d" % n for n in range(300)]
+
+    async def scenario(world: World) -> None:
+        async with producer(world, linger_ms=5) as writer:
+            await writer.init_transactions()
+            async with writer.transaction():
+                for value in values:
+                    await writer.send("t", value, partition=0)
+            async with writer.transaction():
+                await writer.send("t", b"after", partition=0)
+        assert await shown(world) == [*values, b"after"]
+
+    simulate(scenario, level, **{"message.max.bytes": 400})
+
+
+def test_a_batch_that_may_have_been_written_is_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where max.message.bytes was lowered before it was sent again."""
+    errors = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.MESSAGE_TOO_LARGE]
+
+    def refuse(_: Any, response: Any) -> None:
+        if errors:
+            response.responses[0].partition_responses[0].error_code = errors.pop(0)
+
+    every_answer(monkeypatch, refuse)
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), linger_ms=5) as writer:
+            told = [await writer.send("t", b"%d" % n, partition=0) for n in range(3)]
+            found = await asyncio.gather(*told, return_exceptions=True)
+        assert all(isinstance(end, BrokerError) for end in found)
+        assert await shown(world) == [b"0", b"1", b"2"]
+
+    simulate(scenario)
+
+
+def test_no_batch_is_larger_than_batch_bytes_unless_one_record_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[int, int]] = []
+
+    def note(request: Any, _: Any) -> None:
+        data = request.topic_data[0].partition_data[0].records
+        sent.append((len(data), read_header(data).record_count))
+
+    every_answer(monkeypatch, note)
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), batch_bytes=500, linger_ms=100) as writer:
+            for size in (200, 150, 200, 600, 1, 2):
+                await writer.send("t", bytes(size), partition=0)
+        assert [count for _, count in sent] == [2, 1, 1, 2]
+        assert [size > 500 for size, _ in sent] == [False, False, True, False]
+
+    simulate(scenario)
+
+
+def test_a_full_batch_does_not_linger() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), batch_bytes=500, linger_ms=60_000) as writer:
+            first = await writer.send("t", bytes(300), partition=0)
+            second = await writer.send("t", bytes(300), partition=0)
+            async with asyncio.timeout(1):
+                await first
+            assert not second.done()
+
+    simulate(scenario)
+
+
+def test_a_record_beyond_the_largest_request_is_refused_at_once_and_nothing_else() -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world, max_request_size=1000) as writer:
+            await writer.init_transactions()
+            async with writer.transaction():
+                await writer.send("t", b"before", partition=0)
+                with pytest.raises(RecordTooLargeError, match=r"3 bytes of key and 1000 .*max_request_size=1000"):
+                    await writer.send("t", bytes(1000), key=b"key", partition=0)
+                await writer.send("t", bytes(1000 - AROUND), partition=0)
+            assert used(writer) == 0
+        assert await shown(world) == [b"before", bytes(1000 - AROUND)]
+
+    simulate(scenario)
+
+
+NO_RECORDS: dict[str, dict[str, Any]] = {
+    r"value is a str: .*value\.encode\(\)": {"value": "text"},
+    r"value is a int": {"value": 5},
+    r"value is a list": {"value": [1]},
+    r"key is a str: .*key\.encode\(\)": {"value": b"", "key": "text"},
+    r"timestamp='now': it must be an int": {"value": b"", "timestamp": "now"},
+    r"timestamp=-1: it must be from 0": {"value": b"", "timestamp": -1},
+    r"timestamp=9223372036854775808: it must be from 0": {"value": b"", "timestamp": 1 << 63},
+    r"headers=\[\(b'name', b''\)\]: give a list of pairs": {"value": b"", "headers": [(b"name", b"")]},
+    r"headers=\[\('name', 'text'\)\]": {"value": b"", "headers": [("name", "text")]},
+    r"headers=\{'name': b''\}": {"value": b"", "headers": {"name": b""}},
+    r"headers=5": {"value": b"", "headers": 5},
+}
+
+
+@pytest.mark.parametrize("where", [0, None], ids=["partition", "no partition"])
+@pytest.mark.parametrize("said", NO_RECORDS)
+def test_what_is_no_record_is_refused_and_leaves_nothing_behind(said: str, where: int | None) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            for value in (None, b"first"):
+                async with writer.transaction():
+                    if value:
+                        await writer.send("t", value, partition=0)
+                    with pytest.raises((TypeError, ValueError), match=said):
+                        await writer.send("t", partition=where, **NO_RECORDS[said])
+            assert used(writer) == 0
+        assert await shown(world) == [b"first"]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_an_error_of_a_newer_broker_fails_the_batch_and_names_its_number(
+    monkeypatch: pytest.MonkeyPatch, transactional: bool
+) -> None:
+    def unknown_error(_: Any, response: Any) -> None:
+        response.responses[0].partition_responses[0].error_code = 999
+
+    every_answer(monkeypatch, unknown_error)
+
+    async def scenario(world: World) -> None:
+        writer = producer(world) if transactional else Producer(ADDRESS, runtime=world.runtime("writer"))
+        async with writer, asyncio.timeout(60):
+            if transactional:
+                await writer.init_transactions()
+                await writer.begin_transaction()
+            told = await writer.send("t", b"", partition=0)
+            await writer.flush()
+            with pytest.raises(BrokerError, match="error 999"):
+                await told
+
+    simulate(scenario)
+
+
+def test_memory_is_used_until_the_answer_and_no_longer() -> None:
+    """Also of a thousand batches: what each leaves would stop the producer one day."""
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), buffer_bytes=2000, batch_bytes=1) as writer:
+            for _ in range(1000):
+                told = await writer.send("t", b"x", partition=0)
+                assert 0 < used(writer) < 2100
+            await told
+            assert used(writer) == 0
+
+    simulate(scenario)
