@@ -6,9 +6,11 @@ A function that works in steps is a generator that returns its result.  Whoever 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import heapq
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
@@ -19,22 +21,57 @@ STEP: Final = 4_000
 """Units of work between two interruptions: a record is one, or a header.  Some milliseconds: 1 to 5 where tried."""
 UNFOLDED_IN_A_UNIT: Final = 1024
 """Bytes unfolded that cost as much."""
+ITEM: Final = 10
+"""Units that it costs to look up and answer one of the things that a request names: a partition, a topic, a group."""
+OPERATIONS: Final = 40
+"""Units that it costs to tell which operations a caller may do."""
 
 
 class Pace:
     """How much of a step is left, shared by everything that is done one after the other for one request."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "pauses")
 
     def __init__(self, left: int = STEP) -> None:
         self.left = left
+        self.pauses = 0
+        """How often others may have been served meanwhile."""
 
     def spend(self, units: int) -> Steps[None]:
         """Account for work that was done; a new step begins where this one is used up."""
         self.left -= units
         if self.left <= 0:
+            self.pauses += 1
             yield None
             self.left = STEP
+
+
+def each(items: Iterable[S], answer: Callable[[S], T], pace: Pace) -> Steps[list[T]]:
+    """What `answer` says of each."""
+    answers = []
+    for item in items:
+        if pace.left <= ITEM:
+            yield from pace.spend(ITEM)
+        else:
+            pace.left -= ITEM
+        answers.append(answer(item))
+    return answers
+
+
+def in_order(items: Iterable[Any], pace: Pace) -> Steps[list[Any]]:
+    """As `sorted`."""
+    unsorted = list(items)
+    if len(unsorted) <= STEP:
+        return sorted(unsorted)
+    runs = []
+    for first in range(0, len(unsorted), STEP):
+        runs.append(sorted(unsorted[first : first + STEP]))
+        yield from pace.spend(STEP)
+    merged = []
+    for item in heapq.merge(*runs):
+        merged.append(item)
+        yield from pace.spend(1)
+    return merged
 
 
 def elsewhere(work: Callable[[], T]) -> Steps[T]:

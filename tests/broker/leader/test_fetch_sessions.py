@@ -18,10 +18,12 @@ from fencepost.broker.leader.fetch_sessions import (
     Fetching,
     FetchSessions,
     Told,
+    partitions_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Milliseconds
 
 BY_NAME, BY_ID = 12, 13
@@ -62,7 +64,9 @@ class Reader:
         )
 
     def begin(self, *asked: str, forgotten: Sequence[str] = (), offset: int = 0) -> Fetching | ErrorCode:
-        return self.sessions.begin(self.request(asked, forgotten, offset), self.version, Milliseconds(self.now))
+        request = self.request(asked, forgotten, offset)
+        named = finish(partitions_of(request, self.version, Pace()))
+        return self.sessions.begin(request, named, self.version, Milliseconds(self.now))
 
     def tell(self, fetching: Fetching | ErrorCode) -> Told:
         assert isinstance(fetching, Fetching)
@@ -236,7 +240,7 @@ def test_of_a_partition_named_twice_the_last_word_counts_in_the_first_place(epoc
     reader.epoch = epoch
     request = reader.request(["a0", "b0", "a0"])
     request.topics[2].partitions[0].fetch_offset = 5
-    fetching = reader.sessions.begin(request, BY_NAME, Milliseconds(0))
+    fetching = reader.sessions.begin(request, finish(partitions_of(request, BY_NAME, Pace())), BY_NAME, Milliseconds(0))
     assert names(fetching) == ["a0", "b0"]
     assert isinstance(fetching, Fetching)
     assert fetching.partitions[0].wanted.fetch_offset == 5

@@ -66,7 +66,7 @@ def held(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     waiting: list[None] = []
     release = on_the_loop(broker, asyncio.Event)
 
-    async def rest() -> None:
+    async def rest(_: Slices) -> None:
         waiting.append(None)
         await release.wait()
 

@@ -10,10 +10,12 @@ v5    TRANSACTION_ABORTABLE may be answered
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.topic_rules import INTERNAL
 from fencepost.broker.network.older_clients import Call, error_for
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -26,53 +28,63 @@ from fencepost.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from fencepost.protocol.steps import ITEM, Pace, Steps, each
 from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 Results = Mapping[TopicPartition, ErrorCode]
 
 
-@serves(AddPartitionsToTxnRequest)
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext, node: Node) -> Reply:
+@serves(AddPartitionsToTxnRequest, in_turn=True)
+@in_steps
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace = Pace()
     if context.version < 4:
-        return _from_producer(request, context, node)
+        return (yield from _from_producer(request, context, node, pace))
     if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return independent(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     lsn, results = 0, []
     for transaction in request.transactions:
-        errors, needed = _of_broker(transaction, node)
+        yield from pace.spend(2 * ITEM)
+        errors, needed = yield from _of_broker(transaction, node, pace)
         lsn = max(lsn, needed)
-        results.append(
-            AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id,
-                topic_results=_once(errors) if transaction.verify_only else _by_topic(transaction.topics, errors),
-            )
-        )
+        topics = (yield from _once(errors, pace)) if transaction.verify_only else transaction.topics
+        told = yield from _by_topic(topics, errors, pace)
+        results.append(AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=told))
     return Reply(AddPartitionsToTxnResponse(results_by_transaction=results), lsn)
 
 
-def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic], pace: Pace) -> Steps[list[TopicPartition]]:
+    partitions = []
+    for topic in topics:
+        for index in topic.partitions:
+            yield from pace.spend(4)
+            partitions.append(TopicPartition(topic.name, index))
+    return partitions
 
 
-def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, node: Node) -> Reply:
-    partitions = _partitions(request.topics)
+def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[Reply]:
+    """What is added is decided in one step, whatever was deleted since it was looked up: as if it were after it."""
+    partitions = yield from _partitions(request.topics, pace)
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         refused: Results = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return independent(AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, refused)))
-    unfit = {at: error for at in partitions if (error := _unfit(at, context, node))}
+        told = yield from _by_topic(request.topics, refused, pace)
+        return independent(AddPartitionsToTxnResponse(results_by_topic=told))
+    looked_up = yield from each(partitions, partial(_unfit, context, node), pace)
+    unfit = {at: error for at, error in zip(partitions, looked_up, strict=True) if error}
     if unfit:
-        attempted = {at: unfit.get(at, ErrorCode.OPERATION_NOT_ATTEMPTED) for at in partitions}
-        return independent(AddPartitionsToTxnResponse(results_by_topic=_by_topic(request.topics, attempted)))
+        attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | unfit
+        told = yield from _by_topic(request.topics, attempted, pace)
+        return independent(AddPartitionsToTxnResponse(results_by_topic=told))
     added = node.transactions.add_partitions(
         request.transactional_id, ProducerId(request.producer_id), Epoch(request.producer_epoch), partitions, 0
     )
     error = error_for(added.error, Call.ADD, added.timed_out, context)
-    results = _by_topic(request.topics, dict.fromkeys(partitions, error))
+    results = yield from _by_topic(request.topics, dict.fromkeys(partitions, error), pace)
     response = AddPartitionsToTxnResponse(results_by_topic=results, transaction_timed_out=added.timed_out)
     return Reply(response, added.lsn)
 
 
-def _unfit(at: TopicPartition, context: RequestContext, node: Node) -> ErrorCode | None:
+def _unfit(context: RequestContext, node: Node, at: TopicPartition) -> ErrorCode | None:
     """Why a producer may not have this partition in its transaction (facts §3.2)."""
     if at.topic in INTERNAL or not context.may(Operation.WRITE, Resource.TOPIC, at.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -81,12 +93,13 @@ def _unfit(at: TopicPartition, context: RequestContext, node: Node) -> ErrorCode
     return None
 
 
-def _of_broker(transaction: AddPartitionsToTxnTransaction, node: Node) -> tuple[Results, int]:
-    partitions = _partitions(transaction.topics)
-    unknown = {at: node.storage.partition(*at) is None for at in partitions}
-    if any(unknown.values()):
-        missing, left = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        return {at: missing if gone else left for at, gone in unknown.items()}, 0
+def _of_broker(transaction: AddPartitionsToTxnTransaction, node: Node, pace: Pace) -> Steps[tuple[Results, int]]:
+    partitions = yield from _partitions(transaction.topics, pace)
+    found = yield from each(partitions, lambda at: node.storage.partition(*at), pace)
+    unknown = [at for at, partition in zip(partitions, found, strict=True) if partition is None]
+    if unknown:
+        attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return attempted | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0
     name = transaction.transactional_id
     pid, epoch = ProducerId(transaction.producer_id), Epoch(transaction.producer_epoch)
     if transaction.verify_only:
@@ -95,24 +108,26 @@ def _of_broker(transaction: AddPartitionsToTxnTransaction, node: Node) -> tuple[
     return dict.fromkeys(partitions, added.error), added.lsn
 
 
-def _once(errors: Results) -> list[AddPartitionsToTxnTopicResult]:
+def _once(errors: Results, pace: Pace) -> Steps[list[AddPartitionsToTxnTopic]]:
     """Each topic and each partition once, however often they were named."""
     topics: dict[str, dict[int, None]] = {}
     for at in errors:
+        yield from pace.spend(4)
         topics.setdefault(at.topic, {})[at.partition] = None
-    return _by_topic([AddPartitionsToTxnTopic(name=name, partitions=list(at)) for name, at in topics.items()], errors)
+    return [AddPartitionsToTxnTopic(name=name, partitions=list(at)) for name, at in topics.items()]
 
 
-def _by_topic(topics: Sequence[AddPartitionsToTxnTopic], errors: Results) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=errors[TopicPartition(topic.name, index)]
-                )
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+def _by_topic(
+    topics: Sequence[AddPartitionsToTxnTopic], errors: Results, pace: Pace
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+    results = []
+    for topic in topics:
+        yield from pace.spend(ITEM)
+        told = yield from each(topic.partitions, partial(_told, topic.name, errors), pace)
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=told))
+    return results
+
+
+def _told(topic: str, errors: Results, index: int) -> AddPartitionsToTxnPartitionResult:
+    error = errors[TopicPartition(topic, index)]
+    return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)

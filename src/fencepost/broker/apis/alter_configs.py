@@ -6,33 +6,34 @@ v2    flexible
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
-from fencepost.broker.metadata.alteration import alter_each
+from fencepost.broker.metadata.alteration import Outcome, alter_each
 from fencepost.broker.metadata.topic_rules import TopicRefused
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.protocol.messages.alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
+from fencepost.protocol.steps import Pace, Steps, each
 
 
-@serves(AlterConfigsRequest)
-def alter_configs(request: AlterConfigsRequest, context: RequestContext, node: Node) -> Reply:
-    changes = [
-        (resource.resource_type, resource.resource_name, partial(replaced, resource)) for resource in request.resources
-    ]
-    outcomes = alter_each(changes, request.validate_only, context, node)
-    return independent(
-        AlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(
-                    error_code=error, error_message=message, resource_type=kind, resource_name=name
-                )
-                for (kind, name, _), (error, message) in zip(changes, outcomes, strict=True)
-            ]
-        )
+@serves(AlterConfigsRequest, in_turn=True)
+@in_steps
+def alter_configs(request: AlterConfigsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace = Pace()
+    outcomes = yield from alter_each(request.resources, replaced, request.validate_only, context, node, pace)
+    return independent(AlterConfigsResponse(responses=(yield from each(outcomes, _told, pace))))
+
+
+def _told(altered: tuple[AlterConfigsResource, Outcome]) -> AlterConfigsResourceResponse:
+    resource, (error, message) = altered
+    return AlterConfigsResourceResponse(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 

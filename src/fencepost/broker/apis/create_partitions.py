@@ -21,15 +21,18 @@ from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic,
 
 @serves(CreatePartitionsRequest, in_turn=True)
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext, node: Node) -> Reply:
-    times = Counter(topic.name for topic in request.topics)
-    results = [
-        await _create(topic, request.validate_only, context, node)
-        if times[topic.name] == 1
-        else CreatePartitionsTopicResult(
-            name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message="the topic is named more than once"
-        )
-        for topic in {topic.name: topic for topic in request.topics}.values()
-    ]
+    times = Counter([topic.name for topic in request.topics])
+    results = []
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
+        await node.slices.pause()
+        if times[name] == 1:
+            results.append(await _create(topic, request.validate_only, context, node))
+        else:
+            message = "the topic is named more than once"
+            refused = CreatePartitionsTopicResult(
+                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=message
+            )
+            results.append(refused)
     return independent(CreatePartitionsResponse(results=results))
 
 

@@ -22,17 +22,15 @@ from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableT
 
 @serves(CreateTopicsRequest, in_turn=True)
 async def create_topics(request: CreateTopicsRequest, context: RequestContext, node: Node) -> Reply:
-    times = Counter(topic.name for topic in request.topics)
-    return independent(
-        CreateTopicsResponse(
-            topics=[
-                _refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-                if times[name] > 1
-                else await _create(topic, request.validate_only, context, node)
-                for name, topic in {topic.name: topic for topic in request.topics}.items()
-            ]
-        )
-    )
+    times = Counter([topic.name for topic in request.topics])
+    topics = []
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
+        await node.slices.pause()
+        if times[name] > 1:
+            topics.append(_refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once"))
+        else:
+            topics.append(await _create(topic, request.validate_only, context, node))
+    return independent(CreateTopicsResponse(topics=topics))
 
 
 async def _create(

@@ -6,18 +6,22 @@ v2    flexible
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from fencepost.protocol.messages.delete_groups import DeletableGroupResult
+from fencepost.protocol.steps import ITEM, Pace, Steps
 
 
-@serves(DeleteGroupsRequest)
-def delete_groups(request: DeleteGroupsRequest, context: RequestContext, node: Node) -> Reply:
-    results, lsn = [], 0
+@serves(DeleteGroupsRequest, in_turn=True)
+@in_steps
+def delete_groups(request: DeleteGroupsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace, results, lsn = Pace(), [], 0
     for group_id in dict.fromkeys(request.groups_names):
+        yield from pace.spend(ITEM)
         error, needed = ErrorCode.GROUP_AUTHORIZATION_FAILED, 0
         if context.may(Operation.DELETE, Resource.GROUP, group_id):
             error, needed = node.groups.delete_group(group_id)

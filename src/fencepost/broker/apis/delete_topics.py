@@ -36,8 +36,13 @@ def _withdraw_all(
     asked: list[DeleteTopicState], context: RequestContext, node: Node
 ) -> Work[tuple[list[DeletableTopicResult], list[Topic]]]:
     """The answers, and the topics that nobody finds any more."""
-    named = {_named(topic, node): topic for topic in asked}
-    times = Counter(_named(topic, node) for topic in asked)
+    named: dict[object, DeleteTopicState] = {}
+    times: Counter[object] = Counter()
+    for topic in asked:
+        name = _named(topic, node)
+        named[name] = topic
+        times[name] += 1
+        yield
     responses: list[DeletableTopicResult] = []
     withdrawn: list[Topic] = []
     for name, topic in named.items():

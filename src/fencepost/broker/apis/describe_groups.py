@@ -9,6 +9,7 @@ v6    an error message; a group that is not there is an error
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -16,15 +17,19 @@ from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroup
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from fencepost.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from fencepost.protocol.steps import ITEM, OPERATIONS, Pace, Steps
 
 
 @serves(DescribeGroupsRequest)
-def describe_groups(request: DescribeGroupsRequest, context: RequestContext, node: Node) -> Reply:
-    groups = [_describe(group_id, context, node) for group_id in request.groups]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = context.authorized_operations(Resource.GROUP, group.group_id)
+@in_steps
+def describe_groups(request: DescribeGroupsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace, groups = Pace(), []
+    for group_id in request.groups:
+        group = _describe(group_id, context, node)
+        if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+            group.authorized_operations = context.authorized_operations(Resource.GROUP, group.group_id)
+        groups.append(group)
+        yield from pace.spend(ITEM + len(group.members) + request.include_authorized_operations * OPERATIONS)
     return Reply(DescribeGroupsResponse(groups=groups), node.storage.lsn)
 
 

@@ -13,6 +13,7 @@ offline, is left out, as are topics without any: Apache Kafka tells only of part
 from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -25,25 +26,28 @@ from fencepost.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from fencepost.protocol.steps import ITEM, Pace, Steps, in_order
 
 
 @serves(DescribeLogDirsRequest)
-async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext, node: Node) -> Reply:
+@in_steps
+def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     if not context.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return independent(DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]))
+    pace = Pace()
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for topic, index in _wanted(request.topics, node):
-        await node.slices.pause()  # others may delete it meanwhile
+    for topic, index in (yield from _wanted(request.topics, node, pace)):
+        yield from pace.spend(ITEM)  # others may delete it meanwhile
         partition = node.storage.partition(topic, index)
         if partition is not None:
             topics.setdefault(topic, []).append(_described(partition))
     return Reply(DescribeLogDirsResponse(results=[_directory(topics, node)]), node.storage.lsn)
 
 
-def _wanted(asked: list[DescribableLogDirTopic] | None, node: Node) -> list[tuple[str, int]]:
+def _wanted(asked: list[DescribableLogDirTopic] | None, node: Node, pace: Pace) -> Steps[list[tuple[str, int]]]:
     if asked is None:
         return [(partition.topic, partition.index) for partition in node.storage.partitions()]
-    return sorted({(topic.topic, index) for topic in asked for index in topic.partitions})
+    return (yield from in_order({(topic.topic, index) for topic in asked for index in topic.partitions}, pace))
 
 
 def _described(partition: Partition) -> DescribeLogDirsPartition:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from fencepost.protocol.messages.describe_producers import PartitionResponse, ProducerState, TopicResponse
+from fencepost.protocol.steps import ITEM, Pace, Steps
 
 
 @serves(DescribeProducersRequest)
-def describe_producers(request: DescribeProducersRequest, context: RequestContext, node: Node) -> Reply:
-    topics = [
-        TopicResponse(
-            name=topic.name, partitions=[_describe(topic.name, at, context, node) for at in topic.partition_indexes]
-        )
-        for topic in request.topics
-    ]
+@in_steps
+def describe_producers(request: DescribeProducersRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace, topics = Pace(), []
+    for topic in request.topics:
+        yield from pace.spend(ITEM)
+        partitions = []
+        for index in topic.partition_indexes:
+            described = _describe(topic.name, index, context, node)
+            partitions.append(described)
+            yield from pace.spend(ITEM + len(described.active_producers))
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return Reply(DescribeProducersResponse(topics=topics), node.storage.lsn)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.metadata.topic_rules import NO_LEADER, topic_name_error
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.broker.node import Node
@@ -16,27 +17,32 @@ from fencepost.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from fencepost.protocol.steps import ITEM, OPERATIONS, Pace, Steps, each, in_order
 from fencepost.protocol.types import ZERO_UUID
 
 LARGEST_PAGE = 2000
 
 
 @serves(DescribeTopicPartitionsRequest)
-def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: RequestContext, node: Node) -> Reply:
-    cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics} or node.topics.by_name)
+@in_steps
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext, node: Node
+) -> Steps[Reply]:
+    cursor, pace = request.cursor, Pace()
+    names = yield from in_order({topic.name for topic in request.topics} or node.topics.by_name, pace)
     if cursor is None and "" in names:
         # As Apache Kafka answers it.
-        return independent(
-            DescribeTopicPartitionsResponse(
-                topics=[_refused(topic.name, ErrorCode.UNKNOWN_SERVER_ERROR) for topic in request.topics]
-            )
+        refused = yield from each(
+            request.topics, lambda topic: _refused(topic.name, ErrorCode.UNKNOWN_SERVER_ERROR), pace
         )
+        return independent(DescribeTopicPartitionsResponse(topics=refused))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         begins = not cursor.topic_name and not request.topics
         if cursor.partition_index < 0 or not (begins or names[:1] == [cursor.topic_name]):
-            refused = [_refused(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
+            refused = yield from each(
+                request.topics, lambda topic: _refused(topic.name, ErrorCode.INVALID_REQUEST), pace
+            )
             return independent(DescribeTopicPartitionsResponse(topics=refused))
     left = min(max(request.response_partition_limit, 1), LARGEST_PAGE)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
@@ -47,6 +53,7 @@ def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: 
             following = Cursor(topic_name=name, partition_index=first)
             break
         described = _describe(name, first, left, context, node)
+        yield from pace.spend(ITEM + len(described.partitions) + OPERATIONS)
         topics.append(described)
         left -= len(described.partitions)
         topic = node.topics.by_name.get(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -10,11 +11,13 @@ from fencepost.coordinator.transaction.listing import Description
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from fencepost.protocol.messages.describe_transactions import TopicData, TransactionState
+from fencepost.protocol.steps import ITEM, Pace, Steps
 
 
 @serves(DescribeTransactionsRequest)
-def describe_transactions(request: DescribeTransactionsRequest, context: RequestContext, node: Node) -> Reply:
-    lsn, states = 0, []
+@in_steps
+def describe_transactions(request: DescribeTransactionsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace, lsn, states = Pace(), 0, []
     for name in request.transactional_ids:
         if context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name):
             found = node.transactions.describe(name)
@@ -22,6 +25,7 @@ def describe_transactions(request: DescribeTransactionsRequest, context: Request
             found = Description(name, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         lsn = max(lsn, found.lsn)
         states.append(_transaction_state(found, context))
+        yield from pace.spend(2 * ITEM + len(found.partitions))
     return Reply(DescribeTransactionsResponse(transaction_states=states), lsn)
 
 

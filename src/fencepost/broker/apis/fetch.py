@@ -18,45 +18,52 @@ import asyncio
 from functools import partial
 
 from fencepost.broker.leader.fetch_plan import FetchPlan, Found, partition_error
-from fencepost.broker.leader.fetch_sessions import TOPIC_IDS_SINCE
-from fencepost.broker.network.registry import Later, Reply, independent, serves
+from fencepost.broker.leader.fetch_sessions import TOPIC_IDS_SINCE, partitions_of
+from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse
+from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Milliseconds
 
 
 @serves(FetchRequest)
-def fetch(request: FetchRequest, context: RequestContext, node: Node) -> Reply | Later:
-    now = _now()
-    fetching = node.fetch_sessions.begin(request, context.version, now)
+@in_steps
+def fetch(request: FetchRequest, context: RequestContext, node: Node) -> HandlerSteps[Reply]:
+    now, pace = _now(), Pace()
+    named = yield from partitions_of(request, context.version, pace)
+    fetching = node.fetch_sessions.begin(request, named, context.version, now)
     if fetching is ErrorCode.UNKNOWN_SERVER_ERROR:
         return _nonsense(request, context)
     if isinstance(fetching, ErrorCode):
         return independent(FetchResponse(error_code=fetching, responses=[]))
     plan = FetchPlan(request, fetching, context, node)
+    yield from plan.look_up(pace)
     if plan.nonsense or (plan.reads and request.isolation_level not in (0, 1)):
         return _nonsense(request, context)
-    found = plan.read()
-    if request.max_wait_ms <= 0 or not plan.reads or found.astray or found.size >= plan.min_bytes:
-        return _answer(plan, found, node, now)
-    plan.begin_to_wait()
-    return _wait(plan, node, asyncio.get_running_loop().time() + request.max_wait_ms / 1000)
+    found = yield from plan.read(pace)
+    if request.max_wait_ms > 0 and plan.reads and not found.astray and found.size < plan.min_bytes:
+        plan.begin_to_wait()
+        yield from awaited(_wait(plan, node, asyncio.get_running_loop().time() + request.max_wait_ms / 1000))
+        found = yield from plan.read(pace)
+        now = _now()
+    return (yield from _answer(plan, found, node, now, pace))
 
 
 def _now() -> Milliseconds:
     return Milliseconds(int(asyncio.get_running_loop().time() * 1000))
 
 
-async def _wait(plan: FetchPlan, node: Node, deadline: float) -> Reply:
+async def _wait(plan: FetchPlan, node: Node, deadline: float) -> None:
     """Until there are min_bytes to read, or the time is up."""
     loop = asyncio.get_running_loop()
     while True:
         plan.look_again()
         if loop.time() >= deadline or plan.enough():
-            return _answer(plan, plan.read(), node, _now())
+            return
         changed: asyncio.Future[None] = loop.create_future()
 
         def wake(changed: asyncio.Future[None] = changed) -> None:
@@ -73,11 +80,14 @@ async def _wait(plan: FetchPlan, node: Node, deadline: float) -> Reply:
                 cancel()
 
 
-def _answer(plan: FetchPlan, found: Found, node: Node, now: Milliseconds) -> Reply:
+def _answer(plan: FetchPlan, found: Found, node: Node, now: Milliseconds, pace: Pace) -> Steps[Reply]:
     news = node.fetch_sessions.tell(plan.fetching, found.results + plan.refused, now)
     responses: list[FetchableTopicResponse] = []
     last: object = None
     for asked, answer in news.partitions:
+        if pace.left <= 0:
+            yield from pace.spend(0)
+        pace.left -= 1
         if asked.key[0] != last:
             last = asked.key[0]
             topic = FetchableTopicResponse(topic=asked.topic or "", topic_id=asked.topic_id, partitions=[])

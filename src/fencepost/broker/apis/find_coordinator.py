@@ -10,14 +10,18 @@ v6    share groups, which are not supported
 
 from __future__ import annotations
 
+from functools import partial
+
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
-from fencepost.broker.network.registry import Later, Reply, independent, serves
+from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from fencepost.protocol.messages.find_coordinator import Coordinator
+from fencepost.protocol.steps import Pace, Steps, each
 
 GROUP, TRANSACTION = 0, 1
 _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
@@ -29,30 +33,28 @@ _REFUSED = {
 
 
 @serves(FindCoordinatorRequest, in_turn=True)
-def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, node: Node) -> Reply | Later:
-    topic = _TOPICS.get(request.key_type)
-    if topic is None or topic in node.topics.by_name:
-        return _answer(request, context, node)
-    keys = request.coordinator_keys if context.version >= 4 else [request.key]
-    if not any(_may(key, request.key_type, context) for key in keys):
-        return _answer(request, context, node)
-    return _made_first(topic, request, context, node)
-
-
-async def _made_first(topic: str, request: FindCoordinatorRequest, context: RequestContext, node: Node) -> Reply:
-    await node.ensure_coordinator(topic)
-    return _answer(request, context, node)
+@in_steps
+def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, node: Node) -> HandlerSteps[Reply]:
+    topic, pace = _TOPICS.get(request.key_type), Pace()
+    if topic is not None and topic not in node.topics.by_name:
+        for key in request.coordinator_keys if context.version >= 4 else [request.key]:
+            yield from pace.spend(1)
+            if _may(key, request.key_type, context):
+                yield from awaited(node.ensure_coordinator(topic))
+                break
+    return (yield from _answer(request, context, node, pace))
 
 
 def _may(key: str, key_type: int, context: RequestContext) -> bool:
     return context.may(Operation.DESCRIBE, _RESOURCES[key_type], key)
 
 
-def _answer(request: FindCoordinatorRequest, context: RequestContext, node: Node) -> Reply:
+def _answer(request: FindCoordinatorRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[Reply]:
+    find = partial(_find, request.key_type, context, node)
     if context.version >= 4:
-        found = [_find(key, request.key_type, context, node) for key in request.coordinator_keys]
+        found = yield from each(request.coordinator_keys, find, pace)
         return independent(FindCoordinatorResponse(coordinators=found))
-    one = _find(request.key, request.key_type, context, node)
+    one = find(request.key)
     return independent(
         FindCoordinatorResponse(
             error_code=one.error_code,
@@ -64,7 +66,7 @@ def _answer(request: FindCoordinatorRequest, context: RequestContext, node: Node
     )
 
 
-def _find(key: str, key_type: int, context: RequestContext, node: Node) -> Coordinator:
+def _find(key_type: int, context: RequestContext, node: Node, key: str) -> Coordinator:
     if key_type not in _TOPICS:
         return _refused(key, ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
     if not _may(key, key_type, context):

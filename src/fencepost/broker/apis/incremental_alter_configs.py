@@ -6,42 +6,45 @@ v1    flexible
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
-from fencepost.broker.metadata.alteration import alter_each
+from fencepost.broker.metadata.alteration import Outcome, alter_each
 from fencepost.broker.metadata.settings import topic_setting
 from fencepost.broker.metadata.topic_rules import TopicRefused
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResourceResponse
+from fencepost.protocol.messages.incremental_alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
+from fencepost.protocol.steps import Pace, Steps, each
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
-@serves(IncrementalAlterConfigsRequest)
-def incremental_alter_configs(request: IncrementalAlterConfigsRequest, context: RequestContext, node: Node) -> Reply:
-    changes = [
-        (resource.resource_type, resource.resource_name, partial(changed, resource.configs))
-        for resource in request.resources
-    ]
-    outcomes = alter_each(changes, request.validate_only, context, node)
-    return independent(
-        IncrementalAlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(
-                    error_code=error, error_message=message, resource_type=kind, resource_name=name
-                )
-                for (kind, name, _), (error, message) in zip(changes, outcomes, strict=True)
-            ]
-        )
+@serves(IncrementalAlterConfigsRequest, in_turn=True)
+@in_steps
+def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: RequestContext, node: Node
+) -> Steps[Reply]:
+    pace = Pace()
+    outcomes = yield from alter_each(request.resources, changed, request.validate_only, context, node, pace)
+    return independent(IncrementalAlterConfigsResponse(responses=(yield from each(outcomes, _told, pace))))
+
+
+def _told(altered: tuple[AlterConfigsResource, Outcome]) -> AlterConfigsResourceResponse:
+    resource, (error, message) = altered
+    return AlterConfigsResourceResponse(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 
-def changed(configs: Sequence[AlterableConfig], known: Mapping[str, str]) -> dict[str, str]:
+def changed(resource: AlterConfigsResource, known: Mapping[str, str]) -> dict[str, str]:
     """The settings after these operations.  Raises TopicRefused for one that a setting does not have."""
+    configs = resource.configs
     if len({config.name for config in configs}) < len(configs):
         raise TopicRefused(ErrorCode.INVALID_REQUEST, "a setting is named once")
     settings = dict(known)

@@ -8,17 +8,22 @@ v5    a reason
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.coordinator.group import MemberIdentity
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+from fencepost.protocol.messages.leave_group import MemberIdentity as Leaving
 from fencepost.protocol.messages.leave_group import MemberResponse
+from fencepost.protocol.steps import Pace, Steps, each
 
 
-@serves(LeaveGroupRequest)
-def leave_group(request: LeaveGroupRequest, context: RequestContext, node: Node) -> Reply:
+@serves(LeaveGroupRequest, in_turn=True)
+@in_steps
+def leave_group(request: LeaveGroupRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace = Pace()
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return independent(LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     groups = node.groups
@@ -28,11 +33,16 @@ def leave_group(request: LeaveGroupRequest, context: RequestContext, node: Node)
     if context.version < 3:
         (error,), lsn = groups.leave_group(request.group_id, [MemberIdentity(request.member_id, None)])
         return Reply(LeaveGroupResponse(error_code=error), lsn)
-    errors, lsn = groups.leave_group(
-        request.group_id, [MemberIdentity(member.member_id, member.group_instance_id) for member in request.members]
-    )
-    members = [
-        MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error)
-        for member, error in zip(request.members, errors, strict=True)
-    ]
+    leaving = yield from each(request.members, _identity, pace)
+    errors, lsn = groups.leave_group(request.group_id, leaving)
+    members = yield from each(zip(leaving, errors, strict=True), _told, pace)
     return Reply(LeaveGroupResponse(error_code=ErrorCode.NONE, members=members), lsn)
+
+
+def _identity(member: Leaving) -> MemberIdentity:
+    return MemberIdentity(member.member_id, member.group_instance_id)
+
+
+def _told(of: tuple[MemberIdentity, ErrorCode]) -> MemberResponse:
+    (member_id, group_instance_id), error = of
+    return MemberResponse(member_id=member_id, group_instance_id=group_instance_id, error_code=error)

@@ -17,8 +17,8 @@ from collections import Counter
 from typing import cast
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.network import pacing
-from fencepost.broker.network.registry import Later, Reply, independent, serves
+from fencepost.broker.network.pacing import in_steps
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.log.damage import FileDamaged
@@ -30,7 +30,7 @@ from fencepost.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsTopicResponse,
 )
-from fencepost.protocol.steps import Pace, Steps
+from fencepost.protocol.steps import ITEM, Pace, Steps
 from fencepost.protocol.types import Isolation
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -40,24 +40,20 @@ CONSUMER = -1
 
 
 @serves(ListOffsetsRequest)
-def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Node) -> Reply | Later:
-    begun = pacing.begin(_answers(request, context, context.version, node))
-    return begun.result if isinstance(begun, pacing.Done) else begun
-
-
-def _answers(request: ListOffsetsRequest, context: RequestContext, version: int, node: Node) -> Steps[Reply]:
-    """`version` is the one of the request: the caller may have sent others meanwhile."""
-    pace = Pace()
+@in_steps
+def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    version, pace = context.version, Pace()
     # Whoever is not a consumer reads without isolation.
     committed = request.isolation_level == 1 and request.replica_id == CONSUMER
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     topics = []
     for topic in request.topics:
+        yield from pace.spend(ITEM)
         seen = context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
-        asked = Counter(wanted.partition_index for wanted in topic.partitions)
+        asked = Counter([wanted.partition_index for wanted in topic.partitions])
         answers = []
         for wanted in {wanted.partition_index: wanted for wanted in topic.partitions}.values():
-            yield from pace.spend(1)
+            yield from pace.spend(ITEM)
             partition = node.storage.partition(topic.name, wanted.partition_index)
             if not seen:
                 answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))

@@ -7,8 +7,8 @@ v2    by pattern
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.network import pacing
-from fencepost.broker.network.registry import Later, Reply, serves
+from fencepost.broker.network.pacing import in_steps
+from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.coordinator.transaction.listing import Filters
@@ -18,12 +18,8 @@ from fencepost.protocol.steps import Pace, Steps
 
 
 @serves(ListTransactionsRequest)
-def list_transactions(request: ListTransactionsRequest, context: RequestContext, node: Node) -> Reply | Later:
-    begun = pacing.begin(_answer(request, context, node))
-    return begun.result if isinstance(begun, pacing.Done) else begun
-
-
-def _answer(request: ListTransactionsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+@in_steps
+def list_transactions(request: ListTransactionsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace = Pace()
     filters = Filters(
         request.state_filters,

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
 from fencepost.broker.metadata.topics import Topic
-from fencepost.broker.network.registry import Later, Reply, independent, serves
+from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
+from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.broker.node import Node
 from fencepost.log.offline import OfflinePartition
@@ -32,95 +32,75 @@ from fencepost.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from fencepost.protocol.steps import ITEM, OPERATIONS, Pace, Steps, each
 from fencepost.protocol.types import ZERO_UUID
-
-_AT_ONCE: Final = 100
-"""Topics that are told of in one step."""
 
 
 @serves(MetadataRequest, in_turn=True)
-def metadata(request: MetadataRequest, context: RequestContext, node: Node) -> Reply | Later:
-    asked = request.topics
+@in_steps
+def metadata(request: MetadataRequest, context: RequestContext, node: Node) -> HandlerSteps[Reply]:
+    asked, pace = request.topics, Pace()
     error = _refusal(asked or (), context.version)
     if asked is not None and error is not None:
-        return independent(
-            MetadataResponse(
-                brokers=[],
-                topics=[_refused(topic.name or "", error, topic.topic_id) for topic in asked],
-                error_code=error if context.version >= 13 else ErrorCode.NONE,
-            )
-        )
-    missing = _missing(request, context, node)
-    if missing:
-        return _created_first(missing, request, context, node)
-    found, count = _find(request, context, node, {})
-    if count > _AT_ONCE:
-        return _in_slices(found, request, context, node)
-    return _answer(list(found), request, context, node)
+        refused = yield from each(asked, lambda topic: _refused(topic.name or "", error, topic.topic_id), pace)
+        whole = error if context.version >= 13 else ErrorCode.NONE
+        return independent(MetadataResponse(brokers=[], topics=refused, error_code=whole))
+    errors: dict[str, ErrorCode | None] = {}
+    for name in (yield from _missing(request, context, node, pace)):
+        yield from pace.spend(4 * ITEM)
+        errors[name] = yield from awaited(_create(name, context, node))
+    topics = []
+    for topic in _find(request, context, node, errors):  # others may make and delete topics meanwhile
+        if (
+            request.include_topic_authorized_operations
+            and topic.name is not None
+            and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        ):
+            topic.topic_authorized_operations = context.authorized_operations(Resource.TOPIC, topic.name)
+        topics.append(topic)
+        yield from pace.spend(ITEM + len(topic.partitions) + request.include_topic_authorized_operations * OPERATIONS)
+    return _answer(topics, request, context, node)
 
 
 Described = Iterator[MetadataResponseTopic]
 
 
 def _by_ids(request: MetadataRequest) -> bool:
-    return any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
+    return any(topic.topic_id.int for topic in request.topics or ())
 
 
 def _names(request: MetadataRequest) -> list[str]:
-    return list(dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None))
+    return list(dict.fromkeys([topic.name for topic in request.topics or () if topic.name is not None]))
 
 
-def _missing(request: MetadataRequest, context: RequestContext, node: Node) -> list[str]:
+def _missing(request: MetadataRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[list[str]]:
     """The topics that are made because somebody asks for them."""
-    if not request.allow_auto_topic_creation or not node.settings["auto.create.topics.enable"]:
+    if not request.allow_auto_topic_creation or not node.settings["auto.create.topics.enable"] or _by_ids(request):
         return []
-    if _by_ids(request):
-        return []
-    return [name for name in _names(request) if name not in node.topics.by_name and _may_describe(name, context)]
+    missing = []
+    for name in _names(request):
+        yield from pace.spend(1)
+        if name not in node.topics.by_name and _may_describe(name, context):
+            missing.append(name)
+    return missing
 
 
 def _find(
     request: MetadataRequest, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]
-) -> tuple[Described, int]:
-    """What is told of each topic, one after the other, and how many these are.  `errors`: of those that were made."""
+) -> Described:
+    """What is told of each topic, one after the other.  `errors`: of those that were made."""
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
         known = list(node.topics.by_name.values())
-        return (_described(topic, node) for topic in known if _visible(topic, context)), len(known)
+        return (_described(topic, node) for topic in known if _visible(topic, context))
     if _by_ids(request):
-        ids = dict.fromkeys(topic.topic_id for topic in asked)
-        return (_by_id(topic_id, context, node) for topic_id in ids), len(ids)
-    names = _names(request)
-    return (_by_name(name, context, node, errors) for name in names), len(names)
-
-
-async def _created_first(
-    missing: Sequence[str], request: MetadataRequest, context: RequestContext, node: Node
-) -> Reply:
-    errors: dict[str, ErrorCode | None] = {}
-    for name in missing:
-        errors[name] = await _create(name, context, node)
-        await node.slices.pause()
-    found, _ = _find(request, context, node, errors)
-    return await _in_slices(found, request, context, node)
-
-
-async def _in_slices(found: Described, request: MetadataRequest, context: RequestContext, node: Node) -> Reply:
-    """With turns for others, who may make and delete topics meanwhile."""
-    topics = []
-    for topic in found:
-        topics.append(topic)
-        await node.slices.pause()
-    return _answer(topics, request, context, node)
+        return (_by_id(topic_id, context, node) for topic_id in dict.fromkeys([topic.topic_id for topic in asked]))
+    return (_by_name(name, context, node, errors) for name in _names(request))
 
 
 def _answer(
     topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext, node: Node
 ) -> Reply:
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                topic.topic_authorized_operations = context.authorized_operations(Resource.TOPIC, topic.name)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node.node_id, host=node.endpoint.host, port=node.endpoint.port)],
         cluster_id=node.cluster_id,
@@ -138,9 +118,9 @@ def _answer(
 def _refusal(asked: Sequence[MetadataRequestTopic], version: int) -> ErrorCode | None:
     """Topics have names; from v12 on they may have ids instead.  As Apache Kafka refuses what is neither."""
     if version < 12:
-        wrong = any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked)
+        wrong = any(topic.name is None or topic.topic_id.int for topic in asked)
         return ErrorCode.INVALID_REQUEST if wrong else None
-    nameless = any(topic.name is None and topic.topic_id == ZERO_UUID for topic in asked)
+    nameless = any(topic.name is None and not topic.topic_id.int for topic in asked)
     return ErrorCode.UNKNOWN_SERVER_ERROR if nameless else None
 
 

@@ -11,7 +11,11 @@ v10   topic ids
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -19,10 +23,12 @@ from fencepost.coordinator.group import CommitFor, CommittedOffset
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from fencepost.protocol.messages.offset_commit import (
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from fencepost.protocol.steps import ITEM, Pace, Steps, each
 from fencepost.protocol.types import Offset, TopicPartition
 
 _GROUP_NOT_FOUND_SINCE = 9
@@ -30,8 +36,10 @@ _TOPIC_IDS_SINCE = 10
 _FOR_EVER = 2**63 - 1
 
 
-@serves(OffsetCommitRequest)
-def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: Node) -> Reply:
+@serves(OffsetCommitRequest, in_turn=True)
+@in_steps
+def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace = Pace()
     errors: dict[tuple[int, int], ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
     places: dict[tuple[int, int], TopicPartition] = {}
@@ -39,8 +47,10 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
     expires = min(now + request.retention_time_ms, _FOR_EVER) if request.retention_time_ms >= 0 else -1
     group_allowed = context.may(Operation.READ, Resource.GROUP, request.group_id)
     for number, topic in enumerate(request.topics):
+        yield from pace.spend(ITEM)
         name, unknown = _name(topic, context, node)
         for asked in topic.partitions:
+            yield from pace.spend(ITEM)
             place = number, asked.partition_index
             if not group_allowed:
                 errors[place] = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -58,6 +68,14 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
                     now,
                     expires,
                 )
+    if pace.pauses:
+        # A topic may have been deleted since: its positions would be those of the next one of its name.
+        for place, at in list(places.items()):
+            name, unknown = _name(request.topics[place[0]], context, node)
+            if name != at.topic or not node.storage.exists(*at):
+                errors[place] = unknown
+                del places[place]
+                offsets.pop(at, None)
     lsn = 0
     if offsets or not request.topics:
         who = CommitFor(
@@ -65,21 +83,22 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
         )
         committed = node.groups.commit_offsets(who, offsets)
         lsn = committed.lsn
-        errors |= {place: _error_for(committed.errors[at], context.version) for place, at in places.items()}
-    topics = [
-        OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                OffsetCommitResponsePartition(
-                    partition_index=asked.partition_index, error_code=errors[number, asked.partition_index]
-                )
-                for asked in topic.partitions
-            ],
-        )
-        for number, topic in enumerate(request.topics)
-    ]
+        for place, at in places.items():
+            yield from pace.spend(1)
+            errors[place] = _error_for(committed.errors[at], context.version)
+    topics = []
+    for number, topic in enumerate(request.topics):
+        yield from pace.spend(ITEM)
+        told = yield from each(topic.partitions, partial(_told, errors, number), pace)
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=told))
     return Reply(OffsetCommitResponse(topics=topics), lsn)
+
+
+def _told(
+    errors: Mapping[tuple[int, int], ErrorCode], number: int, asked: OffsetCommitRequestPartition
+) -> OffsetCommitResponsePartition:
+    index = asked.partition_index
+    return OffsetCommitResponsePartition(partition_index=index, error_code=errors[number, index])
 
 
 def _error_for(error: ErrorCode, version: int) -> ErrorCode:

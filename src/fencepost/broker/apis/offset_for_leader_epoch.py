@@ -6,7 +6,10 @@ v4    flexible
 
 from __future__ import annotations
 
+from functools import partial
+
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -17,24 +20,21 @@ from fencepost.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from fencepost.protocol.steps import ITEM, Pace, Steps, each
 
 
-@serves(OffsetForLeaderEpochRequest)
-def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext, node: Node) -> Reply:
-    return independent(
-        OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderTopicResult(
-                    topic=topic.topic,
-                    partitions=[_one(topic.topic, wanted, context, node) for wanted in topic.partitions],
-                )
-                for topic in request.topics
-            ]
-        )
-    )
+@serves(OffsetForLeaderEpochRequest, in_turn=True)
+@in_steps
+def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext, node: Node) -> Steps[Reply]:
+    pace, topics = Pace(), []
+    for topic in request.topics:
+        yield from pace.spend(ITEM)
+        found = yield from each(topic.partitions, partial(_one, topic.topic, context, node), pace)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=found))
+    return independent(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _one(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext, node: Node) -> EpochEndOffset:
+def _one(topic: str, context: RequestContext, node: Node, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = node.storage.partition(topic, wanted.partition)
     error, epoch, offset = ErrorCode.NONE, -1, -1
     if not context.may(Operation.DESCRIBE, Resource.TOPIC, topic):

@@ -12,15 +12,11 @@ v13   topic ids
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import NamedTuple
-
 from fencepost.broker.leader.verification import Verified
 from fencepost.broker.leader.writes import (
     IMPLICIT_ADD_SINCE,
     TOPIC_IDS_SINCE,
     Topics,
-    Waiting,
     Write,
     check_batches,
     check_topic,
@@ -32,6 +28,7 @@ from fencepost.broker.leader.writes import (
 )
 from fencepost.broker.network import pacing
 from fencepost.broker.network.older_clients import Call, asks_for_new_epoch
+from fencepost.broker.network.pacing import HandlerSteps, awaited
 from fencepost.broker.network.registry import CLOSE, NO_ANSWER, Later, Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -46,111 +43,120 @@ from fencepost.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from fencepost.protocol.steps import ITEM, Pace, Steps
 from fencepost.protocol.types import TopicPartition
 
 
-class _Produce(NamedTuple):
-    """One request, while its writes are verified and checked."""
+class _Produce:
+    """One request, while its writes are found, verified, checked and appended."""
 
-    request: ProduceRequest
-    topics: Topics
-    writes: list[Write]
-    coordinator: TransactionCoordinator | None
-    """What tells a client that its transaction was timed out, where that is another error than fencing."""
-    node: Node
+    __slots__ = ("context", "node", "pace", "request", "topics", "waited", "writes")
+
+    def __init__(self, request: ProduceRequest, context: RequestContext, node: Node) -> None:
+        self.request = request
+        self.context = context
+        self.node = node
+        self.pace = Pace()
+        self.topics: Topics = []
+        self.writes: list[Write] = []
+        self.waited = False
+        """Whether others were served meanwhile: a partition that was found may have been deleted."""
 
     def own(self) -> None:
         """Before anything is awaited: what was read from the connection is its own again then (KAFKA-15653)."""
-        for write in self.writes:
-            write.data.records = bytes(write.data.records or b"")
+        self.waited = True
+        for topic in self.request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = bytes(data.records)
 
-    def refuse_deleted(self) -> None:
-        """After something was awaited."""
-        for write in self.writes:
-            if write.outcome is None and self.node.storage.partition(*write.at) is not write.partition:
-                write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")
+    def refuse_deleted(self, write: Write) -> None:
+        if self.waited and write.outcome is None and self.node.storage.partition(*write.at) is not write.partition:
+            write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")
 
 
 @serves(ProduceRequest, advertised_first=0, in_turn=True)
 def produce(request: ProduceRequest, context: RequestContext, node: Node) -> Reply | Later:
-    topics = [
-        (
-            topic,
-            [Write(TopicPartition(_name(topic, context, node), data.index), data) for data in topic.partition_data],
-        )
-        for topic in request.topic_data
-    ]
-    writes = [write for _, of_topic in topics for write in of_topic]
-    for write in writes:
-        find(write, context, node)
-    refuse_repeated(writes)
+    produce = _Produce(request, context, node)
+    begun = pacing.begin(_steps(produce), node.slices)
+    if isinstance(begun, pacing.Done):
+        reply: Reply = begun.result
+        return reply
+    produce.own()
+    return begun
+
+
+def _steps(produce: _Produce) -> HandlerSteps[Reply]:
+    """The order of Apache Kafka: found, verified, checked, appended."""
+    request, context, node, writes, pace = produce.request, produce.context, produce.node, produce.writes, produce.pace
+    for topic in request.topic_data:
+        yield from pace.spend(ITEM)
+        name, of_topic = _name(topic, context, node), []
+        for data in topic.partition_data:
+            yield from pace.spend(2 * ITEM)
+            write = Write(TopicPartition(name, data.index), data)
+            find(write, context, node)
+            of_topic.append(write)
+        produce.topics.append((topic, of_topic))
+        writes += of_topic
+    yield from refuse_repeated(writes, pace)
     failed = failure(request, writes, context)
     if failed is not None:
         for write in writes:
             write.outcome = failed
-        return _append(_Produce(request, topics, writes, None, node), 0)
+        return (yield from _append(produce, 0, None))
+    for write in writes if produce.waited else ():
+        produce.refuse_deleted(write)
     waiting, verified = verify_writes(request, writes, context, node)
     coordinator = None
     if context.version < IMPLICIT_ADD_SINCE and asks_for_new_epoch(context, Call.PRODUCE):
         coordinator = node.transactions
-    produce = _Produce(request, topics, writes, coordinator, node)
-    if verified is None or isinstance(verified, Verified):
-        return _check(produce, waiting, verified)
-    produce.own()
-    return _check_later(produce, waiting, verified)
-
-
-async def _check_later(produce: _Produce, waiting: Waiting, verified: Awaitable[Verified]) -> Reply:
-    answer = await verified
-    produce.refuse_deleted()
-    checked = _check(produce, waiting, answer)
-    return checked if isinstance(checked, Reply) else await checked
-
-
-def _check(produce: _Produce, waiting: Waiting, verified: Verified | None) -> Reply | Later:
-    """What was verified goes into the log if its batches are what they should be: at once, unless they are large."""
     lsn = 0
     if verified is not None:
-        lsn = verified.lsn
-        for at, error in verified.errors.items():
+        answer = verified if isinstance(verified, Verified) else (yield from awaited(verified))
+        lsn = answer.lsn
+        for at, error in answer.errors.items():
             if error and waiting[at].outcome is None:
-                waiting[at].refuse(*verified.produce_error(at))
-    for write in produce.writes:
-        check_topic(write, produce.request)
+                waiting[at].refuse(*answer.produce_error(at))
+    for write in writes:
+        yield from pace.spend(1)
+        check_topic(write, request)
         if write.outcome is None and write.flaw is not None:
             write.outcome = write.flaw.refused
-    begun = pacing.begin(check_batches(produce.writes))
-    if isinstance(begun, pacing.Done):
-        return _append(produce, lsn)
-    produce.own()
-    return _append_later(produce, lsn, begun)
+    yield from check_batches(writes, pace)
+    return (yield from _append(produce, lsn, coordinator))
 
 
-async def _append_later(produce: _Produce, lsn: int, checked: Awaitable[None]) -> Reply:
-    await checked
-    produce.refuse_deleted()
-    return _append(produce, lsn)
+def _append(produce: _Produce, lsn: int, coordinator: TransactionCoordinator | None) -> Steps[Reply]:
+    """Into the log, if each guard still holds: much may have happened since it was asked.
 
-
-def _append(produce: _Produce, lsn: int) -> Reply:
-    """Into the log, if each guard still holds: much may have happened since it was asked."""
-    request, writes, node = produce.request, produce.writes, produce.node
+    `coordinator`: what tells a client that its transaction was timed out, where that is another error than fencing.
+    """
+    request, writes, pace = produce.request, produce.writes, produce.pace
+    last = 0
+    complete = True
     for write in writes:
+        yield from pace.spend(ITEM)
+        produce.refuse_deleted(write)
         if write.outcome is None:
             assert write.partition is not None and write.data.records is not None
             write.outcome = write.partition.append(
                 write.data.records, Origin.CLIENT, guard=write.guard, checked=write.checked
             )
-    if produce.coordinator is not None:
-        tell_timed_out(request, writes, produce.coordinator)
-    appended = [write.outcome.lsn for write in writes if isinstance(write.outcome, Appended)]
-    if len(appended) < len(writes):
-        # What is known of a producer when it is refused may not be durable yet either.
-        lsn = node.storage.lsn
+        if isinstance(write.outcome, Appended):
+            last = max(last, write.outcome.lsn)
+        else:
+            complete = False
+    if coordinator is not None:
+        tell_timed_out(request, writes, coordinator)
     if request.acks == 0:
         # The client hears of an error by the connection's end, since it reads no answer.
-        return NO_ANSWER if len(appended) == len(writes) else CLOSE
-    return Reply(_response(produce.topics), max(appended, default=0) if not lsn else max(lsn, *appended, 0))
+        return NO_ANSWER if complete else CLOSE
+    response = yield from _response(produce.topics, pace)
+    if not complete:
+        # What is known of a producer when it is refused may not be durable yet either.
+        lsn = produce.node.storage.lsn
+    return Reply(response, max(lsn, last))
 
 
 def _name(topic: TopicProduceData, context: RequestContext, node: Node) -> str:
@@ -160,15 +166,16 @@ def _name(topic: TopicProduceData, context: RequestContext, node: Node) -> str:
     return "" if known is None else known.name
 
 
-def _response(topics: Topics) -> ProduceResponse:
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=[_one(write) for write in writes]
-            )
-            for topic, writes in topics
-        ]
-    )
+def _response(topics: Topics, pace: Pace) -> Steps[ProduceResponse]:
+    responses = []
+    for topic, writes in topics:
+        yield from pace.spend(ITEM)
+        told = []
+        for write in writes:
+            yield from pace.spend(ITEM)
+            told.append(_one(write))
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=told))
+    return ProduceResponse(responses=responses)
 
 
 def _one(write: Write) -> PartitionProduceResponse:

@@ -10,12 +10,15 @@ v6    topic ids; GROUP_ID_NOT_FOUND may be answered
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.leader.verification import Mode, Verified, verify
 from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
-from fencepost.broker.network.registry import Later, Reply, serves
+from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
+from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.coordinator.group import CommitFor, Committed, CommittedOffset
@@ -24,10 +27,12 @@ from fencepost.log.producer_state import VerificationGuard
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from fencepost.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from fencepost.protocol.steps import ITEM, Pace, Steps, each
 from fencepost.protocol.types import Offset, ProducerIdAndEpoch, TopicPartition
 
 _TOPIC_IDS_SINCE = 6
@@ -37,73 +42,66 @@ Places = dict[tuple[int, int], ErrorCode]
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
+class _Asked(NamedTuple):
+    """What is to be committed, where it stands in the request, and what is not."""
+
+    offsets: dict[TopicPartition, CommittedOffset]
+    places: dict[tuple[int, int], TopicPartition]
+    errors: Places
+
+
 @serves(TxnOffsetCommitRequest, in_turn=True)
-def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> Reply | Later:
-    if CONSUMER_OFFSETS in node.topics.by_name or _unauthorized(request, context) is not None:
-        return _commit_each(request, context, node)
-    return _made_first(request, context, node)
-
-
-async def _made_first(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> Reply:
-    await node.ensure_coordinator(CONSUMER_OFFSETS)
-    reply = _commit_each(request, context, node)
-    return reply if isinstance(reply, Reply) else await reply
-
-
-def _commit_each(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> Reply | Later:
-    errors: Places = {}
+@in_steps
+def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> HandlerSteps[Reply]:
+    pace = Pace()
     refused = _unauthorized(request, context)
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    places: dict[tuple[int, int], TopicPartition] = {}
+    if refused is None and CONSUMER_OFFSETS not in node.topics.by_name:
+        yield from awaited(node.ensure_coordinator(CONSUMER_OFFSETS))
+    asked = _Asked({}, {}, {})
     now = node.clock.now()
     for number, topic in enumerate(request.topics):
+        yield from pace.spend(ITEM)
         name, unknown = _name(topic, context, node)
-        for asked in topic.partitions:
-            place = number, asked.partition_index
+        for each_asked in topic.partitions:
+            yield from pace.spend(ITEM)
+            place = number, each_asked.partition_index
             if refused is not None:
-                errors[place] = refused
+                asked.errors[place] = refused
             elif name and not context.may(Operation.READ, Resource.TOPIC, name):
-                errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not node.storage.exists(name, asked.partition_index):
-                errors[place] = unknown
+                asked.errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not node.storage.exists(name, each_asked.partition_index):
+                asked.errors[place] = unknown
             else:
-                at = TopicPartition(name, asked.partition_index)
-                places[place] = at
-                offsets[at] = CommittedOffset(
-                    Offset(asked.committed_offset), asked.committed_leader_epoch, asked.committed_metadata or "", now
+                asked.places[place] = at = TopicPartition(name, each_asked.partition_index)
+                asked.offsets[at] = CommittedOffset(
+                    Offset(each_asked.committed_offset),
+                    each_asked.committed_leader_epoch,
+                    each_asked.committed_metadata or "",
+                    now,
                 )
-    version = context.version
-    committed = _commit(request, offsets, version, node) if offsets else Committed({}, 0)
-    if isinstance(committed, Committed):
-        return _answer(request, errors, places, committed, version, node)
-    return _answer_later(request, errors, places, committed, version, node)
-
-
-async def _answer_later(
-    request: TxnOffsetCommitRequest,
-    errors: Places,
-    places: Mapping[tuple[int, int], TopicPartition],
-    committed: Awaitable[Committed],
-    version: int,
-    node: Node,
-) -> Reply:
-    return _answer(request, errors, places, await committed, version, node)
-
-
-def _answer(
-    request: TxnOffsetCommitRequest,
-    errors: Places,
-    places: Mapping[tuple[int, int], TopicPartition],
-    committed: Committed,
-    version: int,
-    node: Node,
-) -> Reply:
-    errors |= {place: _error_for(committed.errors[at], version) for place, at in places.items()}
-    response = _response(request, errors)
-    response.transaction_timed_out = any(errors.values()) and node.transactions.timed_out(
+    if pace.pauses:
+        _drop_deleted(asked, request, context, node)
+    committed = Committed({}, 0)
+    if asked.offsets:
+        committed = yield from _commit(request, asked, context, node)
+    for place, at in asked.places.items():
+        yield from pace.spend(1)
+        asked.errors[place] = _error_for(committed.errors[at], context.version)
+    response = yield from _response(request, asked.errors, pace)
+    response.transaction_timed_out = any(asked.errors.values()) and node.transactions.timed_out(
         request.transactional_id, *_producer(request)
     )
     return Reply(response, committed.lsn)
+
+
+def _drop_deleted(asked: _Asked, request: TxnOffsetCommitRequest, context: RequestContext, node: Node) -> None:
+    """A topic may have been deleted since: its positions would be those of the next one of its name."""
+    for place, at in list(asked.places.items()):
+        name, unknown = _name(request.topics[place[0]], context, node)
+        if name != at.topic or not node.storage.exists(*at):
+            asked.errors[place] = unknown
+            del asked.places[place]
+            asked.offsets.pop(at, None)
 
 
 def _unauthorized(request: TxnOffsetCommitRequest, context: RequestContext) -> ErrorCode | None:
@@ -123,9 +121,10 @@ def _name(topic: TxnOffsetCommitRequestTopic, context: RequestContext, node: Nod
 
 
 def _commit(
-    request: TxnOffsetCommitRequest, offsets: Offsets, version: int, node: Node
-) -> Committed | Awaitable[Committed]:
+    request: TxnOffsetCommitRequest, asked: _Asked, context: RequestContext, node: Node
+) -> HandlerSteps[Committed]:
     """Verify, or add, the offsets partition; then write (facts §7.2, 6-10)."""
+    offsets, version = asked.offsets, context.version
     if CONSUMER_OFFSETS not in node.topics.by_name:  # it could not be made
         return Committed(dict.fromkeys(offsets, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
     error = node.groups.check(request.group_id)
@@ -146,37 +145,15 @@ def _commit(
     if found is None:
         return _write(request, offsets, node, None)
     verified = verify(node, Mode.of_offset_commit(version), name, pid, epoch, [at])
-    if isinstance(verified, Verified):
-        return _write_verified(request, offsets, node, found, at, verified)
-    return _write_later(request, offsets, node, found, at, verified)
-
-
-async def _write_later(
-    request: TxnOffsetCommitRequest,
-    offsets: Offsets,
-    node: Node,
-    guard: VerificationGuard,
-    at: TopicPartition,
-    verified: Awaitable[Verified],
-) -> Committed:
-    partition, answer = node.storage.partition(*at), await verified
-    if node.storage.partition(*at) is not partition:
-        return Committed(dict.fromkeys(offsets, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
-    return _write_verified(request, offsets, node, guard, at, answer)
-
-
-def _write_verified(
-    request: TxnOffsetCommitRequest,
-    offsets: Offsets,
-    node: Node,
-    guard: VerificationGuard,
-    at: TopicPartition,
-    verified: Verified,
-) -> Committed:
+    if not isinstance(verified, Verified):
+        verified = yield from awaited(verified)
+        _drop_deleted(asked, request, context, node)
+        if node.storage.partition(*at) is not partition:
+            return Committed(dict.fromkeys(offsets, ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
     error = verified.offsets_error(at)
     if error:
         return Committed(dict.fromkeys(offsets, error), max(verified.lsn, node.storage.lsn))
-    committed = _write(request, offsets, node, guard)
+    committed = _write(request, offsets, node, found)
     return committed._replace(lsn=max(verified.lsn, committed.lsn))
 
 
@@ -197,19 +174,15 @@ def _error_for(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _response(request: TxnOffsetCommitRequest, errors: Places) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=asked.partition_index, error_code=errors[number, asked.partition_index]
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for number, topic in enumerate(request.topics)
-        ]
-    )
+def _response(request: TxnOffsetCommitRequest, errors: Places, pace: Pace) -> Steps[TxnOffsetCommitResponse]:
+    topics = []
+    for number, topic in enumerate(request.topics):
+        yield from pace.spend(ITEM)
+        told = yield from each(topic.partitions, partial(_told, errors, number), pace)
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=told))
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _told(errors: Places, number: int, asked: TxnOffsetCommitRequestPartition) -> TxnOffsetCommitResponsePartition:
+    index = asked.partition_index
+    return TxnOffsetCommitResponsePartition(partition_index=index, error_code=errors[number, index])

@@ -9,26 +9,30 @@ from __future__ import annotations
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.features import SUPPORTED, Features
+from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult
+from fencepost.protocol.steps import ITEM, Pace, Steps
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-@serves(UpdateFeaturesRequest)
-def update_features(request: UpdateFeaturesRequest, context: RequestContext, node: Node) -> Reply:
+@serves(UpdateFeaturesRequest, in_turn=True)
+@in_steps
+def update_features(request: UpdateFeaturesRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     if not context.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         return independent(UpdateFeaturesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]))
-    refused = {
-        update.feature: why for update in request.feature_updates if (why := _refusal(update, context, node.features))
-    }
-    if refused:
-        name, (error, message) = next(iter(refused.items()))
-        return _answer(request, context, error, f"{name}: {message}")
+    pace = Pace()
+    for update in request.feature_updates:
+        yield from pace.spend(ITEM)
+        refused = _refusal(update, context, node.features)
+        if refused is not None:
+            error, message = refused
+            return _answer(request, context, error, f"{update.feature}: {message}")
     if not request.validate_only:
         levels = {update.feature: update.max_version_level for update in request.feature_updates}
         if not node.features.change(levels):

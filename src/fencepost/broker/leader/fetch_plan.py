@@ -18,7 +18,8 @@ from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
-from fencepost.protocol.types import ZERO_UUID, Isolation
+from fencepost.protocol.steps import ITEM, Pace, Steps
+from fencepost.protocol.types import Isolation
 
 
 class Found(NamedTuple):
@@ -44,17 +45,28 @@ class FetchPlan:
         """What is read, and where: an error where it cannot be read now."""
         self._of_id: dict[str | int, Topic] = {}
         self._allowed: dict[str, bool] = {}
-        nameless: list[Result] = []
-        refused: list[Result] = []
-        for asked in fetching.partitions:
-            error = self._look_up(asked, context, node)
-            if error is not None:
-                of = nameless if error is ErrorCode.UNKNOWN_TOPIC_ID else refused
-                of.append((asked, partition_error(asked.wanted, error, [])))
-        self.refused = nameless + refused
-        self.nonsense = len(nameless) > 1 and sum(asked.topic_id == ZERO_UUID for asked, _ in nameless) > 1
+        self._context = context
+        self._node = node
+        self.refused: list[Result] = []
+        """What cannot be read at all."""
+        self.nonsense = False
         """Apache Kafka fails where two partitions are asked for of a topic that is not named at all."""
         self._starts: list[tuple[int, int] | None] = []
+
+    def look_up(self, pace: Pace) -> Steps[None]:
+        """Find the partitions; once, before anything is read."""
+        nameless: list[Result] = []
+        for asked in self.fetching.partitions:
+            if pace.left <= 0:
+                yield from pace.spend(0)
+            pace.left -= ITEM
+            error = self._look_up(asked, self._context, self._node)
+            if error is not None:
+                of = nameless if error is ErrorCode.UNKNOWN_TOPIC_ID else self.refused
+                of.append((asked, partition_error(asked.wanted, error, [])))
+        if nameless:
+            self.refused = nameless + self.refused
+            self.nonsense = sum([not asked.topic_id.int for asked, _ in nameless]) > 1
 
     def _look_up(self, asked: Asked, context: RequestContext, node: Node) -> ErrorCode | None:
         """Whether the reader may read what is there; else the error."""
@@ -126,14 +138,20 @@ class FetchPlan:
 
     # Reading
 
-    def read(self) -> Found:
+    def read(self, pace: Pace) -> Steps[Found]:
         # Less than was asked for, where other clients do not take what they were given.
         room = self._answers.left(LEAST_ANSWER)
         budget, size, astray, results = min(self._max_bytes, room), 0, False, []
         goes_on, isolation = self.fetching.session is not None, self.isolation
         for asked, place in self.reads:
+            if pace.left <= 0:
+                yield from pace.spend(0)
+            pace.left -= 1
+            if pace.pauses:
+                place = self._place(asked, asked.topic or "")
             if goes_on and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation)):
                 continue
+            pace.left -= ITEM
             answer, cost = self._read_one(asked.wanted, place, budget, first=size == 0)
             budget, size = max(budget - cost, 0), size + cost
             astray = astray or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None

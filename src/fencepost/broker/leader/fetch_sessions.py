@@ -25,6 +25,7 @@ from uuid import UUID
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, PartitionData
+from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Milliseconds
 
 NO_SESSION: Final = 0
@@ -155,12 +156,13 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, version: int, now: Milliseconds) -> Fetching | ErrorCode:
-        """What a request asks for."""
+    def begin(
+        self, request: FetchRequest, asked: dict[Key, Asked], version: int, now: Milliseconds
+    ) -> Fetching | ErrorCode:
+        """What a request asks for.  `asked`: its `partitions_of`."""
         if not SMALLEST_ID <= request.session_id <= LARGEST_ID:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         by_id = version >= TOPIC_IDS_SINCE
-        asked = _asked(request, by_id)
         if request.session_epoch in (BEGIN, CLOSE):
             self._sessions.pop(request.session_id, None)
             return Fetching(list(asked.values()), by_id, request.session_epoch == BEGIN)
@@ -222,12 +224,19 @@ class FetchSessions:
         return True
 
 
-def _asked(request: FetchRequest, by_id: bool) -> dict[Key, Asked]:
+def partitions_of(request: FetchRequest, version: int, pace: Pace) -> Steps[dict[Key, Asked]]:
     """The partitions of a request.  Of one that is named twice the last word counts, and its first place."""
     found: dict[Key, Asked] = {}
+    by_id = version >= TOPIC_IDS_SINCE
     for topic in request.topics:
+        if pace.left <= 0:
+            yield from pace.spend(0)
+        pace.left -= 2
         named, name = (topic.topic_id.int, None) if by_id else (topic.topic, topic.topic)
         for wanted in topic.partitions:
+            if pace.left <= 0:
+                yield from pace.spend(0)
+            pace.left -= 2
             key = named, wanted.partition
             found[key] = Asked(key, name, topic.topic_id, wanted)
     return found

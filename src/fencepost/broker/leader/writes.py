@@ -78,12 +78,16 @@ def find(write: Write, context: RequestContext, node: Node) -> None:
         write.outcome = found.refused
 
 
-def refuse_repeated(writes: list[Write]) -> None:
+def refuse_repeated(writes: list[Write], pace: Pace) -> Steps[None]:
     """Each partition once: of two batches one would be verified for the other."""
     if len(writes) == 1:
         return
-    places = Counter(write.at for write in writes)
+    places: Counter[TopicPartition] = Counter()
     for write in writes:
+        yield from pace.spend(1)
+        places[write.at] += 1
+    for write in writes:
+        yield from pace.spend(1)
         if places[write.at] > 1 and write.outcome is None:
             write.refuse(ErrorCode.INVALID_REQUEST, f"{write.at} stands in the request more than once")
 
@@ -159,9 +163,8 @@ def check_topic(write: Write, request: ProduceRequest) -> None:
             write.refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")
 
 
-def check_batches(writes: list[Write]) -> Steps[None]:
+def check_batches(writes: list[Write], pace: Pace) -> Steps[None]:
     """Check the batches that nothing has been said of yet, each as far as it tells by itself."""
-    pace = Pace()
     for write in writes:
         if write.outcome is None:
             assert write.partition is not None and write.header is not None and write.data.records is not None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.metadata.configuration import TOPIC_RESOURCE
 from fencepost.broker.metadata.topic_rules import TopicRefused, check_internal, checked, topic_name_error
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.steps import ITEM, Pace, Steps
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -18,20 +20,42 @@ if TYPE_CHECKING:
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 """From the settings that a topic has to those that it shall have.  May raise TopicRefused."""
 
+
+class Named(Protocol):
+    """A resource whose settings are to change."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Named)
+
 Outcome = tuple[ErrorCode, str | None]
 """Error and message for the client."""
 _TWICE: Final[Outcome] = (ErrorCode.INVALID_REQUEST, "a resource is named once")
 
 
 def alter_each(
-    changes: Sequence[tuple[int, str, Change]], validate_only: bool, context: RequestContext, node: Node
-) -> list[Outcome]:
-    """Change the settings of resources (type, name), each of them named once, durably."""
-    times = Counter((kind, name) for kind, name, _ in changes)
-    return [
-        _alter(kind, name, change, validate_only, context, node) if times[kind, name] == 1 else _TWICE
-        for kind, name, change in changes
-    ]
+    resources: Sequence[R],
+    change: Callable[[R, Mapping[str, str]], dict[str, str]],
+    validate_only: bool,
+    context: RequestContext,
+    node: Node,
+    pace: Pace,
+) -> Steps[list[tuple[R, Outcome]]]:
+    """Change the settings of resources, each of them named once, durably.
+
+    `change`: from the settings that a topic has to those that it shall have.  May raise TopicRefused.
+    """
+    done = []
+    times = Counter([(resource.resource_type, resource.resource_name) for resource in resources])
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        twice = times[kind, name] > 1
+        outcome = _TWICE if twice else _alter(kind, name, partial(change, resource), validate_only, context, node)
+        done.append((resource, outcome))
+        yield from pace.spend(2 * ITEM)
+    return done
 
 
 def _alter(

@@ -1,14 +1,27 @@
-"""Long work of one request (`fencepost.protocol.steps`), done on the event loop without keeping anybody waiting."""
+"""Long work of one request (`fencepost.protocol.steps`), done on the event loop without keeping anybody waiting.
+
+All requests of a node share its slices, as other long work does: however many of them are long, somebody else is served
+after each slice.  When the node stops, what is left of them is not done.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from fencepost.protocol.steps import Steps
+from fencepost.runtime import Slices
+
+if TYPE_CHECKING:
+    from fencepost.broker.network.registry import Handler, Later, Reply
+    from fencepost.broker.network.request_context import RequestContext
+    from fencepost.broker.node import Node
 
 T = TypeVar("T")
+
+HandlerSteps: TypeAlias = Generator[Callable[[], Any] | Awaitable[Any] | None, Any, T]
+"""As `Steps`; what it yields may also be something to be awaited, whose result is sent in."""
 
 
 class Done(NamedTuple):
@@ -17,32 +30,58 @@ class Done(NamedTuple):
     result: Any
 
 
-def begin(steps: Steps[T]) -> Done | Coroutine[Any, Any, T]:
-    """Do the first step; the rest, if there is any, is to be awaited."""
+def begin(steps: HandlerSteps[T], slices: Slices) -> Done | Coroutine[Any, Any, T]:
+    """Do the first step; the rest, if there is any, is to be awaited.  That raises CancelledError if the node stops."""
     try:
         pause = next(steps)
     except StopIteration as done:
         return Done(done.value)
-    return _go_on(steps, pause)
+    return _go_on(steps, pause, slices)
 
 
-async def _let_others_go_first() -> None:
-    await asyncio.sleep(0)
+def in_steps(handler: Callable[[Any, RequestContext, Node], HandlerSteps[Reply]]) -> Handler:
+    """A handler that is a plain function where its first step is all there is to do."""
+
+    @wraps(handler)
+    def begun(request: Any, context: RequestContext, node: Node) -> Reply | Later:
+        steps = handler(request, context, node)
+        try:
+            pause = next(steps)
+        except StopIteration as done:
+            return cast("Reply", done.value)
+        return _go_on(steps, pause, node.slices)
+
+    return begun
 
 
-async def _go_on(steps: Steps[T], pause: Callable[[], Any] | None) -> T:
+def awaited(what: Awaitable[T]) -> HandlerSteps[T]:
+    """Go on when `what` is there."""
+    return cast(T, (yield what))
+
+
+async def _let_others_go_first(slices: Slices) -> None:
+    await slices.pause()
+
+
+async def _elsewhere(work: Callable[[], T], slices: Slices) -> T:
+    result = await asyncio.to_thread(work)
+    await slices.pause()  # the node may have stopped meanwhile
+    return result
+
+
+async def _go_on(steps: HandlerSteps[T], pause: Callable[[], Any] | Awaitable[Any] | None, slices: Slices) -> T:
     try:
         while True:
             if pause is None:
-                await _let_others_go_first()
+                await _let_others_go_first(slices)
                 pause = steps.send(None)
+                continue
+            try:
+                result = await (_elsewhere(pause, slices) if callable(pause) else pause)
+            except Exception as error:
+                pause = steps.throw(error)
             else:
-                try:
-                    result = await asyncio.to_thread(pause)
-                except Exception as error:
-                    pause = steps.throw(error)
-                else:
-                    pause = steps.send(result)
+                pause = steps.send(result)
     except StopIteration as done:
         return cast(T, done.value)
     finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fencepost.node_log import get_logger
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _LONGEST_NAME: Final = 100
+
+MOST_READ: Final = 100
+"""Errors of one answer that are looked at: to read all of 45,000 would keep others waiting."""
 
 #: What is worth a line, and what to do about it.  Everything else is everyday life.
 ADVICE: Final[Mapping[ErrorCode, str]] = {
@@ -130,12 +134,13 @@ def _of_offsets(request: TxnOffsetCommitRequest, response: Any) -> Iterator[Refu
 
 
 def _of_markers(request: WriteTxnMarkersRequest, response: Any) -> Iterator[Refusal]:
-    producers = {of.producer_id: ProducerIdAndEpoch.of(of.producer_id, of.producer_epoch) for of in request.markers}
+    epochs = {marker.producer_id: marker.producer_epoch for marker in request.markers}
     for marker in response.markers:
         for topic in marker.topics:
             for each in topic.partitions:
                 if each.error_code:
-                    yield Refusal(each.error_code, None, *producers[marker.producer_id])
+                    producer = ProducerIdAndEpoch.of(marker.producer_id, epochs[marker.producer_id])
+                    yield Refusal(each.error_code, None, *producer)
 
 
 def _of_produce(request: ProduceRequest, response: Any) -> Iterator[Refusal]:
@@ -169,7 +174,7 @@ def report(request: Any, response: Any, context: RequestContext) -> None:
     """Say in the log what a response refuses, if its request is one of the transactional ones."""
     reader = READERS.get(type(request))
     if reader is not None:
-        refusals = list(reader(request, response))
+        refusals = list(islice(reader(request, response), MOST_READ))
         for refusal in dict.fromkeys(refusals) if refusals else ():
             if refusal.error in ADVICE:
                 log_refusal(type(request).__name__.removesuffix("Request"), refusal, context)

@@ -279,14 +279,14 @@ class GroupCoordinator:
         shard = self._any_shard(group_id)
         if isinstance(shard, ErrorCode):
             return shard
-        offsets = shard.offsets
-        wanted = offsets.partitions(group_id, with_pending=False) if partitions is None else partitions
-        return {
-            at: ErrorCode.UNSTABLE_OFFSET_COMMIT
-            if require_stable and offsets.is_unstable(group_id, at)
-            else offsets.committed(group_id, at)
-            for at in wanted
-        }
+        wanted = shard.offsets.partitions(group_id, with_pending=False) if partitions is None else partitions
+        # Of one moment, so in one step, however many these are.
+        found: dict[TopicPartition, CommittedOffset | ErrorCode | None] = {}
+        found |= shard.offsets.all_committed(group_id, wanted)
+        if require_stable:
+            unstable = shard.offsets.unstable(group_id, wanted)
+            found |= dict.fromkeys(unstable, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return found
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]

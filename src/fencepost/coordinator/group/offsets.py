@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.protocol.types import Offset, ProducerId, TopicPartition
@@ -80,6 +80,18 @@ class Offsets:
     def committed(self, group: str, at: TopicPartition) -> CommittedOffset | None:
         kept = self._committed.get(group, {}).get(at)
         return None if kept is None else kept.committed
+
+    def all_committed(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """As `committed`, of each."""
+        of_group = self._committed.get(group, {})
+        return {at: of_group[at].committed if at in of_group else None for at in partitions}
+
+    def unstable(self, group: str, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Those of which `is_unstable` holds."""
+        of_group = self._open.get(group, ())
+        return [at for at in partitions if at in of_group]
 
     def is_unstable(self, group: str, at: TopicPartition) -> bool:
         """Whether a transaction that is open may still change this committed offset."""

@@ -1,0 +1,146 @@
+"""Requests that name very many things: no step of the event loop handles all of them, whatever the API.
+
+A step is measured by the calls of functions in it, which are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.broker.wire import Client, on_the_loop, serving
+
+from fencepost.broker import Broker
+from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.network.registry import SERVED
+from fencepost.protocol.layout import Field, default_of, fields_of
+from fencepost.runtime import Slices
+
+MANY = 2_000
+MOST_CALLS = 12_000
+"""In one step.  A call takes some 50 to 100 ns: six for each of 100,000 things, the most that a request may name, take
+less than 50 ms."""
+
+MEANT = {"session_id": 0, "session_epoch": -1, "acks": -1, "isolation_level": 1}
+"""Numbers without which a request is refused as a whole, or not answered."""
+
+Place = tuple[str, ...]
+"""The names of the fields that lead to a list."""
+
+
+def sent_in(version: int, cls: Any) -> list[Field]:
+    return [field for field in fields_of(cls) if field.wire.in_version(version)]
+
+
+def lists(cls: Any, version: int) -> Iterator[Place]:
+    """Every list of a request, and those in its items."""
+    for field in sent_in(version, cls):
+        if field.kind == "array":
+            yield (field.name,)
+            if field.of.kind == "struct":
+                for place in lists(field.of.of, version):
+                    yield (field.name, *place)
+
+
+def filled(cls: Any, version: int, place: Place, number: int = 0) -> Any:
+    """A message with MANY items in the list at `place`, and one in each list on the way there."""
+    message = cls.__new__(cls)
+    for field in fields_of(cls):
+        value = default_of(field)
+        if isinstance(value, list):
+            value = []
+        if field in sent_in(version, cls) and field.wire.tag is None:
+            value = [] if field.kind == "array" else item(field, version, (), number)
+        if place and field.name == place[0]:
+            numbers = range(MANY) if len(place) == 1 else (number,)
+            value = [item(field.of, version, place[1:], each) for each in numbers]
+        setattr(message, field.name, value)
+    return message
+
+
+def item(field: Field, version: int, place: Place, number: int) -> Any:
+    return filled(field.of, version, place, number) if field.kind == "struct" else something(field, number)
+
+
+def something(field: Field, number: int) -> Any:
+    """A value; every number has another one, where there are as many."""
+    if field.name in MEANT:
+        return MEANT[field.name]
+    match field.kind:
+        case "string":
+            # Not in their order: sorting what is in order is no work.
+            return f"{number * 7919 % MANY}-x"
+        case "binary" | "batches":
+            return b""
+        case "uuid":
+            return uuid.UUID(int=number + 5)
+        case "boolean":
+            return True
+        case "int8":
+            return number % 100 + 1
+        case _:
+            return number + 1
+
+
+@contextmanager
+def calls_of_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]]:
+    """How many functions each step of the broker's event loop calls, and what it was."""
+    steps: list[tuple[int, str]] = []
+    run = asyncio.Handle._run
+
+    def measured(handle: asyncio.Handle) -> None:
+        calls = 0
+
+        def count(_: Any, event: str, __: Any) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            run(handle)
+        finally:
+            sys.setprofile(None)
+        steps.append((calls, repr(handle)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.Handle, "_run", measured)
+        yield steps
+        on_the_loop(broker, lambda: None)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with serving(auto_create_topics_enable=False) as made:
+        yield made
+
+
+PLACES = [
+    (api, newest, place)
+    for api, served in sorted(SERVED.items())
+    for newest in (served.newest(Settings()),)
+    for place in lists(served.request, newest)
+]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "place"),
+    PLACES,
+    ids=[f"{SERVED[api].request.__name__}-{'-'.join(place)}" for api, _, place in PLACES],
+)
+def test_no_step_handles_all_that_a_request_names(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, api: int, version: int, place: Place
+) -> None:
+    client = Client(broker)
+    request = filled(SERVED[api].request, version, place)
+    monkeypatch.setattr(broker.node, "slices", Slices(steps=1))
+    with calls_of_steps(broker, monkeypatch) as steps:
+        client.send(request, version=version)
+        client.receive()
+    client.close()
+    longest = max(steps)
+    assert longest[0] < MOST_CALLS, longest
