@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.broker.interrupted import held
 from tests.broker.wire import (
     NOW,
     Client,
@@ -26,7 +27,7 @@ from tests.broker.wire import (
 
 from fencepost.broker import Broker
 from fencepost.broker.apis.produce import produce as produce_api
-from fencepost.broker.network import connection, pacing
+from fencepost.broker.network import connection
 from fencepost.broker.network.registry import Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.protocol.codec import begin_response, decode_request_in_steps
@@ -58,22 +59,6 @@ METADATA = 3
 def large(first: int = 0, compression: Compression = Compression.ZSTD, **options: Any) -> bytes:
     records = [(NOW + n, b"k", b"%d" % (first + n), ()) for n in range(MANY)]
     return encode_batch(records, compression=compression, **options)
-
-
-@contextmanager
-def held(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """Long work goes on only when this ends.  Gives what waits until so many requests have been interrupted."""
-    waiting: list[None] = []
-    release = on_the_loop(broker, asyncio.Event)
-
-    async def rest(_: Slices) -> None:
-        waiting.append(None)
-        await release.wait()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pacing, "_let_others_go_first", rest)
-        yield lambda count: wait_until(f"{count} requests are interrupted", lambda: len(waiting) == count)
-        on_the_loop(broker, release.set)
 
 
 def search(topic: str, timestamp: int) -> ListOffsetsRequest:
