@@ -12,8 +12,9 @@ import pytest
 
 from fencepost.client import Admin, Consumer, Producer
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ProducerFencedError, TimedOutError
+from fencepost.client.errors import BrokerError, ProducerFencedError, TimedOutError
 from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
@@ -25,7 +26,7 @@ from fencepost.spark.driver import Driver, Step, WriteFailed, group_offsets
 from fencepost.spark.progress import Progress, read_progress
 
 T = TypeVar("T")
-PLACES = [TopicPartition("out", 0), TopicPartition("out", 1)]
+PLACES = [TopicPartition("out", number) for number in range(6)]
 
 
 class Bench:
@@ -43,11 +44,18 @@ class Bench:
 
     async def values(self) -> list[bytes]:
         async with Consumer(bootstrap_servers=ADDRESS, runtime=self.world.runtime("reader")) as consumer:
-            consumer.assign(PLACES)
+            consumer.assign(PLACES[:2])
             found: list[bytes] = []
             for _ in range(5):
                 found += [record.value or b"" for record in await consumer.poll(100)]
         return sorted(found)
+
+    async def position(self) -> int | None:
+        """Where the application's group is."""
+        runtime = self.world.runtime("group")
+        async with Consumer(bootstrap_servers=ADDRESS, group_id="app", runtime=runtime) as consumer:
+            found = (await consumer.committed([TopicPartition("in", 0)]))[TopicPartition("in", 0)]
+        return None if found is None else found.offset
 
     async def progress(self) -> Progress | None:
         cluster = self.cluster("look")
@@ -425,9 +433,103 @@ def test_rows_that_were_not_acknowledged_are_not_committed() -> None:
     in_world(test)
 
 
-def test_the_offsets_of_sources_that_read_topics_are_committed() -> None:
-    found = group_offsets([{"in": {"0": 5, "1": -1}}, None, 7, {"logOffset": 3}, {"more": {"x": 1}}])
+def test_the_positions_in_topics_of_this_cluster_are_committed() -> None:
+    """Not those in topics of another one, or of nobody knows which, or in a topic that was made anew."""
+    here = {"@cluster": "ours", "@topics": {"in": "one", "more": "two"}}
+    read = {"in": {"0": 5, "1": -1}, "more": {"0": 7}, "old": {"0": 3}}
+    others = [None, 7, {"logOffset": 3, "@cluster": "ours"}, {"more": {"x": 1}, **here}, {"in": {"0": 9}}]
+    found = group_offsets([*others, {**read, **here}, {**read, **here, "@cluster": "theirs"}], "ours", {"in": "one"})
     assert {at: position.offset for at, position in found.items()} == {TopicPartition("in", 0): 5}
+    assert group_offsets([read], "", {}) == {}
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_positions_are_committed_where_the_source_is_or_nowhere(level: int) -> None:
+    async def test(bench: Bench) -> None:
+        cluster = bench.cluster("source")
+        deadline = cluster.deadline("looking up a topic")
+        view = await cluster.topic("in", deadline)
+        ours = {"@cluster": cluster.cluster_id, "@topics": {"in": str(view.topic_id)}}
+        another = {"@topics": {"in": "7b0f2c10-0000-4000-8000-000000000000"}}
+        driver = bench.driver()
+        for number, (marks, position) in enumerate(
+            [(ours, 5), (ours | {"@cluster": "theirs"}, 5), (ours | another, 5), ({}, 5), (ours, 9)]
+        ):
+            record = Progress.of("query", number, [{"in": {"0": position + number}, **marks}])
+            assert await driver.write(record, 2, False, Tasks(bench, b"%d" % number))
+            expected = position + number if marks == ours else 5
+            assert await bench.position() == expected
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            await admin.delete_topic("in")
+        began = asyncio.get_running_loop().time()
+        record = Progress.of("query", 5, [{"in": {"0": 20}, **ours}])
+        assert await driver.write(record, 2, False, Tasks(bench, b"5"))
+        assert asyncio.get_running_loop().time() - began < 2
+        await cluster.close()
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("trouble", [BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "no"), TimedOutError("late")])
+def test_positions_that_are_not_taken_fail_no_batch(trouble: Exception, level: int) -> None:
+    async def test(bench: Bench) -> None:
+        async def refused(self: TransactionalId, *how: Any) -> None:  # noqa: ARG001
+            raise trouble
+
+        cluster = bench.cluster("source")
+        view = await cluster.topic("in", cluster.deadline("looking up a topic"))
+        marks = {"@cluster": cluster.cluster_id, "@topics": {"in": str(view.topic_id)}}
+        await cluster.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TransactionalId, "commit_offsets", refused)
+            tasks = Tasks(bench, b"row")
+            assert await bench.driver().write(Progress.of("query", 0, [{"in": {"0": 4}, **marks}]), 2, False, tasks)
+        assert tasks.steps == [Step.WRITTEN, Step.COMMITTED]
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_a_topic_that_grew_between_batches_is_written_to_as_it_is(level: int) -> None:
+    async def test(bench: Bench) -> None:
+        driver, tasks = bench.driver(), Tasks(bench, b"row")
+        assert await driver.write(batch(0), 9, False, tasks)
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            await admin.create_partitions("out", 5)
+
+        async def grow_again(plan: Plan) -> None:
+            if plan.counts == {"out": 5}:
+                async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+                    await admin.create_partitions("out", 6)
+                raise OSError("an executor is lost")
+
+        tasks.between = grow_again
+        assert await driver.write(batch(1), 9, False, tasks)
+        assert [(plan.counts["out"], len(plan.slots)) for plan in tasks.plans] == [(2, 2), (5, 5), (6, 6)]
+
+    in_world(test, level)
+
+
+def test_a_topic_that_is_not_there_is_named_and_not_made() -> None:
+    async def test(bench: Bench) -> None:
+        cluster, tasks = bench.cluster("driver"), Tasks(bench, b"row")
+        driver = Driver(cluster, "app", ["out", "uot"], transaction_timeout_ms=60_000, attempts=3)
+        for _ in range(2):
+            with pytest.raises(WriteFailed, match="there is no topic 'uot'"):
+                await driver.write(batch(0), 2, False, tasks)
+        assert tasks.plans == []
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            assert "uot" not in await admin.topics()
+            await admin.create_topic("uot", partitions=1)
+            assert await driver.write(batch(0), 2, False, tasks)
+            await admin.delete_topic("uot")
+        with pytest.raises(WriteFailed, match="there is no topic 'uot'"):
+            await driver.write(batch(1), 2, False, tasks)
+        assert len(tasks.plans) == 1
+
+    in_world(test)
 
 
 def test_the_protocol_needs_nothing_of_spark() -> None:

@@ -47,15 +47,17 @@ def broker() -> Iterator[Broker]:
 class Place:
     """A source topic with rows and an empty target, with names of their own."""
 
-    def __init__(self, broker: Broker, tmp_path: Path) -> None:
+    def __init__(self, broker: Broker, tmp_path: Path, namesake: Place | None = None) -> None:
         self.servers = broker.bootstrap_servers
-        name = uuid.uuid4().hex[:8]
-        self.source, self.target, self.application = f"in-{name}", f"out-{name}", f"app-{name}"
+        self.name: str = uuid.uuid4().hex[:8] if namesake is None else namesake.name
+        self.source, self.target = f"in-{self.name}", f"out-{self.name}"
+        self.application = f"app-{self.name}"
         self.checkpoint = str(tmp_path / "checkpoint")
         with Admin(self.servers) as admin:
             admin.create_topic(self.source, partitions=3)
             admin.create_topic(self.target, partitions=3)
-        self.fill(0, ROWS)
+        if namesake is None:
+            self.fill(0, ROWS)
 
     def fill(self, first: int, count: int, topic: str = "") -> None:
         with Producer(self.servers) as producer:
@@ -63,13 +65,16 @@ class Place:
                 producer.send(topic or self.source, b"%d" % number, key=b"k%d" % number)
             producer.flush()
 
-    def stream(self, spark: SparkSession, most: int = 200, topic: str = "", starting: str = "earliest") -> DataFrame:
+    def stream(
+        self, spark: SparkSession, most: int = 200, topic: str = "", starting: str = "earliest", group: str = ""
+    ) -> DataFrame:
         return (
             spark.readStream.format("fencepost")
             .option("kafka.bootstrap.servers", self.servers)
             .option("subscribe", topic or self.source)
             .option("startingOffsets", starting)
             .option("maxOffsetsPerTrigger", most)
+            .options(**({"kafka.group.id": group} if group else {}))
             .load()
             .select("key", "value")
         )
@@ -84,6 +89,14 @@ class Place:
             trigger={"availableNow": True},
             **options,
         ).awaitTermination()
+
+    def read_by_the_group(self) -> int | None:
+        """How much of the source the application's group has behind it; None: it has no position."""
+        partitions = [ClientPartition(self.source, n) for n in range(3)]
+        with Group(bootstrap_servers=self.servers, group_id=self.application) as group:
+            stored = group.committed(partitions)
+        offsets = [position.offset for position in stored.values() if position is not None]
+        return sum(offsets) if offsets else None
 
     def shown(self) -> list[int]:
         """What read_committed shows of the target, by a client that is not ours."""
@@ -161,6 +174,26 @@ def test_a_query_whose_checkpoint_is_lost_goes_on_where_it_was(spark: SparkSessi
         place.fill(ROWS + count - 100, 100)
         place.run(spark, resume_offsets(place.application, place.servers), resume=True)
         assert place.shown() == list(range(ROWS + count))
+
+
+def test_from_one_cluster_to_another_positions_stay_where_the_source_is(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """Though the other one has a topic of the source's name."""
+    with running_broker(settings={"transaction.state.log.num.partitions": 4}) as other:
+        there = Place(other, tmp_path, place)
+        there.fill(0, 7, there.source)
+        write_stream(
+            place.stream(spark, most=300, group=place.application),
+            topic=there.target,
+            application_id=there.application,
+            bootstrap_servers=there.servers,
+            checkpoint_location=place.checkpoint,
+            trigger={"availableNow": True},
+        ).awaitTermination()
+        assert there.shown() == list(range(ROWS))
+        assert there.read_by_the_group() is None
+    assert place.read_by_the_group() == ROWS
 
 
 def test_a_batch_that_was_committed_is_not_written_again(spark: SparkSession, place: Place) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from fencepost.broker import Broker, running_broker
-from fencepost.client.blocking import Admin, Delivery, Producer
+from fencepost.client.blocking import Admin, Consumer, Delivery, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
 from fencepost.client.portal import Portal
@@ -504,3 +504,43 @@ def test_a_new_query_goes_on_where_a_committed_batch_ended(broker: Broker) -> No
         topic.make_anew()
         with pytest.raises(BrokerError, match="made anew"):
             Engine(topic, options, None).batch()
+
+
+def test_a_stream_tells_its_group_what_is_done(broker: Broker) -> None:
+    with ExitStack() as stack:
+        topic = Topic(broker, "told", random.Random("told"), stack)
+        topic.write(6)
+        options = {"startingOffsets": "earliest", "kafka.group.id": "told"}
+        engine = Engine(topic, topic.options(**options), 3)
+        stack.callback(engine.stop)
+        for _ in range(4):
+            done = engine.offsets
+            engine.batch()
+            assert group_of(topic, "told") == ({} if done is None else Positions.decode(done).offsets)
+        engine.restart()
+        engine.drain()
+        assert engine.offsets is not None
+        assert group_of(topic, "told") == Positions.decode(engine.offsets).offsets
+
+
+def group_of(topic: Topic, group_id: str) -> dict[TopicPartition, int]:
+    with Consumer(bootstrap_servers=topic.servers, group_id=group_id) as consumer:
+        found = consumer.committed([TopicPartition(topic.name, number) for number in range(topic.partitions)])
+    return {at: stored.offset for at, stored in found.items() if stored is not None}
+
+
+def test_a_group_that_takes_no_position_disturbs_nobody(broker: Broker) -> None:
+    """It has a member, that alone may commit."""
+    with ExitStack() as stack:
+        topic = Topic(broker, "taken", random.Random("taken"), stack)
+        topic.write(6)
+        member = stack.enter_context(Consumer(bootstrap_servers=topic.servers, group_id="taken"))
+        member.subscribe(topic.name)
+        while not member.assignment():
+            member.poll(100)
+        options = {"startingOffsets": "earliest", "kafka.group.id": "taken"}
+        engine = Engine(topic, topic.options(**options), 3)
+        stack.callback(engine.stop)
+        engine.drain()
+        assert sorted(engine.rows, key=lambda row: row[:2]) == topic.shown()
+        assert sum(group_of(topic, "taken").values()) == 0 < sum(Positions.decode(engine.offsets).offsets.values())

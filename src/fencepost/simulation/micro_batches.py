@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from fencepost.protocol.types import TopicPartition
+from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress
 
 SOURCE: Final = "source"
@@ -67,9 +68,10 @@ def rows_between(application: str, start: Ends, end: Ends) -> Iterator[Row]:
             yield Row(application, partition, offset)
 
 
-def source_offsets(end: Ends) -> list[Any]:
+def source_offsets(end: Ends, cluster_id: str = "") -> list[Any]:
     """As Spark writes them into a checkpoint, and the driver into the progress record."""
-    return [{SOURCE: {str(partition): offset for partition, offset in enumerate(end)}}]
+    offsets = {TopicPartition(SOURCE, partition): offset for partition, offset in enumerate(end)}
+    return [Positions(offsets, cluster_id).encode()]
 
 
 def end_of(batch: Progress) -> Ends:

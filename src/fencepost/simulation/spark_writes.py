@@ -105,6 +105,8 @@ class Application:
         self._available = BEGINNING
         """As far as any driver has seen the source."""
         self._goal: int | None = None
+        self._cluster_id = ""
+        """Of the cluster that the source is in, as whoever reads it says; empty before `keep`."""
 
     @property
     def newest(self) -> int:
@@ -113,8 +115,9 @@ class Application:
 
     # Life and death
 
-    async def keep(self) -> None:
+    async def keep(self, cluster_id: str) -> None:
         """Have a driver run until the goal is reached, if one is set; others come and go."""
+        self._cluster_id = cluster_id
         while not self._is_done():
             life = self._start(self._candidates[-1])
             while not life.is_over and await self._look_after(life):
@@ -264,7 +267,7 @@ class Application:
         scheduler = Scheduler(self._world, name, told, number, rows, tasks, patience, about_to_commit)
         life.scheduler = scheduler
         self._schedulers.append(scheduler)
-        record = Progress.of("query", number, source_offsets(end))
+        record = Progress.of("query", number, source_offsets(end, self._cluster_id))
         work = driver.write(record, self._random.randint(1, 4), False, scheduler)
         life.writing = asyncio.get_running_loop().create_task(work)
         try:

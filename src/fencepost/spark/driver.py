@@ -1,7 +1,7 @@
 """The driver's side of an exactly-once write: one micro-batch is one transaction.
 
     take over the application's id  ->  read the progress record  ->  tasks write under one (producer id, epoch)
-    ->  check claims and counts     ->  progress record and group offsets into the same transaction  ->  EndTxn
+    ->  check claims and counts     ->  progress record and positions into the same transaction  ->  EndTxn
 
 Whatever goes wrong on the way ends in an abort and a new epoch.  Then the progress record says whether the commit was
 carried out all the same, since its answer may have been lost; if not, the batch is run again.  A driver that was
@@ -13,27 +13,39 @@ Knows nothing of Spark: `sink` has it run tasks there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.client.admin import describe_transactions
-from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError, ProducerFencedError, TransactionAbortableError
+from fencepost.client.cluster import Cluster, Deadline
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    ConnectionLostError,
+    ProducerFencedError,
+    TimedOutError,
+    TransactionAbortableError,
+    UnreachableError,
+)
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalId, fenced_error
 from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from fencepost.spark import progress
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
 from fencepost.spark.committed import Verdict, judge
+from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, read_progress
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_POSITIONS_WITHIN_MS: Final = 10_000
 
 
 class Step(Enum):
@@ -173,17 +185,31 @@ class Driver:
         """
         cluster = self._cluster
         await progress.ensure_topic(cluster)
-        for topic in self._topics:
-            view = await cluster.topic(topic, cluster.deadline(f"looking up topic {topic!r}"))
-            self._counts[topic] = view.partition_count
+        await self._count_partitions()
         self._was_committed(await read_progress(cluster, self.application_id), batch, new_query)
         self.identity = await self._id.init(self._timeout_ms)
         # An older driver may have committed in between; from now on none does.
         self._progress = await read_progress(cluster, self.application_id)
         self._is_fresh = self._is_settled = True
 
+    async def _count_partitions(self) -> None:
+        """Of the topics that are written to, which may have changed.  Raises WriteFailed if one is not there."""
+        for topic in self._topics:
+            self._cluster.forget_topic(topic)
+            deadline = self._cluster.deadline(f"looking up topic {topic!r}")
+            try:
+                view = await self._cluster.topic(topic, deadline, create=False)
+            except BrokerError as error:
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                raise WriteFailed(
+                    f"there is no topic {topic!r} to write to: make it first, or put its name right"
+                ) from None
+            self._counts[topic] = view.partition_count
+
     async def begin(self, slots: int) -> Plan:
         """An epoch that no task was ever given, and what the slots have before any task starts."""
+        await self._count_partitions()
         if not self._is_fresh:
             self.identity = await self._id.init(self._timeout_ms, self.identity)
         self._is_fresh = False
@@ -195,7 +221,7 @@ class Driver:
         )
 
     async def commit(self, plan: Plan, written: Sequence[Written], batch: Progress) -> None:
-        """Commit what the tasks wrote, with the progress record and the group's offsets.  Raises WriteFailed."""
+        """Commit what the tasks wrote, with the progress record and the group's positions.  Raises WriteFailed."""
         reason = refusal(plan.slots, written, await self._describe(list(plan.slots)))
         if reason is not None:
             raise WriteFailed(reason)
@@ -205,15 +231,35 @@ class Driver:
             record.append(self._cluster.runtime.clock.now(), self.application_id.encode(), batch.encode())
             await writer.write(progress.PARTITION, record)
             await writer.finish()
-            offsets = group_offsets(batch.source_offsets)
-            if offsets:
-                group = ConsumerGroupMetadata(self.application_id)
-                if not plan.ticket.tv2:
-                    await self._id.add_offsets(self.identity, group.group_id)
-                await self._id.commit_offsets(self.identity, group, offsets, plan.ticket.tv2)
+            await self._commit_positions(plan.ticket.tv2, batch)
         finally:
             await writer.close()
         self._go_on_as(await self._id.end(self.identity, True, plan.ticket.tv2))
+
+    async def _commit_positions(self, tv2: bool, batch: Progress) -> None:
+        """For those who ask how far the sources are read: what goes wrong with them alone does not fail the batch."""
+        deadline = self._cluster.deadline("committing positions", min(self._cluster.patience_ms, _POSITIONS_WITHIN_MS))
+        group = ConsumerGroupMetadata(self.application_id)
+        try:
+            topics = await self._topic_ids(sorted(topics_of(batch.source_offsets)), deadline)
+            offsets = group_offsets(batch.source_offsets, self._cluster.cluster_id, topics)
+            if offsets:
+                if not tv2:
+                    await self._id.add_offsets(self.identity, group.group_id, deadline)
+                await self._id.commit_offsets(self.identity, group, offsets, tv2, deadline)
+        except (BrokerError, TimedOutError) as error:
+            logger.warning("application %s: positions of batch %d: %s", self._id.name, batch.batch_id, error)
+
+    async def _topic_ids(self, names: Sequence[str], deadline: Deadline) -> dict[str, str]:
+        """Of those that are there."""
+        while names:
+            try:
+                answer = await self._cluster.refresh(names)
+            except (ConnectionLostError, UnreachableError) as lost:
+                await deadline.pause(lost)
+            else:
+                return {topic.name or "": str(topic.topic_id) for topic in answer.topics if not topic.error_code}
+        return {}
 
     async def settle(self, batch: Progress) -> bool:
         """After a failure: whether the batch is committed all the same, only the answer to that being lost."""
@@ -253,18 +299,35 @@ class Driver:
         return known
 
 
-def group_offsets(source_offsets: Sequence[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit among those of a micro-batch: those of sources that read Kafka's protocol."""
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
+def topics_of(source_offsets: Sequence[Any]) -> set[str]:
+    """The topics in which sources stand."""
+    return {at.topic for positions in _positions(source_offsets) for at in positions.offsets}
+
+
+def group_offsets(
+    source_offsets: Sequence[Any], cluster_id: str, topic_ids: Mapping[str, str]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets to commit in a cluster among those of a micro-batch: those in topics that are known to be its own.
+
+    `topic_ids`: of the topics that it has.  One of the same name may be another cluster's, or made anew.
+    """
+    return {
+        at: OffsetAndMetadata(offset)
+        for positions in _positions(source_offsets)
+        if positions.cluster_id and positions.cluster_id == cluster_id
+        for at, offset in positions.offsets.items()
+        if offset >= 0 and at.topic in topic_ids
+        if positions.topic_ids.get(at.topic, topic_ids[at.topic]) == topic_ids[at.topic]
+    }
+
+
+def _positions(source_offsets: Sequence[Any]) -> Iterator[Positions]:
+    """Of the sources that read topics."""
     for offsets in source_offsets:
-        if not isinstance(offsets, Mapping):
-            continue
-        for topic, partitions in offsets.items():
-            if isinstance(partitions, Mapping) and all(str(number).isdigit() for number in partitions):
-                for number, offset in partitions.items():
-                    if isinstance(offset, int) and offset >= 0:
-                        found[TopicPartition(str(topic), int(number))] = OffsetAndMetadata(offset)
-    return found
+        try:
+            yield Positions.decode(offsets)
+        except (ValueError, TypeError, AttributeError):
+            continue  # it counts something else
 
 
 def _first_line(error: Exception) -> str:

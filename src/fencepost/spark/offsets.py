@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import TimedOutError
+from fencepost.client.errors import ClientError, TimedOutError
 from fencepost.client.fetcher import list_offsets
 from fencepost.client.group import Group
 from fencepost.client.transactional_id import OffsetAndMetadata
@@ -16,8 +19,12 @@ from fencepost.spark.losses import behind
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from fencepost.spark.positions import Positions
 
+logger = logging.getLogger(__name__)
+
 _CATCHES_UP_WITHIN_MS: Final = 10_000
 _RELEASED: Final = "released"
+_REPORTED_WITHIN: Final = 5
+"""Seconds."""
 
 
 class Subscribed(NamedTuple):
@@ -110,7 +117,7 @@ async def pinned(
     Spark asks again for the initial offsets after a restart before the first batch is planned; the answer must not
     have moved, or rows were left out.  A partition that its topic got meanwhile begins at its beginning.
     """
-    group = _pins(cluster, application_id)
+    group = _group(cluster, f"{application_id}/initial")
     stored = await group.committed(list(first))
     known = {at: pin.offset for at, pin in stored.items() if pin is not None and pin.metadata != _RELEASED}
     begun = {at.topic for at in known}
@@ -127,17 +134,28 @@ async def pinned(
 
 async def release(cluster: Cluster, application_id: str, partitions: Sequence[TopicPartition]) -> None:
     """The first micro-batch is planned, and says itself where it begins: a later query is to begin where it is told."""
-    group = _pins(cluster, application_id)
+    group = _group(cluster, f"{application_id}/initial")
     stored = await group.committed(partitions)
     pins = {at: pin for at, pin in stored.items() if pin is not None and pin.metadata != _RELEASED}
     if pins:
         await group.commit({at: OffsetAndMetadata(pin.offset, _RELEASED) for at, pin in pins.items()}, {})
 
 
-def _pins(cluster: Cluster, application_id: str) -> Group:
+async def report(cluster: Cluster, group_id: str, positions: Positions) -> None:
+    """Commit positions for those who ask how far a stream is.  What goes wrong is logged, and nothing else."""
+    offsets = {at: OffsetAndMetadata(offset) for at, offset in positions.offsets.items() if offset >= 0}
+    topic_ids = {name: uuid.UUID(known) for name, known in positions.topic_ids.items()}
+    try:
+        async with asyncio.timeout(_REPORTED_WITHIN):
+            await _group(cluster, group_id).commit(offsets, topic_ids)
+    except (ClientError, TimeoutError) as error:
+        logger.warning("positions of group %s: %s", group_id, str(error) or f"no answer within {_REPORTED_WITHIN} s")
+
+
+def _group(cluster: Cluster, group_id: str) -> Group:
     return Group(
         cluster,
-        f"{application_id}/initial",
+        group_id,
         None,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,

@@ -18,6 +18,10 @@ _BY_NAME: Final = {"earliest": EARLIEST, "latest": LATEST}
 KNOWN: Final = {
     "kafka.bootstrap.servers": "`host:port`, or several with commas between. Must be given.",
     "kafka.isolation.level": "`read_committed` (default) or `read_uncommitted`.",
+    "kafka.group.id": (
+        "A group under which a stream commits its position after each micro-batch, for those who ask how far it is: "
+        "where that fails, it is logged, and nothing else."
+    ),
     "subscribe": "Topics, with commas between. One of subscribe, subscribePattern and assign must be given.",
     "subscribePattern": "A regular expression that the whole name of a topic matches.",
     "assign": 'Partitions, as `{"topic": [0, 1]}`.',
@@ -75,6 +79,7 @@ class SourceOptions:
     include_headers: bool
     fail_on_data_loss: bool
     application_id: str | None
+    group_id: str | None
 
 
 def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
@@ -115,6 +120,7 @@ def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
         include_headers=_flag("includeHeaders", get("includeHeaders") or "false"),
         fail_on_data_loss=_flag("failOnDataLoss", get("failOnDataLoss") or "true"),
         application_id=get("applicationId"),
+        group_id=get("kafka.group.id"),
     )
 
 

@@ -23,7 +23,7 @@ from fencepost.client.portal import Portal
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.admission import limited, split
 from fencepost.spark.losses import behind, made_anew, refusal, remaining
-from fencepost.spark.offsets import ends_behind, pinned, positions_of, release
+from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from fencepost.spark.positions import Positions
 
@@ -115,6 +115,10 @@ class _Asker:
         assert self._options.application_id is not None
         self._portal.call(release(self._cluster, self._options.application_id, partitions))
 
+    def report(self, positions: Positions) -> None:
+        assert self._options.group_id is not None
+        self._portal.call(report(self._cluster, self._options.group_id, positions))
+
     def close(self) -> None:
         self._portal.call(self._cluster.close())
         self._portal.close()
@@ -149,6 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cap: Positions | None = None
         self._initial: Positions | None = None
         """Where the query begins, if it has no micro-batch yet."""
+        self._reported: Positions | None = None
         self._is_released = options.application_id is None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -188,6 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lost = refusal(before, ends)
             if lost is not None:
                 raise lost
+        self._report(before)
         known = remaining(before, ends)
         end = ends.offsets
         if isinstance(limit, ReadMaxRows):
@@ -196,6 +202,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if after == before._replace(began=None):
             return start
         return after._replace(began=self._initial if before == self._initial else None).encode()
+
+    def _report(self, done: Positions) -> None:
+        """All batches before this position are done."""
+        if self._options.group_id is not None and done not in (self._initial, self._reported):
+            self._asker.report(done)
+            self._reported = done
 
     def _ends(self, known: Positions) -> Positions:
         """Where what may be read ends, not before the position unless the log itself does.
@@ -242,7 +254,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: positions are the checkpoint's, and the sink's transaction carries them to the group."""
+        """Nothing to do: positions are the checkpoint's."""
 
     def stop(self) -> None:
         if self._asker_ is not None:

@@ -71,7 +71,9 @@ class Applications:
 
     def begin(self) -> None:
         loop = self._world.loop
-        self._keepers = [loop.create_task(application.keep()) for application in self._applications]
+        assert self._world.broker is not None
+        cluster_id = self._world.broker.node.cluster_id
+        self._keepers = [loop.create_task(application.keep(cluster_id)) for application in self._applications]
         if self._plan.other_producers:
             process = Process(self._world, "other")
             self._others.append(process.start(_hold_transactions_open(process, self._plan.other_producers)))
