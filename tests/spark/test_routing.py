@@ -1,12 +1,31 @@
-"""The vectorised hash is Kafka's."""
+"""The vectorised hash is Kafka's, and columns that cannot be written as they are are named."""
 
 from __future__ import annotations
 
+from typing import cast
+
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from fencepost.protocol.partitioning import murmur2
+from fencepost.spark import Sink
+from fencepost.spark.routing import check_columns
 from fencepost.spark.routing import murmur2 as vectorised
 
 
@@ -14,3 +33,53 @@ from fencepost.spark.routing import murmur2 as vectorised
 def test_every_value_is_hashed_as_kafka_does(values: list[bytes | None], skipped: int) -> None:
     array = pa.array([b"skip"] * skipped + values, pa.binary()).slice(skipped)
     assert vectorised(array).tolist() == [murmur2(value or b"") for value in values]
+
+
+class Columns:
+    """Of a DataFrame, its columns."""
+
+    def __init__(self, **kinds: DataType) -> None:
+        self.schema = StructType([StructField(name, kind) for name, kind in kinds.items()])
+        self.columns = self.schema.fieldNames()
+
+
+TEXT, DATA = StringType(), BinaryType()
+HEADERS = ArrayType(StructType([StructField("key", TEXT), StructField("value", DATA)]))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        Columns(value=TEXT),
+        Columns(key=DATA, value=DATA, partition=IntegerType(), timestamp=TimestampType()),
+        Columns(key=TEXT, value=NullType(), topic=TEXT, headers=HEADERS),
+    ],
+)
+def test_columns_that_kafka_has_are_taken(columns: Columns) -> None:
+    check_columns(cast(DataFrame, columns), None if "topic" in columns.columns else "out")
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        (Columns(value=DoubleType()), "the column value is double: it must be string or binary"),
+        (Columns(value=StructType([StructField("a", TEXT)])), "the column value is struct<a:string>"),
+        (Columns(value=TEXT, key=LongType()), "the column key is bigint"),
+        (Columns(value=TEXT, partition=TEXT), "the column partition is string: it must be int"),
+        (Columns(value=TEXT, timestamp=LongType()), "the column timestamp is bigint"),
+        (Columns(value=TEXT, headers=ArrayType(TEXT)), "the column headers is array<string>"),
+        (Columns(value=TEXT, topic=TEXT), "give one of them"),
+        (Columns(key=TEXT), "it must have value"),
+        (Columns(value=TEXT, more=TEXT), "it must have value"),
+    ],
+)
+def test_columns_that_cannot_be_written_are_named(columns: Columns, named: str) -> None:
+    """Spark's own sink refuses them too; as text they would be what Spark shows."""
+    with pytest.raises(ValueError, match=named):
+        check_columns(cast(DataFrame, columns), "out")
+
+
+@pytest.mark.parametrize("codec", ["", "snapy", "ZIP"])
+def test_a_codec_that_there_is_not_is_named_at_once(codec: str) -> None:
+    with pytest.raises(ValueError, match="it must be one of none, gzip, snappy, lz4, zstd"):
+        Sink("app", "nowhere:1", ["out"], compression=codec)

@@ -169,8 +169,11 @@ def test_a_batch_read_gives_every_committed_record_of_its_range_once_in_all_its_
         for _ in range(6):
             start = {n: chance.randrange(60) for n in range(topic.partitions) if chance.random() < 0.7}
             end = {n: chance.randrange(60) for n in range(topic.partitions) if chance.random() < 0.7}
+            every = range(topic.partitions)
             options = topic.options(minPartitions=chance.randint(1, 9))
-            options["startingOffsets"], options["endingOffsets"] = (_named(topic, each) for each in (start, end))
+            options["startingOffsets"], options["endingOffsets"] = (
+                _named(topic, dict.fromkeys(every, which) | each) for which, each in ((-2, start), (-1, end))
+            )
             reader = BatchReader(parse(options, streaming=False), SCHEMA)
             reader_end = _log_ends(reader)
             expected = [

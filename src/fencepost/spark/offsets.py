@@ -91,7 +91,8 @@ async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions
 async def resolve(
     cluster: Cluster, partitions: Sequence[TopicPartition], bound: Bound, options: SourceOptions
 ) -> dict[TopicPartition, int]:
-    """The offsets that a bound means now."""
+    """The offsets that a bound means now.  Raises BadOption if it does not fit the partitions."""
+    bound.check(partitions)
     if not partitions:
         return {}
     if bound.timestamp is not None:

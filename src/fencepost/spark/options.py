@@ -27,13 +27,11 @@ KNOWN: Final = {
     "assign": 'Partitions, as `{"topic": [0, 1]}`.',
     "startingOffsets": (
         'Where to begin: `earliest`, `latest`, or `{"topic": {"0": 23}}` with -2 for the first offset '
-        "and -1 for the end; "
-        "partitions that are not named begin at their first offset. Default: `latest` in a stream, "
-        "`earliest` in a batch."
+        "and -1 for the end, of every partition. Default: `latest` in a stream, `earliest` in a batch."
     ),
-    "endingOffsets": "Where a batch ends, in the same way; partitions that are not named, and the default: `latest`.",
+    "endingOffsets": "Where a batch ends, in the same way. Default: `latest`. A stream has none.",
     "startingTimestamp": "Instead of startingOffsets: milliseconds since 1970.",
-    "endingTimestamp": "Instead of endingOffsets: milliseconds since 1970.",
+    "endingTimestamp": "Instead of endingOffsets: milliseconds since 1970. A stream has none.",
     "maxOffsetsPerTrigger": (
         "The most offsets of one micro-batch, shared out in proportion to what waits. Default: no limit."
     ),
@@ -53,14 +51,32 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True)
 class Bound:
-    """Where to begin or end: everywhere the same, or by partition (the rest as `otherwise`)."""
+    """Where to begin or end: everywhere the same, or by partition."""
 
     otherwise: int
+    """Of partitions that are not named."""
     by_partition: Offsets = field(default_factory=dict)
     timestamp: int | None = None
     """Milliseconds since 1970, instead of the others."""
     resumed: Positions | None = None
     """Where a committed micro-batch ended: a partition that it does not name came later."""
+    option: str = ""
+
+    def check(self, partitions: Sequence[TopicPartition]) -> None:
+        """Raises BadOption unless these are the partitions that are named, if any are."""
+        if not self.by_partition or self.resumed is not None:
+            return
+        for at in sorted({*partitions, *self.by_partition}):
+            name = f"{at.topic}-{at.partition}"
+            if at not in self.by_partition:
+                raise BadOption(
+                    f"{self.option} does not name {name}: name every partition, with -2 for its first offset and -1 "
+                    "for its end"
+                )
+            if at not in partitions:
+                raise BadOption(f"{self.option} names {name}, which is not read")
+            if self.by_partition[at] < EARLIEST:
+                raise BadOption(f"{self.option} has {name} at {self.by_partition[at]}: it must be -2 or more")
 
 
 @dataclass(frozen=True)
@@ -105,6 +121,9 @@ def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
     isolation = get("kafka.isolation.level") or "read_committed"
     if isolation not in ("read_committed", "read_uncommitted"):
         raise BadOption(f"kafka.isolation.level={isolation}: it must be read_committed or read_uncommitted")
+    for name in ("endingOffsets", "endingTimestamp") if streaming else ():
+        if get(name) is not None:
+            raise BadOption(f"{name} is for a batch: a stream ends where its query is stopped")
     assigned = get("assign")
     most = get("maxOffsetsPerTrigger")
     return SourceOptions(
@@ -115,8 +134,8 @@ def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
         start=_bound("startingOffsets", get, "latest" if streaming else "earliest", "startingTimestamp"),
         end=_bound("endingOffsets", get, "latest", "endingTimestamp"),
         isolation=Isolation.READ_COMMITTED if isolation == "read_committed" else Isolation.READ_UNCOMMITTED,
-        max_offsets_per_trigger=None if most is None else _number("maxOffsetsPerTrigger", most),
-        min_partitions=_number("minPartitions", get("minPartitions") or "1"),
+        max_offsets_per_trigger=None if most is None else _number("maxOffsetsPerTrigger", most, 1),
+        min_partitions=_number("minPartitions", get("minPartitions") or "1", 1),
         include_headers=_flag("includeHeaders", get("includeHeaders") or "false"),
         fail_on_data_loss=_flag("failOnDataLoss", get("failOnDataLoss") or "true"),
         application_id=get("applicationId"),
@@ -137,16 +156,18 @@ def _bound(name: str, get: object, default: str, timestamp_name: str) -> Bound:
     text = get(name) or default
     otherwise = _BY_NAME["latest" if name == "endingOffsets" else "earliest"]
     if stamp is not None:
-        return Bound(otherwise, timestamp=_number(timestamp_name, stamp))
+        return Bound(otherwise, timestamp=_number(timestamp_name, stamp), option=timestamp_name)
     if text in _BY_NAME:
-        return Bound(_BY_NAME[text])
+        return Bound(_BY_NAME[text], option=name)
     positions = parse_positions(name, text)
-    return Bound(otherwise, positions.offsets, resumed=positions if positions.cluster_id else None)
+    return Bound(otherwise, positions.offsets, resumed=positions if positions.cluster_id else None, option=name)
 
 
-def _number(name: str, text: str) -> int:
+def _number(name: str, text: str, least: int = 0) -> int:
     if not text.isdigit():
         raise BadOption(f"{name}={text}: it must be a number")
+    if int(text) < least:
+        raise BadOption(f"{name}={text}: it must be {least} or more")
     return int(text)
 
 
@@ -167,6 +188,9 @@ def parse_partitions(name: str, text: str) -> list[TopicPartition]:
 def parse_positions(name: str, text: str) -> Positions:
     """{"topic": {"0": 23, "1": -2}}; -2 is the first offset, -1 the end.  Raises BadOption."""
     try:
-        return Positions.decode(json.loads(text))
+        positions = Positions.decode(json.loads(text))
+        if not positions.offsets:
+            raise ValueError("there is none")
+        return positions
     except (ValueError, TypeError, AttributeError):
         raise BadOption(f'{name}={text}: it must be earliest, latest, or JSON like {{"topic": {{"0": 23}}}}') from None

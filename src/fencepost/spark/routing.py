@@ -13,12 +13,20 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import BinaryType, StringType
+from pyspark.sql.types import NullType
 
 _M: Final = np.uint32(0x5BD1E995)
 _SEED: Final = np.uint32(0x9747B28C)
 
-COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
+#: column -> what it may be, as Spark's own Kafka sink has them
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "topic": ("string",),
+    "partition": ("int",),
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "timestamp": ("timestamp",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
 
 
 def murmur2(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
@@ -72,7 +80,7 @@ def hashed(key: Column, value: Column) -> Column:
 def check_columns(df: DataFrame, topic: str | None) -> None:
     """Raises ValueError with what to do if the columns are not ones that can be written."""
     have = df.columns
-    unknown = [name for name in have if name not in COLUMNS]
+    unknown = [name for name in have if name not in KINDS]
     if unknown or "value" not in have:
         raise ValueError(
             f"the DataFrame has the columns {', '.join(have)}: it must have value, and may have key, topic, partition, "
@@ -82,6 +90,13 @@ def check_columns(df: DataFrame, topic: str | None) -> None:
         raise ValueError("there is no topic to write to: give topic=..., or a column topic")
     if topic is not None and "topic" in have:
         raise ValueError("there is a column topic, and topic=... as well: give one of them")
+    for name in have:
+        kind = df.schema[name].dataType
+        if kind.simpleString() not in (NullType().simpleString(), *KINDS[name]):
+            raise ValueError(
+                f"the column {name} is {kind.simpleString()}: it must be {' or '.join(KINDS[name])}. Say how it is to "
+                "be written, as with cast() or to_json()"
+            )
 
 
 def route(df: DataFrame, topic: str | None, counts: Mapping[str, int], slots: int) -> DataFrame:
@@ -119,9 +134,7 @@ def route(df: DataFrame, topic: str | None, counts: Mapping[str, int], slots: in
 def _binary(df: DataFrame, name: str) -> Column:
     if name not in df.columns:
         return sf.lit(None).cast("binary")
-    kind = df.schema[name].dataType
-    text = sf.col(name) if isinstance(kind, BinaryType | StringType) else sf.col(name).cast("string")
-    return text.cast("binary")
+    return sf.col(name).cast("binary")
 
 
 def _firsts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -59,6 +59,9 @@ class Sink:
             raise ValueError(f"application_id={self.application_id!r}: it must have 1 to {_LARGEST_ID} characters")
         if not self.topics:
             raise ValueError("topics is empty: name every topic that is written to")
+        if self.compression.upper() not in Compression.__members__:
+            codecs = ", ".join(codec.name.lower() for codec in Compression)
+            raise ValueError(f"compression={self.compression!r}: it must be one of {codecs}")
 
     def _open(self) -> _Open:
         if self._opened is None:
