@@ -65,6 +65,14 @@ async def fail_in(writer: Producer) -> None:
         raise ZeroDivisionError
 
 
+async def fail_when_replaced(writer: Producer, other: Producer, error: type[BaseException]) -> None:
+    async with writer.transaction():
+        await (await writer.send("t", b"lost", partition=0))
+        async with other:
+            await other.init_transactions()
+        raise error
+
+
 async def go_on_and_commit(writer: Producer, call: str) -> None:
     if call == "send":
         await writer.send("t", b"too late", partition=1)
@@ -237,6 +245,70 @@ def test_without_transactions_a_broken_connection_doubles_nothing() -> None:
         assert [offset for offset in offsets if offset >= 0] == sorted({offset for offset in offsets if offset >= 0})
 
     simulate(scenario)
+
+
+AT_ONCE: dict[str, Callable[[Producer], Awaitable[None]]] = {
+    "commit_transaction": lambda writer: writer.commit_transaction(),
+    "abort_transaction": lambda writer: writer.abort_transaction(),
+    "send_offsets_to_transaction": lambda writer: writer.send_offsets_to_transaction({TopicPartition("t", 0): 1}, "g"),
+}
+
+
+@LEVELS
+@pytest.mark.parametrize("second", AT_ONCE)
+@pytest.mark.parametrize("first", AT_ONCE)
+def test_of_two_calls_at_once_the_second_is_refused_and_the_next_transaction_is_its_own(
+    first: str, second: str, level: int
+) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"first", partition=0)
+            under_way = asyncio.ensure_future(AT_ONCE[first](writer))
+            await asyncio.sleep(0.001)
+            with pytest.raises(MisuseError, match=f"{second}.*"):
+                await AT_ONCE[second](writer)
+            await under_way
+            if first == "send_offsets_to_transaction":
+                await writer.commit_transaction()
+            await writer.begin_transaction()
+            await writer.send("t", b"aborted", partition=0)
+            await writer.abort_transaction()
+        assert await shown(world) == ([] if first == "abort_transaction" else [b"first"])
+
+    simulate(scenario, level)
+
+
+@LEVELS
+def test_a_commit_that_was_cancelled_may_be_called_again(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"first", partition=0)
+            cancelled = asyncio.ensure_future(writer.commit_transaction())
+            await asyncio.sleep(0.001)
+            cancelled.cancel()
+            await asyncio.gather(cancelled, return_exceptions=True)
+            await writer.commit_transaction()
+        assert await shown(world) == [b"first"]
+
+    simulate(scenario, level)
+
+
+@LEVELS
+@pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
+def test_an_abort_that_fails_does_not_hide_why_the_block_ended(error: type[BaseException], level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            with pytest.raises(error) as raised:
+                await fail_when_replaced(writer, producer(world), error)
+            assert "could not be aborted" in raised.value.__notes__[0]
+        assert await shown(world) == []
+
+    simulate(scenario, level)
 
 
 def test_misuse_is_told_with_what_to_do() -> None:

@@ -6,6 +6,7 @@ from fencepost.client.consumer import Consumer
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
+    ClosedError,
     CommitInDoubtError,
     FencedInstanceIdError,
     OutcomeUnknownError,
@@ -23,6 +24,7 @@ __all__ = [
     "Admin",
     "BrokerError",
     "ClientError",
+    "ClosedError",
     "CommitInDoubtError",
     "Consumer",
     "ConsumerGroupMetadata",

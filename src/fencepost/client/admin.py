@@ -90,6 +90,7 @@ class Admin:
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has.  Raises BrokerError if it is not there."""
         deadline = self._cluster.deadline(f"looking up topic {topic!r}")
+        self._cluster.forget_topic(topic)  # it may have grown
         return (await self._cluster.topic(topic, deadline, create=False)).partition_count
 
     async def create_topic(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 from fencepost.client import admin, consumer, producer
 from fencepost.client.admin import TransactionDescription
 from fencepost.client.batches import Headers, RecordMetadata
+from fencepost.client.errors import ClosedError
 from fencepost.client.portal import Portal
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
@@ -64,9 +65,13 @@ class _Blocking:
         self.close()
 
     def close(self) -> None:
-        """Send or commit what is waiting, abort an open transaction, leave the group, end the connections."""
+        """Send or commit what is waiting, abort an open transaction, leave the group, end the connections.
+
+        Nothing the second time.
+        """
         try:
-            self._portal.call(self._close())
+            with suppress(ClosedError):
+                self._portal.call(self._close())
         finally:
             self._portal.close()
 

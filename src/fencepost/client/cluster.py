@@ -12,6 +12,7 @@ from fencepost.client.connection import Connection, Features, open_connection
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
+    ClosedError,
     ConnectionLostError,
     TimedOutError,
     UnreachableError,
@@ -118,6 +119,11 @@ class Cluster:
         """Finalized level of the feature `transaction.version`, as the newest answer of any node tells it."""
         return self.features.levels.get("transaction.version", 0)
 
+    def check_open(self) -> None:
+        """Raises ClosedError after `close`."""
+        if self._closed:
+            raise ClosedError("the client is closed: make a new one")
+
     # Connections
 
     async def connection(self, node_id: int) -> Connection:
@@ -147,14 +153,18 @@ class Cluster:
         raise UnreachableError(f"no broker can be reached: {'; '.join(failures)}")
 
     async def _connect(self, address: tuple[str, int]) -> Connection:
-        if self._closed:
-            raise ConnectionLostError("the client is closed")
+        self.check_open()
         task = self._connections.get(address)
         if task is None or (task.done() and not self._is_good(task)):
             task = asyncio.get_running_loop().create_task(self._open(address))
             self._connections[address] = task
         # Several may wait for one connection, and one of them may be cancelled.
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                self.check_open()
+            raise
 
     @staticmethod
     def _is_good(task: asyncio.Task[Connection]) -> bool:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, Self
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError, CommitFailedError, MisuseError, NoOffsetError
+from fencepost.client.errors import ClientError, ClosedError, CommitFailedError, MisuseError, NoOffsetError
 from fencepost.client.fetcher import EARLIEST, LATEST, Fetcher, list_offsets
 from fencepost.client.group import Group
 from fencepost.client.records import ConsumerRecord
@@ -103,7 +103,7 @@ class Consumer:
         """By `assign`; None: all of the topics, or what the group gives."""
         self._to_follow: Sequence[TopicPartition] | None = None
         """What was assigned and is not read yet."""
-        self._started = False
+        self._started = self._closing = False
         self._metadata_max_age = metadata_max_age_ms / 1000
         self._metadata_since = -math.inf
         self._working: dict[TopicPartition, int] = {}
@@ -118,10 +118,13 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Commit what is to be committed by itself, leave the group, end the connections.
+        """Commit what is to be committed by itself, leave the group, end the connections; nothing the second time.
 
-        A commit that fails raises nothing: what is not committed is read again.
+        A commit that fails raises nothing: what is not committed is read again.  Whoever waits in `poll` is told.
         """
+        if self._closing:
+            return
+        self._closing = True
         async with AsyncExitStack() as last:
             last.push_async_callback(self._cluster.close)
             last.push_async_callback(self._fetcher.close)
@@ -130,6 +133,10 @@ class Consumer:
             if self._auto_commit and self._started:
                 with suppress(ClientError):
                     await self._commit_done()
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise ClosedError("the consumer is closed: make a new one")
 
     # What is read
 
@@ -168,10 +175,8 @@ class Consumer:
 
     async def _join(self, group: Group) -> None:
         if self._auto_commit and self._started:
-            try:
+            with suppress(CommitFailedError):  # they belong to others by now, who read them again
                 await self._commit_done()
-            except CommitFailedError:
-                pass  # they belong to others by now, who read them again
         self._fetcher.follow({}, {})
         self._working = {}
         self._to_follow = None
@@ -273,6 +278,7 @@ class Consumer:
         end = loop.time() + timeout_ms / 1000
         self._working = {}
         while True:
+            self._check_open()
             await self._prepare()
             await self._commit_if_due()
             taken = self._fetcher.take(max_records)
@@ -293,6 +299,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
+        self._check_open()
         if self._started and not self._is_due():
             record = self._fetcher.take_one()
             if record is not None:
@@ -304,9 +311,7 @@ class Consumer:
 
     def _is_due(self) -> bool:
         """Whether there is something to do before the next record."""
-        if self._group is not None and self._group.must_join:
-            return True
-        return self._auto_commit and self._commits_now(asyncio.get_running_loop().time())
+        return (self._group is not None and self._group.must_join) or self._commit_is_due()
 
     # Positions
 
@@ -344,18 +349,14 @@ class Consumer:
             await self.commit(positions)
 
     async def _commit_if_due(self) -> None:
-        if not self._auto_commit:
-            return
-        now = asyncio.get_running_loop().time()
-        if self._commits_now(now):
-            self._last_auto_commit = now
-            try:
+        if self._commit_is_due():
+            self._last_auto_commit = asyncio.get_running_loop().time()
+            with suppress(CommitFailedError):  # `_prepare` joins again
                 await self._commit_done()
-            except CommitFailedError:
-                pass  # `_prepare` joins again
 
-    def _commits_now(self, now: float) -> bool:
-        return now - self._last_auto_commit >= self._auto_commit_interval
+    def _commit_is_due(self) -> bool:
+        since = asyncio.get_running_loop().time() - self._last_auto_commit
+        return self._auto_commit and since >= self._auto_commit_interval
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's stored positions, None where it has none.  Raises MisuseError without a group_id."""
@@ -374,10 +375,9 @@ class Consumer:
         self._working.pop(TopicPartition(*at), None)
 
     def _followed(self, at: TopicPartition) -> Any:
-        found = self._fetcher.followed.get(TopicPartition(*at))
-        if found is None:
+        if TopicPartition(*at) not in self._fetcher.followed:
             raise MisuseError(f"{at[0]}-{at[1]} is not assigned to this consumer (yet: poll() first)")
-        return found
+        return self._fetcher.followed[TopicPartition(*at)]
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed, or shared out anew by a rebalance.

@@ -25,6 +25,10 @@ class MisuseError(ClientError):
     """A call that makes no sense in this state; the program needs to be changed."""
 
 
+class ClosedError(MisuseError):
+    """The client was closed, before the call or while it was under way.  Make a new one."""
+
+
 class BrokerError(ClientError, KafkaError):
     """The broker refused a request.  `code` says why."""
 

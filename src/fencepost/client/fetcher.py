@@ -303,6 +303,7 @@ class Fetcher:
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
+        self._wake()
 
 
 def _differ(known: uuid.UUID, told: uuid.UUID) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from fencepost.client.errors import MisuseError
+from fencepost.client.errors import ClosedError
 
 T = TypeVar("T")
 
@@ -19,23 +20,43 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
+        self._opening = threading.Lock()
+        """Between a call that begins and the end of all calls."""
+        self._is_closed = False
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it in the loop; its result, or what it raises.  Raises MisuseError once this is closed."""
-        if self._loop.is_closed():
-            work.close()
-            raise MisuseError("it is closed: make a new one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Run it in the loop; its result, or what it raises.  Raises ClosedError once this is closed."""
+        with self._opening:
+            if self._is_closed:
+                work.close()
+                raise _closed()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise _closed() from None
         except BaseException:
             future.cancel()
             raise
 
     def close(self) -> None:
-        """End the loop and its thread."""
-        if self._loop.is_closed():
-            return
+        """End the loop and its thread.  Other threads that wait in `call` are told that it is closed."""
+        with self._opening:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        asyncio.run_coroutine_threadsafe(_cancel_the_rest(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _cancel_the_rest() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the client is closed: make a new one")

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError, MisuseError
+from fencepost.client.errors import BrokerError, ClientError, ClosedError, MisuseError
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.sender import Sender
@@ -167,6 +167,7 @@ class Producer:
             await self._check_send()
         if sender.is_full:
             await sender.wait_for_room()
+            self._open_sender()
             await self._check_send()
         now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
         try:
@@ -181,7 +182,9 @@ class Producer:
         return future
 
     def _open_sender(self) -> Sender:
-        if self._sender is None or self._closed:
+        if self._closed:
+            raise ClosedError("the producer is closed: make a new one")
+        if self._sender is None:
             raise MisuseError("the producer is not open: use it inside `async with Producer(...) as producer:`")
         return self._sender
 
@@ -273,17 +276,27 @@ class Producer:
         """A transaction around a block: committed at its end, aborted if it raises.
 
         Where the commit fails with a TransactionAbortableError the transaction is aborted, and the error raised.
-        Raises what `begin_transaction`, `commit_transaction` and `abort_transaction` raise.
+        Raises what the block, `begin_transaction` and `commit_transaction` raise; where the abort after that fails, a
+        note on it says so.
         """
         transactions = self._transactional()
         await transactions.begin()
         try:
             yield self
             await transactions.commit()
-        except BaseException:
+        except BaseException as error:
             if transactions.is_open:
-                await transactions.abort()
+                await self._abort_because_of(error, transactions)
             raise
+
+    @staticmethod
+    async def _abort_because_of(error: BaseException, transactions: Transactions) -> None:
+        try:
+            await transactions.abort()
+        except ClientError as failure:
+            error.add_note(
+                f"The transaction could not be aborted ({failure}): the broker aborts it when its time is up."
+            )
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata

@@ -13,7 +13,14 @@ from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata, porti
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
-from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, DeliveryError, UnreachableError
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    ClosedError,
+    ConnectionLostError,
+    DeliveryError,
+    UnreachableError,
+)
 from fencepost.client.outcomes import MAYBE_WRITTEN, Outcome, outcome_of
 from fencepost.client.producer_record import too_large
 from fencepost.client.rules import Rules
@@ -182,7 +189,7 @@ class Sender:
             self._scheduled.cancel()
         for task in list(self._tasks):
             task.cancel()
-        self.abandon(ClientError("the producer is closed"))
+        self.abandon(ClosedError("the producer was closed before the record was acknowledged"))
 
     # Sending
 

@@ -8,7 +8,8 @@ the broker timed the transaction out, or that another producer took over; InitPr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from fencepost.client.batches import Batch
@@ -70,6 +71,8 @@ class Transactions:
         self._registered: dict[TopicPartition, bool] = {}
         """Partitions of the open transaction, and whether the coordinator has them (transaction.version 0 and 1)."""
         self._registration: asyncio.Task[None] | None = None
+        self._under_way: str | None = None
+        """The call that moves the transaction on just now."""
 
     @property
     def is_open(self) -> bool:
@@ -125,7 +128,8 @@ class Transactions:
         if not self._tv2 and (newer or self._id.unsettled):
             # Before the first implicit add the leaders must see a fresh epoch (facts §9.3).  In the old protocol it
             # keeps out a request of the last transaction that is late: it would act on this one (KAFKA-17754).
-            self._identity = await self._next_identity()
+            with self._alone("begin_transaction"):
+                self._identity = await self._next_identity()
         self._tv2 = newer
         self._started = self._needs_new_epoch = False
         self._registered.clear()
@@ -146,7 +150,13 @@ class Transactions:
         """Commit positions of a group as part of the transaction."""
         await self.raise_error()
         check_call("send_offsets_to_transaction", self._state)
-        self._started = True
+        with self._alone("send_offsets_to_transaction"):
+            self._started = True
+            await self._send_offsets(offsets, group)
+
+    async def _send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
         try:
             if not self._tv2:
                 await self._id.add_offsets(self._identity, group.group_id)
@@ -163,32 +173,45 @@ class Transactions:
         """Commit, after everything that was sent is acknowledged."""
         await self.raise_error()
         check_call("commit_transaction", self._state)
-        if self._state is State.IN_TRANSACTION:
-            self._become(State.COMMITTING)
-        assert self.sender is not None, "a transaction has a sender"
-        await self.sender.flush()
-        await self.raise_error()
-        if self._started:
-            await self._end(commit=True)
-        self._become(State.READY)
+        with self._alone("commit_transaction"):
+            if self._state is State.IN_TRANSACTION:
+                self._become(State.COMMITTING)
+            assert self.sender is not None, "a transaction has a sender"
+            await self.sender.flush()
+            await self.raise_error()
+            if self._started:
+                await self._end(commit=True)
+            self._become(State.READY)
 
     async def abort(self) -> None:
         """Abort, whatever state the transaction is in."""
         if self._state is State.FATAL_ERROR:
             await self.raise_error()
         check_call("abort_transaction", self._state)
-        if self._state is not State.ABORTING:
-            self._become(State.ABORTING)
-        assert self.sender is not None, "a transaction has a sender"
-        self._drop_unsent("its transaction was aborted")
-        if self._registration is not None and not self._registration.done():
-            # Its request may be on the wire; the abort must come after it.
-            await self._registration
-        await self.sender.flush()
-        if self._started:
-            await self._end(commit=False)
-        self._error = None
-        self._become(State.READY)
+        with self._alone("abort_transaction"):
+            if self._state is not State.ABORTING:
+                self._become(State.ABORTING)
+            assert self.sender is not None, "a transaction has a sender"
+            self._drop_unsent("its transaction was aborted")
+            if self._registration is not None and not self._registration.done():
+                # Its request may be on the wire; the abort must come after it.
+                await self._registration
+            await self.sender.flush()
+            if self._started:
+                await self._end(commit=False)
+            self._error = None
+            self._become(State.READY)
+
+    @contextmanager
+    def _alone(self, call: str) -> Iterator[None]:
+        """Only one call at a time moves a transaction on: of two commits at once one would end the next transaction."""
+        if self._under_way is not None:
+            raise MisuseError(f"{call}() was called while {self._under_way}() is under way: wait for that first")
+        self._under_way = call
+        try:
+            yield
+        finally:
+            self._under_way = None
 
     async def raise_error(self) -> None:
         """Raises what has gone wrong, once it is known what it was."""

@@ -1,0 +1,152 @@
+"""After `close` everything says so, whoever waits for something included; and closing twice is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.client.test_producer import producer, shown, simulate
+
+from fencepost.broker import running_broker
+from fencepost.client import Admin, ClosedError, Consumer, Producer, TopicPartition, blocking
+from fencepost.simulation.world import ADDRESS, PORT, World
+
+AT = TopicPartition("t", 0)
+
+PRODUCER_CALLS: dict[str, Callable[[Producer], Awaitable[Any]]] = {
+    "send": lambda writer: writer.send("t", b""),
+    "init_transactions": lambda writer: writer.init_transactions(),
+    "begin_transaction": lambda writer: writer.begin_transaction(),
+    "commit_transaction": lambda writer: writer.commit_transaction(),
+    "abort_transaction": lambda writer: writer.abort_transaction(),
+    "send_offsets_to_transaction": lambda writer: writer.send_offsets_to_transaction({AT: 1}, "group"),
+}
+CONSUMER_CALLS: dict[str, Callable[[Consumer], Awaitable[Any]]] = {
+    "poll": lambda reader: reader.poll(),
+    "next": lambda reader: reader.__anext__(),
+    "commit": lambda reader: reader.commit({AT: 1}),
+    "committed": lambda reader: reader.committed([AT]),
+    "beginning_offsets": lambda reader: reader.beginning_offsets([AT]),
+    "end_offsets": lambda reader: reader.end_offsets([AT]),
+    "offsets_for_times": lambda reader: reader.offsets_for_times({AT: 0}),
+}
+ADMIN_CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
+    "topics": lambda admin: admin.topics(),
+    "partitions": lambda admin: admin.partitions("t"),
+    "create_topic": lambda admin: admin.create_topic("new"),
+    "delete_topic": lambda admin: admin.delete_topic("t"),
+    "update_feature": lambda admin: admin.update_feature("transaction.version", 1),
+}
+
+
+@pytest.mark.parametrize("call", PRODUCER_CALLS)
+def test_a_closed_producer_says_so(call: str) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"aborted", partition=0)
+        with pytest.raises(ClosedError, match="is closed: make a new one"):
+            await PRODUCER_CALLS[call](writer)
+        await writer.flush()
+        await writer.close()
+        assert await shown(world) == []
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("group", [None, "group"])
+@pytest.mark.parametrize("call", CONSUMER_CALLS)
+def test_a_closed_consumer_says_so(call: str, group: str | None) -> None:
+    async def scenario(world: World) -> None:
+        reader = Consumer("t", group_id=group, bootstrap_servers=ADDRESS, runtime=world.runtime("reader"))
+        await reader.poll(10)
+        await reader.close()
+        if group is None and call in ("commit", "committed"):
+            return
+        with pytest.raises(ClosedError, match="is closed: make a new one"):
+            await CONSUMER_CALLS[call](reader)
+        await reader.close()
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("call", ADMIN_CALLS)
+def test_a_closed_admin_says_so(call: str) -> None:
+    async def scenario(world: World) -> None:
+        async with Admin(ADDRESS, runtime=world.runtime("closed")) as admin:
+            await admin.topics()
+        with pytest.raises(ClosedError, match="is closed: make a new one"):
+            await ADMIN_CALLS[call](admin)
+        await admin.close()
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("reached", [True, False], ids=["connected", "nobody answers"])
+@pytest.mark.parametrize("iterates", [True, False])
+def test_who_waits_for_a_record_is_told(iterates: bool, reached: bool) -> None:
+    async def scenario(world: World) -> None:
+        if not reached:
+            world.kill()
+        reader = Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"))
+        waiting = asyncio.ensure_future(anext(reader) if iterates else reader.poll(3_600_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await asyncio.gather(reader.close(), reader.close())
+        async with asyncio.timeout(10):
+            with pytest.raises(ClosedError):
+                await waiting
+        if not reached:
+            await world.start()
+
+    simulate(scenario)
+
+
+def test_who_waits_for_room_in_the_buffer_is_told_and_so_is_who_waits_for_an_answer() -> None:
+    async def scenario(world: World) -> None:
+        writer = await Producer(ADDRESS, runtime=world.runtime("writer"), buffer_bytes=100).start()
+        await (await writer.send("t", b"first", partition=0))
+        world.network.break_connections(PORT)
+        world.kill()
+        unanswered = await writer.send("t", bytes(200), partition=0)
+        waiting = asyncio.ensure_future(writer.send("t", b"waits for room", partition=0))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        closing = asyncio.ensure_future(writer.close())
+        await asyncio.sleep(1)
+        await writer.abandon()
+        async with asyncio.timeout(10):
+            await closing
+            with pytest.raises(ClosedError):
+                await waiting
+            with pytest.raises(ClosedError):
+                await unanswered
+        await world.start()
+
+    simulate(scenario)
+
+
+def test_a_thread_that_waits_is_told_when_another_closes_the_client() -> None:
+    told: list[BaseException] = []
+
+    def wait(reader: blocking.Consumer) -> None:
+        try:
+            reader.poll(3_600_000)
+        except ClosedError as error:
+            told.append(error)
+
+    with running_broker() as broker:
+        reader = blocking.Consumer("t", bootstrap_servers=broker.bootstrap_servers)
+        reader.poll(10)
+        thread = threading.Thread(target=wait, args=[reader])
+        thread.start()
+        reader.close()
+        reader.close()
+        thread.join(60)
+        assert len(told) == 1
+        with pytest.raises(ClosedError):
+            reader.poll(10)
