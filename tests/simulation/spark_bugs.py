@@ -11,7 +11,7 @@ import pytest
 from fencepost.client.errors import ProducerFencedError, TransactionAbortableError
 from fencepost.client.fetcher import list_offsets
 from fencepost.client.shared_transaction import SharedTransaction
-from fencepost.client.transactional_id import ConsumerGroupMetadata, TransactionalId
+from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.types import Isolation, ProducerIdAndEpoch
 from fencepost.spark import attempt, claims, committed, driver, progress
@@ -225,18 +225,18 @@ def partitions_are_not_registered(patch: Patch) -> None:
 
 def positions_are_committed_outside_of_the_transaction(patch: Patch) -> None:
     """In one after it: they are lost if the driver dies in between."""
-    commit, offsets_of = Driver.commit, driver.group_offsets
+    commit, commit_positions = Driver.commit, Driver._commit_positions
 
     async def apart(self: Driver, plan: Any, written: Any, batch: Progress) -> None:
         await commit(self, plan, written, batch)
         after = await self.begin(1)
-        group = ConsumerGroupMetadata(self.application_id)
-        if not after.ticket.tv2:
-            await self._id.add_offsets(self.identity, group.group_id)
-        await self._id.commit_offsets(self.identity, group, offsets_of(batch.source_offsets), after.ticket.tv2)
+        await commit_positions(self, after.ticket.tv2, batch)
         self._go_on_as(await self._id.end(self.identity, True, after.ticket.tv2))
 
-    patch.setattr(driver, "group_offsets", lambda _: {})
+    async def nothing(*_: Any) -> None:
+        pass
+
+    patch.setattr(Driver, "_commit_positions", nothing)
     patch.setattr(Driver, "commit", apart)
 
 
