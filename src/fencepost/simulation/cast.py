@@ -13,6 +13,7 @@ from fencepost.simulation.any_request import Asker
 from fencepost.simulation.idempotent_load import produce_idempotently
 from fencepost.simulation.pipelined_load import produce_pipelined
 from fencepost.simulation.processes import Process
+from fencepost.simulation.windowed_load import produce_windowed
 from fencepost.simulation.workload import Load, Outcomes, produce, read_meanwhile
 from fencepost.simulation.world import PORT, World
 
@@ -44,6 +45,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "producer": lambda stage, process, stop: produce(process, stage.outcomes, stop, stage.load),
     "single": lambda stage, process, stop: produce_idempotently(process, stage.outcomes, stop, stage.load.pause),
     "pipelined": lambda stage, process, stop: produce_pipelined(process, stage.outcomes, stop, stage.load.pause),
+    "windowed": lambda stage, process, stop: produce_windowed(process, stage.outcomes, stop, stage.load),
     "asker": lambda stage, process, stop: Asker(process.runtime(), "127.0.0.1", PORT).ask(stop),  # noqa: ARG005
     "reader": lambda stage, process, stop: read_meanwhile(process, stage.passes, stop),
 }

@@ -26,6 +26,9 @@ _ANY_TIME: Final = 2**63 - 1
 #: Of a request that is late, or comes when its sender has gone on.
 _LATE: Final = (RequestFault.HELD_BACK, RequestFault.LATE)
 
+#: Clients whose records have the time when they were made, however late they are sent again.
+_OF_THEIR_CLOCK: Final = ("pipelined", "windowed")
+
 
 class Circumstances(NamedTuple):
     """What a seed decides before anything happens."""
@@ -43,6 +46,7 @@ class Circumstances(NamedTuple):
     producers: int = 0
     idempotent: int = 0
     pipelined: int = 0
+    windowed: int = 0
     askers: int = 0
     readers: int = 0
     load: Load = Load()
@@ -66,6 +70,7 @@ class Circumstances(NamedTuple):
             "producer": self.producers,
             "single": self.idempotent,
             "pipelined": self.pipelined,
+            "windowed": self.windowed,
             "asker": self.askers,
             "reader": self.readers,
         }
@@ -97,7 +102,7 @@ def is_sound(plan: Plan) -> bool:
     Clients that send at the times of their own clock need one that is never too far ahead for the node.
     """
     timestamps = plan.circumstances.settings.get("log.message.timestamp.after.max.ms", HOUR_MS)
-    return timestamps != HOUR_MS or not any(kind(name) == "pipelined" for name in plan.clients)
+    return timestamps != HOUR_MS or not any(kind(name) in _OF_THEIR_CLOCK for name in plan.clients)
 
 
 def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
@@ -132,6 +137,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         producers=chance.randint(1, 4) if alone else chance.choice((0, 1, 2)),
         idempotent=chance.choice((0, 1, 2)),
         pipelined=chance.choice((0, 0, 1, 2)) if any_time else 0,
+        windowed=Random(f"{seed}/windowed").choice((0, 1, 2) if alone else (0, 0, 1)) if any_time else 0,
         askers=askers,
         readers=chance.choice((0, 1, 2)),
         load=_load(chance, groups=with_groups, alone=alone),

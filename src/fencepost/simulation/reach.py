@@ -87,6 +87,9 @@ MARKS: Final[Sequence[Mark]] = (
     Mark("an attempt is refused its slot", "fencepost.spark.attempt:follows", _refused),
     Mark("a driver finds slots that others claimed", "fencepost.spark.driver:refusal", _found),
     Mark("a driver judges what was committed before", "fencepost.spark.driver:judge"),
+    Mark(
+        "a batch comes after the end of its transaction", "fencepost.simulation.windowed_load:_Windowed._check_fenced"
+    ),
     Mark("a client's batch is sent again", "fencepost.client.sender:Sender._again"),
     Mark("a client takes the next epoch by itself", "fencepost.client.transactions:Transactions._next_identity"),
 )

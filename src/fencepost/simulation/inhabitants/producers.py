@@ -39,7 +39,7 @@ class Producers:
 
     async def rest(self) -> list[str]:
         """A producer with transactions commits a last one by itself."""
-        faults = await self._get_on([name for name in self._work if kind(name) in ("single", "pipelined")])
+        faults = await self._get_on([name for name in self._work if kind(name) in ("single", "pipelined", "windowed")])
         for stop in self._stops.values():
             stop.set()
         if self._work:

@@ -1,0 +1,355 @@
+"""A transactional producer with five batches of each partition on their way at once, in raw requests.
+
+As the Java client and librdkafka send: what is not answered is sent again as it was, in its order.  Now and then it
+does what a client must not rely on being safe: it aborts while batches are on their way, or another instance takes
+over then, and the old one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from fencepost.client.connection import Connection, open_connection
+from fencepost.client.errors import ClientError
+from fencepost.protocol.batch import next_sequence
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+)
+from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
+from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.processes import Process
+from fencepost.simulation.workload import TOPICS, Load, Outcomes, Sent
+from fencepost.simulation.world import PORT
+
+#: As many batches as a broker remembers of a producer.
+IN_FLIGHT: Final = 5
+_PLACES: Final = tuple(TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count))
+#: What a newer transaction.version than 1 has.
+_TV2: Final = 2
+_PRODUCE: Final = {True: 12, False: 11}
+_END_TXN: Final = {True: 5, False: 4}
+_TRANSACTION: Final = 1
+_FEATURE: Final = "transaction.version"
+_REQUEST_TIMEOUT_MS: Final = 400
+
+
+class _Fate(Enum):
+    """What becomes of a transaction."""
+
+    COMMITS = "commits"
+    ABORTS = "aborts"
+    ABORTS_AT_ONCE = "aborts at once"
+    """While its batches are on their way."""
+    IS_TAKEN_OVER = "is taken over"
+    """By another instance, while they are."""
+
+
+class _Refused(Exception):
+    """The transaction cannot be committed."""
+
+
+class _Identity(NamedTuple):
+    """Under what its requests are."""
+
+    producer_id: int
+    epoch: int
+    tv2: bool
+
+
+class _Batch(NamedTuple):
+    """One batch, as it is sent each time."""
+
+    at: TopicPartition
+    value: str
+    """Of its first record."""
+    data: bytes
+
+
+Answer = asyncio.Future[Any]
+
+
+class _Windowed:
+    """One transactional id, and whoever has it."""
+
+    def __init__(self, process: Process, outcomes: Outcomes, load: Load) -> None:
+        self._process, self._name, self._outcomes, self._load = process, process.name, outcomes, load
+        self._chance = process.world.chance(process.name)
+        self._connections: list[Connection] = []
+        self._opening = asyncio.Lock()
+        self._identity: _Identity | None = None
+        """None: it must be asked for, for a request of the last one may still arrive."""
+        self._sequences: dict[TopicPartition, int] = {}
+        self._number = 0
+
+    async def work(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                identity = await self._ready()
+                await self._transaction(identity)
+            except (OSError, ClientError, TimeoutError):
+                self._identity = None
+            except _Refused as refused:
+                self._process.world.note(f"{self._name} goes on under another epoch: {refused}")
+                self._identity = None
+            pause = self._load.pause
+            await asyncio.sleep(self._chance.expovariate(1 / pause) if pause else self._chance.uniform(0, 0.005))
+        for connection in self._connections:
+            connection.close()
+
+    # Who it is
+
+    async def _connection(self) -> Connection:
+        async with self._opening:
+            self._connections = [each for each in self._connections if each.is_open]
+            return self._connections[0] if self._connections else await self._another_connection()
+
+    async def _another_connection(self) -> Connection:
+        connection = await open_connection(self._process, "127.0.0.1", PORT, self._name, _REQUEST_TIMEOUT_MS)
+        self._connections.append(connection)
+        return connection
+
+    async def _ready(self) -> _Identity:
+        """Under what the next transaction is: another protocol, or anything in doubt, takes another epoch."""
+        tv2 = (await self._connection()).features.levels.get(_FEATURE, 0) >= _TV2
+        if self._identity is None or self._identity.tv2 != tv2:
+            self._identity = await self._take_over(await self._connection(), tv2)
+        return self._identity
+
+    async def _take_over(self, connection: Connection, tv2: bool) -> _Identity:
+        """Whatever is open is aborted before this is answered."""
+        request = InitProducerIdRequest(
+            transactional_id=self._name, transaction_timeout_ms=self._load.transaction_timeout_ms
+        )
+        try:
+            # The journal of the coordinators is made when somebody asks for one.
+            await connection.request(FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[self._name]), 4)
+            answer = await self._insist(connection, request, 4)
+        except _Refused as refused:
+            self._outcomes.surprises.append(f"{self._name} cannot take its transactional id: {refused}")
+            raise
+        self._sequences.clear()
+        return _Identity(answer.producer_id, answer.producer_epoch, tv2)
+
+    async def _settle(self) -> None:
+        """Take over, so that what was sent and is not committed never will be."""
+        self._identity = None
+        while self._identity is None:
+            try:
+                await self._ready()
+            except (OSError, ClientError, TimeoutError):
+                await asyncio.sleep(self._chance.uniform(0, 0.02))
+
+    async def _insist(self, connection: Connection, request: Any, version: int) -> Any:
+        """Ask until it is answered for good.  Raises _Refused, ClientError."""
+        while True:
+            answer = await connection.request(request, version)
+            error = ErrorCode(_error_of(answer))
+            if not error:
+                return answer
+            if not error.retriable:
+                raise _Refused(f"{type(request).__name__}: {error.name}")
+            await asyncio.sleep(0.01)
+
+    # A transaction
+
+    async def _transaction(self, identity: _Identity) -> None:
+        tag, self._number = f"{self._name}-{self._number}", self._number + 1
+        fate = self._fate(identity)
+        places = self._chance.sample(_PLACES, self._chance.randint(1, 3))
+        if not identity.tv2:
+            await self._add(identity, places)
+        sent: list[Sent] = []
+        self._outcomes.unknown[tag] = sent
+        batches = {at: self._batches(tag, at, identity, sent) for at in places}
+        is_ending = False
+        try:
+            if fate in (_Fate.IS_TAKEN_OVER, _Fate.ABORTS_AT_ONCE):
+                await self._leave_it(fate, identity, batches)
+            else:
+                await self._deliver(batches, identity)
+                is_ending = fate is _Fate.COMMITS
+                await self._end(identity, commit=is_ending)
+        except _Refused:
+            is_ending = False
+            await self._settle()
+        except (OSError, ClientError, TimeoutError):
+            if is_ending:
+                raise  # it may be committed
+            await self._settle()
+        self._over(tag, fate, is_committed=is_ending)
+
+    def _fate(self, identity: _Identity) -> _Fate:
+        dice = self._chance.random()
+        if dice < 0.1:
+            return _Fate.IS_TAKEN_OVER
+        if dice < 0.25 and identity.tv2:
+            # Before transaction.version 2 what is late would be part of the next transaction.
+            return _Fate.ABORTS_AT_ONCE
+        return _Fate.ABORTS if dice < 0.35 else _Fate.COMMITS
+
+    def _over(self, tag: str, fate: _Fate, *, is_committed: bool) -> None:
+        of = self._outcomes.committed if is_committed else self._outcomes.aborted
+        of[tag] = self._outcomes.unknown.pop(tag)
+        self._process.world.note(f"{tag} {'committed' if is_committed else 'aborted'}: it {fate.value}")
+
+    def _batches(self, tag: str, at: TopicPartition, identity: _Identity, sent: list[Sent]) -> deque[_Batch]:
+        """Of one partition, in their order."""
+        now, batches = self._process.runtime().clock.now(), deque[_Batch]()
+        for _ in range(self._chance.randint(1, 2 * IN_FLIGHT)):
+            values = [f"{tag}-{len(sent) + n}" for n in range(self._chance.randint(1, 3))]
+            sent += [Sent(*at, value) for value in values]
+            sequence = self._sequences.get(at, 0)
+            data = encode_batch(
+                [(now, None, value.encode(), ()) for value in values],
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=sequence,
+                transactional=True,
+            )
+            self._sequences[at] = next_sequence(sequence, len(values))
+            batches.append(_Batch(at, values[0], data))
+        return batches
+
+    async def _add(self, identity: _Identity, places: list[TopicPartition]) -> None:
+        topics = {at.topic: [each.partition for each in places if each.topic == at.topic] for at in places}
+        request = AddPartitionsToTxnRequest(
+            transactional_id=self._name,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
+        )
+        await self._insist(await self._connection(), request, 3)
+
+    def _send(self, connection: Connection, batch: _Batch, identity: _Identity) -> Answer:
+        partition = PartitionProduceData(index=batch.at.partition, records=batch.data)
+        topic = TopicProduceData(name=batch.at.topic, partition_data=[partition])
+        request = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=1000, topic_data=[topic])
+        return connection.request(request, _PRODUCE[identity.tv2])
+
+    # To its end
+
+    async def _deliver(self, batches: dict[TopicPartition, deque[_Batch]], identity: _Identity) -> None:
+        """Every batch, until it is acknowledged.  Raises _Refused, and ClientError and its like when time is up."""
+        give_up = self._process.world.loop.time() + self._load.delivery_timeout_ms / 1000
+        told = await asyncio.gather(
+            *(self._deliver_to(each, identity, give_up) for each in batches.values()), return_exceptions=True
+        )
+        for each in told:
+            if isinstance(each, BaseException):
+                raise each
+
+    async def _deliver_to(self, waiting: deque[_Batch], identity: _Identity, give_up: float) -> None:
+        """To one partition, with a window that moves on with each answer."""
+        window: deque[_Batch] = deque()
+        while waiting or window:
+            answers: deque[tuple[_Batch, Answer]] = deque()
+            try:
+                connection = await self._connection()
+                answers += [(batch, self._send(connection, batch, identity)) for batch in window]
+                while waiting or answers:
+                    while waiting and len(window) < IN_FLIGHT:
+                        window.append(waiting.popleft())
+                        answers.append((window[-1], self._send(connection, window[-1], identity)))
+                    batch, answer = answers.popleft()
+                    self._judge(batch, ErrorCode(_error_of(await answer)), identity)
+                    window.popleft()
+            except (OSError, ClientError, TimeoutError):
+                await asyncio.gather(*(answer for _, answer in answers), return_exceptions=True)
+                if self._process.world.loop.time() > give_up:
+                    raise
+                await asyncio.sleep(self._chance.uniform(0, 0.02))
+
+    def _judge(self, batch: _Batch, error: ErrorCode, identity: _Identity) -> None:
+        """Raises ClientError where it is to be sent again, and all behind it; _Refused where that is in vain."""
+        if identity.tv2 and error in (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            # Everything before it is acknowledged, and the broker remembers as much as is on its way.  In the older
+            # protocol a late batch of the last transaction may have had its sequence noted as the lowest to come.
+            self._outcomes.surprises.append(f"{batch.value}, which is the next one, is refused: {error.name}")
+        if error.retriable:
+            raise ClientError(error.name)
+        if error:
+            raise _Refused(f"{batch.value}: {error.name}")
+
+    async def _end(self, identity: _Identity, *, commit: bool, connection: Connection | None = None) -> None:
+        """Once more until it is answered: where it was carried out, that is said again."""
+        request = EndTxnRequest(
+            transactional_id=self._name,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=commit,
+        )
+        give_up = self._process.world.loop.time() + self._load.delivery_timeout_ms / 1000
+        in_doubt = False
+        while True:
+            try:
+                answer = await self._insist(connection or await self._connection(), request, _END_TXN[identity.tv2])
+                break
+            except _Refused as refused:
+                if in_doubt:
+                    raise ClientError(str(refused)) from refused
+                raise
+            except (OSError, ClientError, TimeoutError):
+                in_doubt, connection = True, None
+                if self._process.world.loop.time() > give_up:
+                    raise
+                await asyncio.sleep(self._chance.uniform(0, 0.02))
+        if identity.tv2:
+            self._identity = _Identity(answer.producer_id, answer.producer_epoch, True)
+            self._sequences.clear()
+        elif in_doubt:
+            # The first one may arrive yet, and would end the next transaction (KAFKA-17754).
+            self._identity = None
+
+    # While its batches are on their way
+
+    async def _leave_it(self, fate: _Fate, identity: _Identity, batches: dict[TopicPartition, deque[_Batch]]) -> None:
+        """Send what has room, and do not wait for it."""
+        connection = await self._connection()
+        late = {at: waiting.pop() for at, waiting in batches.items() if len(waiting) > 1}
+        answers = [
+            self._send(connection, batch, identity)
+            for waiting in batches.values()
+            for batch in list(waiting)[:IN_FLIGHT]
+        ]
+        try:
+            other = connection if self._chance.random() < 0.3 else await self._another_connection()
+            if fate is _Fate.ABORTS_AT_ONCE:
+                await self._end(identity, commit=False, connection=other)
+            else:
+                self._identity = await self._take_over(other, identity.tv2)
+            for at, batch in late.items():
+                self._check_fenced(batch, at, await self._send(connection, batch, identity))
+        finally:
+            await asyncio.gather(*answers, return_exceptions=True)
+
+    def _check_fenced(self, batch: _Batch, at: TopicPartition, answer: Any) -> None:
+        if not _error_of(answer):
+            told = f"{batch.value}, which comes after the end of its transaction, is taken by {at.topic}-{at.partition}"
+            self._outcomes.surprises.append(told)
+
+
+def _error_of(answer: Any) -> int:
+    """The one of the answer, or the first of a partition."""
+    if hasattr(answer, "results_by_topic"):
+        errors = [each.partition_error_code for topic in answer.results_by_topic for each in topic.results_by_partition]
+        return int(
+            next((error for error in errors if error not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)), max(errors))
+        )
+    if hasattr(answer, "responses"):
+        return int(answer.responses[0].partition_responses[0].error_code)
+    return int(answer.error_code)
+
+
+async def produce_windowed(process: Process, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
+    """Transactions until told to stop; one in three is aborted in some way."""
+    await _Windowed(process, outcomes, load).work(stop)
