@@ -1,6 +1,6 @@
 """No answer leaves before what it tells is durable: watched at every answer of a simulated node, while it runs.
 
-So is what its producers write (`sequences`).
+So is what its producers write (`sequences`), and what they are given to write under (`producer_ids`).
 
 What an answer depends on is worked out here, from the request, the answer and what the log was given.  What the
 handlers say of it (`Reply.lsn`) is what is being checked, and so is the connection that holds their answers back.
@@ -31,6 +31,7 @@ from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import GroupMetadataKey, TransactionLogKey
 from fencepost.protocol.types import Buffer
 from fencepost.runtime import Work
+from fencepost.simulation.checkers.producer_ids import Handed, ProducerIds, handed
 from fencepost.simulation.checkers.sequences import Sequences
 from fencepost.simulation.checkers.stable_offsets import StableOffsets
 from fencepost.simulation.network import SimulatedTransport
@@ -313,6 +314,7 @@ class _Due(NamedTuple):
     response: Any
     version: int
     needed: int
+    handed: Handed | None
 
     @property
     def name(self) -> str:
@@ -322,9 +324,9 @@ class _Due(NamedTuple):
 class WatchedConnection(Connection):
     """A connection whose answers are looked at when they are made, and when they leave."""
 
-    def __init__(self, node: Node, violated: Callable[[str], None]) -> None:
+    def __init__(self, node: Node, violated: Callable[[str], None], ids: ProducerIds) -> None:
         super().__init__(node)
-        self._violated = violated
+        self._violated, self._ids = violated, ids
         self._due: defaultdict[int, deque[_Due]] = defaultdict(deque)
         """Correlation id -> the answers that have not left."""
         self._leaving = bytearray()
@@ -339,7 +341,8 @@ class WatchedConnection(Connection):
     ) -> Work[bytes] | None:
         if reply.response is not None:
             needed = self._needed(reply.response, header, request)
-            self._due[header.correlation_id].append(_Due(reply.response, header.api_version, needed))
+            given = handed(header.api_key, request, reply.response)
+            self._due[header.correlation_id].append(_Due(reply.response, header.api_version, needed, given))
         return super()._answer(reply, slot, header, request, context)
 
     def _needed(self, response: Any, header: RequestHeader, request: Any) -> int:
@@ -366,8 +369,9 @@ class WatchedConnection(Connection):
                 self._violated(f"an answer left at lsn {durable}, it tells of {due[0].needed}: {due[0].name}")
             if len(leaving) < end:
                 return
-            if due:
-                due.popleft()
+            given = due.popleft().handed if due else None
+            if given is not None and (wrong := self._ids.add(given)) is not None:
+                self._violated(wrong)
             del leaving[:end]
 
 
@@ -376,14 +380,16 @@ def watched(
     log: Mapping[str, Any],
     written: Written | None,
     removed: set[tuple[str, int, str]],
+    ids: ProducerIds,
 ) -> Mapping[str, Any]:
     """The options of `Broker` for a node whose answers are watched; `log` and `written` as in `WatchedStorage`.
 
-    `removed` gets every record of a user's topic that is deleted, or that retention takes.
+    `removed` gets every record of a user's topic that is deleted, or that retention takes; `ids` knows what earlier
+    nodes have handed out.
     """
     return {
         "storage": lambda *args, **options: WatchedStorage(
             *args, log=log, violated=violated, written=written, removed=removed, **options
         ),
-        "connection": lambda node: WatchedConnection(node, violated),
+        "connection": lambda node: WatchedConnection(node, violated, ids),
     }

@@ -72,6 +72,11 @@ MARKS: Final[Sequence[Mark]] = (
     Mark("what a crash left in the commit log is written", f"{_LOG}.replay:Replay._apply_to"),
     Mark("a transaction is timed out", f"{_TRANSACTIONS}.coordinator:time_out"),
     Mark("a producer id is exhausted", f"{_TRANSACTIONS}.prepare:is_exhausted", _found),
+    Mark(
+        "a producer id is handed out",
+        "fencepost.simulation.checkers.producer_ids:ProducerIds.add",
+        lambda told, _: not told,
+    ),
     Mark("a transactional id is forgotten", f"{_TRANSACTIONS}.shards:TransactionCoordinatorShards.forget"),
     Mark("a coordinator moves", f"{_TRANSACTIONS}.coordinator:TransactionCoordinator.resign"),
     Mark("a marker is tried again", f"{_TRANSACTIONS}.shards:Completion.postpone"),

@@ -13,6 +13,7 @@ from fencepost.broker import Broker
 from fencepost.log.storage import Storage
 from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import FaultyCalls
+from fencepost.simulation.checkers.producer_ids import ProducerIds
 from fencepost.simulation.disk_faults import FaultyDisk
 from fencepost.simulation.durable_answers import watched
 from fencepost.simulation.history.recorder import Recorder
@@ -97,6 +98,7 @@ class World:
         """A start does not know that the clock was set ahead meanwhile: what is open may be too old then."""
         self.largest_skew_ms = 0
         """How far the clocks of clients are off from that of the node, at most."""
+        self._producer_ids = ProducerIds()
         self._lives = 0
         self._starting: Broker | None = None
 
@@ -177,7 +179,11 @@ class World:
             markers=self.faulty_calls.markers if self.faulty_calls else lambda local: local,
             registrar=self.faulty_calls.registrar if self.faulty_calls else lambda local: local,
             **watched(
-                self._violated, self._log, None if self.recorder is None else self.recorder.appended, self.removed
+                self._violated,
+                self._log,
+                None if self.recorder is None else self.recorder.appended,
+                self.removed,
+                self._producer_ids,
             ),
         )
         self._starting = broker

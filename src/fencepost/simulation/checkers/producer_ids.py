@@ -1,0 +1,67 @@
+"""No two producers are ever given the same producer id and epoch, and no producer id belongs to two (facts §3).
+
+Looked at in every answer that leaves the node, over its starts and crashes.  An instance is whoever took an id over, or
+asked for one without a name; what it is given later, for the pair that it has, is its own too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+_INIT_PRODUCER_ID: Final = 22
+_END_TXN: Final = 26
+
+
+class Pair(NamedTuple):
+    """What a producer writes under."""
+
+    producer_id: int
+    epoch: int
+
+
+class Handed(NamedTuple):
+    """A pair in an answer."""
+
+    name: str | None
+    """The transactional id; None: there is none."""
+    known: Pair | None
+    """The pair that the producer has; None: it is a new instance."""
+    pair: Pair
+
+
+def handed(api: int, request: Any, response: Any) -> Handed | None:
+    """What an answer hands out, if that is anything."""
+    if api not in (_INIT_PRODUCER_ID, _END_TXN) or response.error_code or response.producer_id < 0:
+        return None
+    is_known = request.producer_id >= 0 and request.transactional_id is not None
+    known = Pair(request.producer_id, request.producer_epoch) if is_known else None
+    return Handed(request.transactional_id, known, Pair(response.producer_id, response.producer_epoch))
+
+
+class ProducerIds:
+    """All that was ever handed out in a world."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Pair, int] = {}
+        """The number of the instance that has each pair."""
+        self._names: dict[int, str | int] = {}
+        """Whose each producer id is: a transactional id or, where there is none, an instance."""
+        self._instances = 0
+
+    def add(self, told: Handed) -> str | None:
+        """An answer leaves; what is wrong with that."""
+        pair, owner = told.pair, None
+        if told.known is not None:
+            owner = self._owners.get(told.known)
+            if owner is None:
+                return None  # somebody who asks for anything
+        else:
+            self._instances += 1
+            owner = self._instances
+        who = f"producer id {pair.producer_id}, epoch {pair.epoch}"
+        if self._owners.setdefault(pair, owner) != owner:
+            return f"{who}, is given to {told.name or 'a producer without transactions'}, and another producer has it"
+        name: str | int = owner if told.name is None else told.name
+        if self._names.setdefault(pair.producer_id, name) != name:
+            return f"{who}, is given to {told.name or 'a producer without transactions'}, and the id is another one's"
+        return None
