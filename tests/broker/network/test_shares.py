@@ -224,3 +224,42 @@ def test_a_connection_that_ends_while_it_stands_in_line_is_forgotten(
         assert client.ask(MetadataRequest(topics=[])).brokers
     else:
         pytest.fail("somebody who is gone stands in line")
+
+
+def test_who_comes_alone_again_and_again_never_stands_in_line_and_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+    next_turn = Shares._next_turn
+
+    def counted(shares: Shares) -> None:
+        nonlocal looked
+        looked += 1
+        next_turn(shares)
+
+    async def main() -> None:
+        shares = Shares()
+        for _ in range(1000):
+            assert shares.begin(print)
+            assert shares.goes_on(print)
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Shares, "_next_turn", counted)
+    run(main())
+    assert 0 < looked <= 1000 // (TURN_REQUESTS // 2)
+
+
+def test_a_turn_of_many_short_shares_is_no_longer_than_another() -> None:
+    """However much of it has passed since the last time that somebody looked whether it is over."""
+
+    async def main(before: int) -> None:
+        node = Node(TURN_SECONDS / 100)
+        for number in range(before):
+            Sender(node, f"before {number}", 1).arrive()
+            await asyncio.sleep(0)
+        node.in_turn.clear()
+        for number in range(500):
+            Sender(node, f"s{number}", 1).arrive()
+        assert sum(node.in_turn.values()) <= 101
+        await asyncio.sleep(0)
+
+    for before in (0, 1, 30, 49, 50, 51, 99, 100):
+        run(main(before))

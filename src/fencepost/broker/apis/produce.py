@@ -71,7 +71,7 @@ class _Produce:
                     data.records = bytes(data.records)
 
     def refuse_deleted(self, write: Write) -> None:
-        if self.waited and write.outcome is None and self.node.storage.partition(*write.at) is not write.partition:
+        if write.outcome is None and self.node.storage.partition(*write.at) is not write.partition:
             write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")
 
 
@@ -90,10 +90,14 @@ def _steps(produce: _Produce) -> HandlerSteps[Reply]:
     """The order of Apache Kafka: found, verified, checked, appended."""
     request, context, node, writes, pace = produce.request, produce.context, produce.node, produce.writes, produce.pace
     for topic in request.topic_data:
-        yield from pace.spend(ITEM)
+        pace.left -= ITEM
+        if pace.left <= 0:
+            yield from pace.spend(0)
         name, of_topic = _name(topic, context, node), []
         for data in topic.partition_data:
-            yield from pace.spend(2 * ITEM)
+            pace.left -= 2 * ITEM
+            if pace.left <= 0:
+                yield from pace.spend(0)
             write = Write(TopicPartition(name, data.index), data)
             find(write, context, node)
             of_topic.append(write)
@@ -119,7 +123,9 @@ def _steps(produce: _Produce) -> HandlerSteps[Reply]:
             if error and waiting[at].outcome is None:
                 waiting[at].refuse(*answer.produce_error(at))
     for write in writes:
-        yield from pace.spend(1)
+        pace.left -= 1
+        if pace.left <= 0:
+            yield from pace.spend(0)
         check_topic(write, request)
         if write.outcome is None and write.flaw is not None:
             write.outcome = write.flaw.refused
@@ -136,8 +142,11 @@ def _append(produce: _Produce, lsn: int, coordinator: TransactionCoordinator | N
     last = 0
     complete = True
     for write in writes:
-        yield from pace.spend(ITEM)
-        produce.refuse_deleted(write)
+        pace.left -= ITEM
+        if pace.left <= 0:
+            yield from pace.spend(0)
+        if produce.waited:
+            produce.refuse_deleted(write)
         if write.outcome is None:
             assert write.partition is not None and write.data.records is not None
             write.outcome = write.partition.append(
@@ -169,10 +178,14 @@ def _name(topic: TopicProduceData, context: RequestContext, node: Node) -> str:
 def _response(topics: Topics, pace: Pace) -> Steps[ProduceResponse]:
     responses = []
     for topic, writes in topics:
-        yield from pace.spend(ITEM)
+        pace.left -= ITEM
+        if pace.left <= 0:
+            yield from pace.spend(0)
         told = []
         for write in writes:
-            yield from pace.spend(ITEM)
+            pace.left -= ITEM
+            if pace.left <= 0:
+                yield from pace.spend(0)
             told.append(_one(write))
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=told))
     return ProduceResponse(responses=responses)

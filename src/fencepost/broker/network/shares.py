@@ -30,18 +30,20 @@ class Shares:
         self._line_is_due = False
         """Whether newcomers have taken all of the last turn."""
         self._is_running = False
-        """Whether a turn has begun that is not over."""
+        """Whether the turn ends when the event loop has gone round: looked at only in the second half of it, as that
+        costs a tenth of a small request.  Until then it stands still between two shares, however far they are apart.
+        """
+        self._rest = TURN_SECONDS
+        """What was left of the turn after the last share."""
         self._turn_ends = 0.0
-        self._turn_left = 0
+        self._turn_left = TURN_REQUESTS
         self._ends = 0.0
         self._left = 0
 
     def begin(self, again: Callable[[], None]) -> bool:
         """Have a share of this turn: at least one request.  False where others wait: `again` is called in turn."""
         if not self._is_running:
-            self._is_running = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
-            self._new_turn()
+            self._turn_ends = asyncio.get_running_loop().time() + self._rest
         elif self._line or self._newcomers or self._is_over():
             (self._line if again in self._busy else self._newcomers)[again] = None
             return False
@@ -52,7 +54,13 @@ class Shares:
         """After each request: whether there may be another one.  If not, `again` is called in turn."""
         self._left -= 1
         self._turn_left -= 1
-        if self._left > 0 and asyncio.get_running_loop().time() < self._ends:
+        now = asyncio.get_running_loop().time()
+        if not self._is_running:
+            self._rest = self._turn_ends - now
+            if self._rest <= TURN_SECONDS / 2 or self._turn_left <= TURN_REQUESTS // 2:
+                self._is_running = True
+                asyncio.get_running_loop().call_soon(self._next_turn)
+        if self._left > 0 and now < self._ends:
             return True
         self._line[again] = None
         self._busy.add(again)
@@ -76,6 +84,7 @@ class Shares:
             self._busy.clear()
         if not self._line and not self._newcomers:
             self._is_running = False
+            self._rest, self._turn_left = TURN_SECONDS, TURN_REQUESTS
             return
         loop = asyncio.get_running_loop()
         loop.call_soon(self._next_turn)

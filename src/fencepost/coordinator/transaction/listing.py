@@ -86,8 +86,15 @@ def select(
 ) -> Steps[Listing]:
     """Those that pass every filter, in the order given: each transactional id with the lsn that an answer about it
     depends on."""
-    unknown = tuple(dict.fromkeys(name for name in filters.states if name not in BY_WIRE_NAME))
-    states = [BY_WIRE_NAME[name] for name in filters.states if name in BY_WIRE_NAME]
+    unknown: dict[str, None] = {}
+    states: dict[State, None] = {}
+    for name in filters.states:
+        yield from pace.spend(1)
+        state = BY_WIRE_NAME.get(name)
+        if state is None:
+            unknown[name] = None
+        else:
+            states[state] = None
     producer_ids = frozenset(filters.producer_ids)
     try:
         pattern = Pattern(filters.pattern) if filters.pattern else None
@@ -108,4 +115,4 @@ def select(
             continue
         if pattern is None or (yield from pattern.matches(transaction.transactional_id, pace)):
             listed.append(Listed(transaction.transactional_id, transaction.producer_id, transaction.state.wire_name))
-    return Listing(ErrorCode.NONE, unknown, tuple(listed), last)
+    return Listing(ErrorCode.NONE, tuple(unknown), tuple(listed), last)
