@@ -6,6 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.connection import Connection, Features, open_connection
@@ -38,6 +39,13 @@ _LONGEST_BACKOFF: Final = 0.5
 _SHORTEST_AGE: Final = 0.1
 _LOOKED_AGAIN_AFTER: Final = 0.1
 _BATCHED_LOOKUP_SINCE: Final = 4
+
+
+class Use(Enum):
+    """What a connection is for: answers come in order, and those of one use may not wait behind those of another."""
+
+    DATA = auto()
+    GROUP = auto()
 
 
 class TopicView(NamedTuple):
@@ -106,7 +114,7 @@ class Cluster:
         """Of the nodes that metadata came from; empty: none came yet, or the cluster has none."""
         self.topics: dict[str, TopicView] = {}
         self.features = Features(-1, {})
-        self._connections: dict[tuple[str, int], asyncio.Task[Connection]] = {}
+        self._connections: dict[tuple[tuple[str, int], Use], asyncio.Task[Connection]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._closed = False
@@ -126,16 +134,16 @@ class Cluster:
 
     # Connections
 
-    async def connection(self, node_id: int) -> Connection:
+    async def connection(self, node_id: int, use: Use = Use.DATA) -> Connection:
         """The connection to a node.  Raises ConnectionLostError if it cannot be had."""
         address = self.nodes.get(node_id)
         if address is None:
             raise ConnectionLostError(f"node {node_id} is not known")
-        return await self._connect(address)
+        return await self._connect(address, use)
 
     def ready_connection(self, node_id: int) -> Connection | None:
         """The connection to a node, if there is one already."""
-        task = self._connections.get(self.nodes.get(node_id, ("", 0)))
+        task = self._connections.get((self.nodes.get(node_id, ("", 0)), Use.DATA))
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
         connection = task.result()
@@ -152,12 +160,12 @@ class Cluster:
                 failures[str(error)] = None
         raise UnreachableError(f"no broker can be reached: {'; '.join(failures)}")
 
-    async def _connect(self, address: tuple[str, int]) -> Connection:
+    async def _connect(self, address: tuple[str, int], use: Use = Use.DATA) -> Connection:
         self.check_open()
-        task = self._connections.get(address)
+        task = self._connections.get((address, use))
         if task is None or (task.done() and not self._is_good(task)):
             task = asyncio.get_running_loop().create_task(self._open(address))
-            self._connections[address] = task
+            self._connections[address, use] = task
         # Several may wait for one connection, and one of them may be cancelled.
         try:
             return await asyncio.shield(task)
@@ -205,10 +213,17 @@ class Cluster:
     # Requests
 
     async def call(
-        self, node_id: int, message: Any, *, most: int | None = None, least: int = 0, timeout_ms: int | None = None
+        self,
+        node_id: int,
+        message: Any,
+        *,
+        most: int | None = None,
+        least: int = 0,
+        timeout_ms: int | None = None,
+        use: Use = Use.DATA,
     ) -> Any:
         """One request to one node, in the newest version that both sides speak."""
-        connection = await self.connection(node_id)
+        connection = await self.connection(node_id, use)
         return await connection.request(message, connection.version_of(type(message), most, least), timeout_ms)
 
     async def call_controller(self, message: Any, *, deadline: Deadline) -> Any:
@@ -359,4 +374,4 @@ def _address(server: str) -> tuple[str, int]:
     return host, int(port)
 
 
-__all__ = ["GROUP", "TRANSACTION", "ClientError", "Cluster", "Deadline", "TopicView"]
+__all__ = ["GROUP", "TRANSACTION", "ClientError", "Cluster", "Deadline", "TopicView", "Use"]

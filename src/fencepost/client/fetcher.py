@@ -46,7 +46,7 @@ class Fetched(NamedTuple):
 class Followed:
     """One partition that is being read."""
 
-    __slots__ = ("at", "chunk", "fetched", "in_flight", "paused", "position", "ready", "topic_id")
+    __slots__ = ("at", "chunk", "fetched", "had_some", "in_flight", "paused", "position", "ready", "topic_id")
 
     def __init__(self, at: TopicPartition, position: int, topic_id: uuid.UUID = ZERO_UUID) -> None:
         self.at = at
@@ -60,6 +60,8 @@ class Followed:
         self.chunk = position
         """Where to go on when `ready` is used up."""
         self.in_flight = False
+        self.had_some = True
+        """Whether the last answer had records, so that there may be more at once."""
         self.paused = False
 
     def seek(self, position: int) -> None:
@@ -105,6 +107,8 @@ class Fetcher:
         self.followed: dict[TopicPartition, Followed] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiter: asyncio.Future[None] | None = None
+        self._asked: set[int] = set()
+        """Nodes that have a fetch to answer."""
         self._current: Followed | None = None
         """Where `take_one` took the last record."""
         self.error: ClientError | None = None
@@ -194,22 +198,32 @@ class Fetcher:
     # Fetching
 
     def fetch(self) -> None:
-        """Ask for more of every partition that has nothing waiting."""
+        """Ask each node for more of every partition that has nothing waiting, one request at a time.
+
+        A node answers in order, so a request that waits for records holds up whatever comes after it.  While something
+        of its partitions waits here, it is therefore asked only for more of those that had some, and not to wait.
+        """
         by_node: dict[int, list[Followed]] = {}
+        full: set[int] = set()
         lost: dict[str, None] = {}
         for partition in self.followed.values():
-            if partition.in_flight or partition.paused or partition.fetched is not None:
+            if partition.in_flight or partition.paused:
                 continue
             topic = self._cluster.topics.get(partition.at.topic)
             leader = -1 if topic is None else topic.leaders.get(partition.at.partition, -1)
-            if leader < 0 or leader not in self._cluster.nodes:
+            if partition.fetched is not None:
+                full.add(leader)
+            elif leader < 0 or leader not in self._cluster.nodes:
                 lost[partition.at.topic] = None
             elif topic is not None and _differ(partition.topic_id, topic.topic_id):
                 continue  # `made_anew`
             else:
                 by_node.setdefault(leader, []).append(partition)
         for node, partitions in by_node.items():
-            self._start(self._fetch(node, partitions))
+            if node in self._asked or (node in full and not any(each.had_some for each in partitions)):
+                continue
+            self._asked.add(node)
+            self._start(self._fetch(node, partitions, 0 if node in full else self._max_wait_ms))
             for partition in partitions:
                 partition.in_flight = True
         if lost:
@@ -234,12 +248,12 @@ class Fetcher:
             await asyncio.sleep(_PAUSE)
         self._wake()
 
-    async def _fetch(self, node: int, partitions: list[Followed]) -> None:
+    async def _fetch(self, node: int, partitions: list[Followed], max_wait_ms: int) -> None:
         asked = {partition.at: (partition, partition.fetch_offset) for partition in partitions}
         try:
             answer = await self._cluster.call(
                 node,
-                self._request(asked),
+                self._request(asked, max_wait_ms),
                 most=None if _have_ids(partitions) else _NEWEST_FETCH_BY_NAME,
                 timeout_ms=self._cluster.request_timeout_ms + self._max_wait_ms,
             )
@@ -252,11 +266,12 @@ class Fetcher:
         except ProtocolError as error:
             self.error = ClientError(f"node {node} sent what cannot be read: {error}")
         finally:
+            self._asked.discard(node)
             for partition in partitions:
                 partition.in_flight = False
         self._wake()
 
-    def _request(self, asked: dict[TopicPartition, tuple[Followed, int]]) -> FetchRequest:
+    def _request(self, asked: dict[TopicPartition, tuple[Followed, int]], max_wait_ms: int) -> FetchRequest:
         by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
         for at, (partition, offset) in asked.items():
             by_topic.setdefault((at.topic, partition.topic_id), []).append(
@@ -265,7 +280,7 @@ class Fetcher:
                 )
             )
         return FetchRequest(
-            max_wait_ms=self._max_wait_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
             isolation_level=self._isolation,
@@ -285,6 +300,7 @@ class Fetcher:
                 partition, offset = asked[at]
                 if self.followed.get(at) is not partition or partition.fetch_offset != offset:
                     continue  # no longer read, or from elsewhere
+                partition.had_some = bool(found.records)
                 error = ErrorCode(found.error_code)
                 if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.out_of_range[at] = offset

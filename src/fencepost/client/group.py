@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.client.assignors import RANGE, assign_ranges
-from fencepost.client.cluster import GROUP, Cluster, Deadline
+from fencepost.client.cluster import GROUP, Cluster, Deadline, Use
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
@@ -343,7 +343,9 @@ class Group:
         while True:
             try:
                 node = await self._cluster.coordinator(GROUP, self.group_id, deadline)
-                answer = await self._cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms)
+                answer = await self._cluster.call(
+                    node, request, most=most, least=least, timeout_ms=timeout_ms, use=Use.GROUP
+                )
             except (ConnectionLostError, UnreachableError) as lost:
                 self._cluster.forget_coordinator(GROUP, self.group_id)
                 await deadline.pause(lost)

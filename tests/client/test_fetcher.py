@@ -1,0 +1,109 @@
+"""Fetching ahead, on virtual time: nothing waits behind a request that waits for records."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.client.test_producer import simulate
+
+from fencepost.broker.network.registry import SERVED
+from fencepost.client import Consumer, Producer, TopicPartition
+from fencepost.simulation.world import ADDRESS, World
+
+FETCH = 1
+LONG_WAIT_MS = 5000
+BUSY, IDLE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def fill(world: World, partitions: list[TopicPartition], count: int) -> None:
+    async with Producer(ADDRESS, runtime=world.runtime("writer"), batch_bytes=1) as writer:
+        for number in range(count):
+            for at in partitions:
+                await writer.send(at.topic, b"%d" % number, partition=at.partition)
+
+
+def reader(world: World, **options: Any) -> Consumer:
+    return Consumer(
+        bootstrap_servers=ADDRESS,
+        runtime=world.runtime("reader"),
+        fetch_max_wait_ms=LONG_WAIT_MS,
+        max_partition_fetch_bytes=200,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("iterates", [True, False])
+@pytest.mark.parametrize("of_the_other", [0, 3, 100])
+def test_an_idle_partition_does_not_slow_the_others(of_the_other: int, iterates: bool) -> None:
+    """What is there is read without a single wait for what is not."""
+
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY], 100)
+        await fill(world, [IDLE], of_the_other)
+        async with reader(world) as consumer:
+            consumer.assign([BUSY, IDLE])
+            begun, values = world.loop.time(), list[bytes]()
+            while len(values) < 100 + of_the_other:
+                some = [await anext(consumer)] if iterates else await consumer.poll(max_records=1)
+                values += [each.value or b"" for each in some]
+                await asyncio.sleep(0.005)  # what is fetched ahead is there when it is wanted
+            assert world.loop.time() - begun < LONG_WAIT_MS / 1000
+        assert sorted(values) == sorted(b"%d" % number for number in (*range(100), *range(of_the_other)))
+
+    simulate(scenario)
+
+
+def test_a_record_for_an_idle_partition_comes_at_once() -> None:
+    async def scenario(world: World) -> None:
+        async with reader(world) as consumer, Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            consumer.assign([BUSY, IDLE])
+            for at in (BUSY, IDLE, IDLE, BUSY):
+                assert await consumer.poll(10) == []
+                begun = world.loop.time()
+                await (await writer.send(at.topic, b"", partition=at.partition))
+                assert [(each.topic, each.partition) for each in await consumer.poll(LONG_WAIT_MS)] == [at]
+                assert world.loop.time() - begun < 0.1
+
+    simulate(scenario)
+
+
+def test_a_commit_does_not_wait_behind_a_fetch() -> None:
+    async def scenario(world: World) -> None:
+        async with reader(world, group_id="group") as consumer:
+            consumer.assign([BUSY, IDLE])
+            assert await consumer.poll(100) == []
+            begun = world.loop.time()
+            await consumer.commit({BUSY: 0})
+            assert world.loop.time() - begun < 0.1
+
+    simulate(scenario)
+
+
+def test_a_node_has_one_fetch_to_answer_and_is_not_asked_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While records wait here to be handed out, an idle partition is not asked for again and again."""
+    handler, asked = SERVED[FETCH].handler, list[int]()
+
+    def counted(request: Any, context: Any, node: Any) -> Any:
+        asked.append(request.max_wait_ms)
+        return handler(request, context, node)
+
+    monkeypatch.setitem(SERVED, FETCH, replace(SERVED[FETCH], handler=counted))
+
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY], 10)
+        async with reader(world) as consumer:
+            consumer.assign([BUSY, IDLE])
+            while not await consumer.poll(1000, max_records=1):
+                pass
+            await asyncio.sleep(1)
+            before = len(asked)
+            for _ in range(200):
+                consumer._fetcher.fetch()
+                await asyncio.sleep(0.01)
+            assert len(asked) - before <= 1
+            assert asked.count(LONG_WAIT_MS) <= 2
+
+    simulate(scenario)
