@@ -1,0 +1,39 @@
+"""Long work in steps gives what it would give at once, and nobody waits for all of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from fencepost.protocol.steps import ITEM, STEP, Pace, Steps, each, in_order
+
+
+def in_so_many(steps: Steps[Any]) -> tuple[Any, int]:
+    """The result, and how many interruptions there were."""
+    interruptions = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value, interruptions
+        interruptions += 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, STEP - 1, STEP, STEP + 1, 3 * STEP + 7])
+def test_what_is_sorted_in_steps_is_sorted(count: int) -> None:
+    chance = random.Random(count)
+    items = [(f"t{chance.randrange(50)}", chance.randrange(count)) for _ in range(count)]
+    pace = Pace()
+    found, interruptions = in_so_many(in_order(items, pace))
+    assert found == sorted(items)
+    assert interruptions == pace.pauses
+    assert interruptions >= (2 * (count // STEP) - 1 if count > STEP else 0)
+
+
+@pytest.mark.parametrize("count", [0, 1, STEP // ITEM, 10 * STEP // ITEM])
+def test_each_is_answered_in_its_place_and_in_steps(count: int) -> None:
+    found, interruptions = in_so_many(each(range(count), lambda number: number * 2, Pace()))
+    assert found == [number * 2 for number in range(count)]
+    assert interruptions == count * ITEM // STEP
