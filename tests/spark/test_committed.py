@@ -51,6 +51,22 @@ def test_another_query_is_refused_unless_it_is_meant() -> None:
     assert judge("orders", LAST, batch(5), new_query=True).verdict is Verdict.SKIP
 
 
+@given(st.lists(st.sampled_from("abcde"), max_size=25), st.integers(1, 4))
+def test_a_run_is_known_again_while_few_others_came_after_it(runs: list[str], remembered: int) -> None:
+    last: Progress | None = None
+    written: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fencepost.spark.progress.RUNS", remembered)
+        for run in runs:
+            record = Progress.of(run, 0, [])
+            known = run in written[-remembered - 1 :]
+            verdict = judge("orders", last, record, new_query=True).verdict
+            assert verdict is (Verdict.SKIP if known else Verdict.WRITE)
+            if not known:
+                written = [each for each in written if each != run] + [run]
+                last = Progress.decode(record.after(last).encode())
+
+
 def begun_at(began: dict[str, Any] | None, number: int = 0) -> Progress:
     """A batch of another query, and where that says it began."""
     end: dict[str, Any] = {"in": {"0": 12, "1": 20, "2": 3}}

@@ -13,6 +13,7 @@ import pytest
 from fencepost.client import Admin, Consumer, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ProducerFencedError, TimedOutError
+from fencepost.client.fetcher import fetch_partition
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
@@ -22,8 +23,8 @@ from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark import progress
 from fencepost.spark.attempt import Plan, PoisonedError, claim
 from fencepost.spark.claims import Written
-from fencepost.spark.driver import Driver, Step, WriteFailed, group_offsets
-from fencepost.spark.progress import Progress, read_progress
+from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed, group_offsets
+from fencepost.spark.progress import Progress, ProgressUnusable, read_progress
 
 T = TypeVar("T")
 PLACES = [TopicPartition("out", number) for number in range(6)]
@@ -177,6 +178,25 @@ def test_a_driver_that_was_interrupted_takes_over_anew(kind: type[BaseException]
     in_world(test, level)
 
 
+@pytest.mark.parametrize("level", [2, 1])
+def test_a_batch_that_was_cancelled_is_aborted_and_not_run_again(level: int) -> None:
+    async def test(bench: Bench) -> None:
+        async def cancel(_: Plan) -> None:
+            raise WriteCancelled("stop")
+
+        driver, tasks = bench.driver(), Tasks(bench, b"cancelled")
+        tasks.between = cancel
+        with pytest.raises(WriteCancelled):
+            await driver.write(batch(0), 2, False, tasks)
+        assert (len(tasks.plans), tasks.steps) == (1, [])
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            assert "Ongoing" not in (await admin.list_transactions()).values()
+        assert await driver.write(batch(0), 2, False, Tasks(bench, b"row"))
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test, level)
+
+
 def test_a_driver_that_could_not_settle_takes_over_anew() -> None:
     async def test(bench: Bench) -> None:
         async def lose_the_broker(_: Plan) -> None:
@@ -296,6 +316,47 @@ def test_what_an_older_driver_commits_before_it_is_fenced_is_seen(monkeypatch: p
     in_world(test)
 
 
+@pytest.mark.parametrize("config", [{"cleanup.policy": "delete"}, {"cleanup.policy": "compact,delete"}, None])
+def test_a_progress_topic_that_others_made_wrong_is_refused(config: dict[str, str] | None) -> None:
+    async def test(bench: Bench) -> None:
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            compact = {"cleanup.policy": "compact"}
+            await admin.create_topic(progress.TOPIC, partitions=2 if config is None else 1, config=config or compact)
+        tasks = Tasks(bench, b"row")
+        with pytest.raises(ProgressUnusable, match="2 partitions" if config is None else "cleanup.policy"):
+            await bench.driver().write(batch(0), 2, False, tasks)
+        assert tasks.plans == []
+
+    in_world(test)
+
+
+def test_progress_is_found_without_reading_all_of_it() -> None:
+    async def test(bench: Bench) -> None:
+        assert await bench.driver().write(batch(0), 2, False, Tasks(bench, b"row"))
+        async with Producer(ADDRESS, runtime=bench.world.runtime("others")) as others:
+            for number in range(2000):
+                await others.send(progress.TOPIC, b"{}", key=b"%d" % number, partition=0)
+        assert await bench.driver("second").write(batch(1), 2, False, Tasks(bench, b"row"))
+        fetched: list[int] = []
+
+        async def watched(*how: Any, **more: Any) -> Any:
+            fetched.append(how[3])
+            return await fetch_partition(*how, **more)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(progress, "fetch_partition", watched)
+            assert await bench.progress() == batch(1)
+            assert len(fetched) == 1 and fetched[0] > 1500
+            patch.setattr(progress, "_FETCH_BYTES", 1)
+            assert await bench.progress() == batch(1)
+            cluster = bench.cluster("another")
+            assert await read_progress(cluster, "nobody") is None
+            assert min(fetched) == 0
+            await cluster.close()
+
+    in_world(test)
+
+
 @pytest.mark.parametrize("level", [2, 1])
 def test_progress_is_found_behind_the_open_transaction_of_another_producer(level: int) -> None:
     async def test(bench: Bench) -> None:
@@ -356,6 +417,17 @@ def test_a_commit_that_arrives_while_its_batch_is_settled_is_seen() -> None:
             assert await driver.write(batch(0), 2, False, tasks)
         assert len(tasks.plans) == 1
         assert await bench.values() == [b"row", b"row"]
+
+    in_world(test)
+
+
+def test_a_run_that_is_not_the_last_is_known_again() -> None:
+    async def test(bench: Bench) -> None:
+        for name, is_new in zip("abbacabc", (True, True, False, False, True, False, False, False), strict=True):
+            record = Progress.of(name, 0, [])
+            wrote = await bench.driver(f"driver {name}").write(record, 2, True, Tasks(bench, name.encode()))
+            assert wrote is is_new
+        assert await bench.values() == [b"a", b"a", b"b", b"b", b"c", b"c"]
 
     in_world(test)
 
@@ -564,6 +636,7 @@ def test_a_batch_that_failed_is_not_taken_for_the_one_that_was_committed_before_
         assert await driver.write(batch(7, 9), 2, True, tasks)
         assert tasks.steps == [Step.REPEATED, Step.WRITTEN, Step.COMMITTED]
         assert await bench.values() == [b"before", b"before", b"now", b"now"]
-        assert await bench.progress() == batch(7, 9)
+        expected = (before.query_id,) if before.query_id != "query" else ()
+        assert await bench.progress() == batch(7, 9)._replace(earlier_runs=expected)
 
     in_world(test, level)

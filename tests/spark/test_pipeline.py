@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,58 @@ def test_a_query_whose_checkpoint_is_lost_goes_on_where_it_was(spark: SparkSessi
         place.fill(ROWS + count - 100, 100)
         place.run(spark, resume_offsets(place.application, place.servers), resume=True)
         assert place.shown() == list(range(ROWS + count))
+
+
+def test_a_query_that_is_stopped_in_a_batch_aborts_it_at_once(spark: SparkSession, place: Place) -> None:
+    """The batch would take minutes."""
+    steps: list[Step] = []
+    slow = place.stream(spark).where("reflect('java.lang.Thread', 'sleep', 1000L) is null or true")
+    query = write_stream(
+        slow,
+        topic=place.target,
+        application_id=place.application,
+        bootstrap_servers=place.servers,
+        checkpoint_location=place.checkpoint,
+        watch=lambda step, _: steps.append(step),
+    )
+    tracker = spark.sparkContext.statusTracker()
+    while query.isActive and not tracker.getActiveStageIds():
+        query.awaitTermination(1)
+    assert query.isActive
+    query.stop()
+    assert (steps, query.exception()) == ([], None)
+    with Admin(place.servers) as admin:
+        assert "Ongoing" not in admin.list_transactions().values()
+    place.run(spark)
+    assert place.shown() == list(range(ROWS))
+
+
+def test_a_query_with_state_goes_on_after_a_batch_that_spark_does_not_know_to_be_committed(
+    spark: SparkSession, place: Place
+) -> None:
+    """Its driver ended between the commit and Spark's own log, and with it the executors and what they had."""
+
+    def die(step: Step, _batch: int) -> None:
+        if step is Step.COMMITTED:
+            raise RuntimeError("killed")
+
+    def run(watch: Callable[[Step, int], None] | None = None) -> None:
+        write_stream(
+            place.stream(spark, most=10**6).dropDuplicates(["value"]).select("key", "value"),
+            topic=place.target,
+            application_id=place.application,
+            bootstrap_servers=place.servers,
+            checkpoint_location=place.checkpoint,
+            trigger={"availableNow": True},
+            watch=watch,
+        ).awaitTermination()
+
+    with pytest.raises(Exception, match="killed"):
+        run(die)
+    run()
+    place.fill(ROWS - 100, 200)
+    run()
+    assert place.shown() == list(range(ROWS + 100))
 
 
 def test_from_one_cluster_to_another_positions_stay_where_the_source_is(

@@ -24,6 +24,7 @@ from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark.options import Bound, parse
 from fencepost.spark.positions import Positions
+from fencepost.spark.progress import TOPIC as PROGRESS
 from fencepost.spark.reading import FIELDS
 from fencepost.spark.source import BatchReader, StreamReader
 
@@ -547,3 +548,18 @@ def test_a_group_that_takes_no_position_disturbs_nobody(broker: Broker) -> None:
         engine.drain()
         assert sorted(engine.rows, key=lambda row: row[:2]) == topic.shown()
         assert sum(group_of(topic, "taken").values()) == 0 < sum(Positions.decode(engine.offsets).offsets.values())
+
+
+def test_a_pattern_leaves_out_topics_that_hold_no_rows(broker: Broker) -> None:
+    with ExitStack() as stack:
+        topic = Topic(broker, "every", random.Random("every"), stack)
+        topic.write(2)
+        admin = stack.enter_context(Admin(broker.bootstrap_servers))
+        admin.create_topic(PROGRESS, partitions=1, exist_ok=True)
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribePattern": ".*"}
+        reader = StreamReader(parse(options, streaming=True), SCHEMA)
+        stack.callback(reader.stop)
+        found = {at.topic for at in Positions.decode(reader.initialOffset()).offsets}
+        everything = set(admin.topics())
+        assert {"__consumer_offsets", PROGRESS} <= everything
+        assert found == everything - {"__consumer_offsets", "__transaction_state", PROGRESS}

@@ -2,12 +2,13 @@
 
 from fencepost.spark.java import use_java
 from fencepost.spark.session import local_session
-from fencepost.spark.sink import Sink, Step, WriteFailed
+from fencepost.spark.sink import Sink, Step, WriteCancelled, WriteFailed
 from fencepost.spark.streaming import foreach_batch, resume_offsets, write, write_stream
 
 __all__ = [
     "Sink",
     "Step",
+    "WriteCancelled",
     "WriteFailed",
     "foreach_batch",
     "local_session",

@@ -69,6 +69,8 @@ def judge(
     `new_query`: another query than that of the last batch is no mistake.  `resume`: neither if it began where the last
     batch ended.
     """
+    if new_query and last is not None and batch.query_id in last.earlier_runs:
+        return Judgement(Verdict.SKIP)
     if last is None or (new_query and last.query_id != batch.query_id):
         return Judgement(Verdict.WRITE)
     if last.query_id != batch.query_id:

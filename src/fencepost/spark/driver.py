@@ -61,6 +61,10 @@ class WriteFailed(Exception):
     """A micro-batch could not be written, and was not; the message says why."""
 
 
+class WriteCancelled(Exception):
+    """The tasks of a micro-batch were cancelled by somebody who does not want it now; nothing of it is committed."""
+
+
 class Surroundings(Protocol):
     """Where a driver runs."""
 
@@ -69,7 +73,10 @@ class Surroundings(Protocol):
         ...
 
     async def run_tasks(self, plan: Plan, /) -> Sequence[Written]:
-        """Have each slot's rows written by a task; what the tasks report.  Raises what made one fail."""
+        """Have each slot's rows written by a task; what the tasks report.
+
+        Raises what made one fail, and WriteCancelled if the batch is not to be run again.
+        """
         ...
 
     def tell(self, step: Step, batch_id: int, /) -> None:
@@ -125,7 +132,7 @@ class Driver:
         """Write a micro-batch, unless it was committed before; whether it was written.  `batch` is its record.
 
         `slots`: how many tasks write, at most.  `new_query`: another query than that of the last batch is no mistake.
-        Raises WriteFailed, and ProducerFencedError for good once another driver has taken over.
+        Raises WriteFailed, WriteCancelled, and ProducerFencedError for good once another driver has taken over.
         """
         if self._is_fenced:
             raise fenced_error(self.application_id)
@@ -135,6 +142,8 @@ class Driver:
             if self._was_committed(self._progress, batch, new_query):
                 around.tell(Step.SKIPPED, batch.batch_id)
                 return False
+            if new_query:
+                batch = batch.after(self._progress)
             self._is_settled = False
             failures = await self._try(batch, slots, around)
         except ProducerFencedError:
@@ -160,6 +169,9 @@ class Driver:
                 around.tell(Step.WRITTEN, batch.batch_id)
                 await around.call(self.commit(plan, written, batch))
             except ProducerFencedError:
+                raise
+            except WriteCancelled:
+                await around.call(self._end_the_epoch())
                 raise
             except Exception as error:
                 failures.append(f"{type(error).__name__}: {_first_line(error)}")

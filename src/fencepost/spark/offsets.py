@@ -18,6 +18,7 @@ from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 from fencepost.spark.losses import behind
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from fencepost.spark.positions import Positions
+from fencepost.spark.progress import TOPIC as PROGRESS
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ async def _topics(cluster: Cluster, options: SourceOptions) -> list[str]:
         return sorted(options.topics)
     answer = await cluster.refresh(None)
     names = [topic.name for topic in answer.topics if topic.name and not topic.is_internal]
-    return sorted(name for name in names if re.fullmatch(options.pattern, name))
+    return sorted(name for name in names if name != PROGRESS and re.fullmatch(options.pattern, name))
 
 
 async def positions_of(cluster: Cluster, bound: Bound, options: SourceOptions) -> Positions:

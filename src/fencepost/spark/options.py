@@ -23,7 +23,10 @@ KNOWN: Final = {
         "where that fails, it is logged, and nothing else."
     ),
     "subscribe": "Topics, with commas between. One of subscribe, subscribePattern and assign must be given.",
-    "subscribePattern": "A regular expression that the whole name of a topic matches.",
+    "subscribePattern": (
+        "A regular expression that the whole name of a topic matches. Internal topics and `fencepost.progress` are "
+        "left out."
+    ),
     "assign": 'Partitions, as `{"topic": [0, 1]}`.',
     "startingOffsets": (
         'Where to begin: `earliest`, `latest`, or `{"topic": {"0": 23}}` with -2 for the first offset '

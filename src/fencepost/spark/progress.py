@@ -11,18 +11,27 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.admin import Admin
-from fencepost.client.cluster import Cluster
+from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
 from fencepost.client.fetcher import EARLIEST, LATEST, fetch_partition, list_offsets
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DescribeConfigsRequest
+from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
 
 TOPIC: Final = "fencepost.progress"
 PARTITION: Final = TopicPartition(TOPIC, 0)
+RUNS: Final = 500
+"""How many runs of a job are remembered, beside the last."""
 _FETCH_BYTES: Final = 4 * 1024 * 1024
+#: Offsets that are looked through first, and at most at a time.  A micro-batch has two.
+_FIRST_WINDOW: Final = 200
+_LARGEST_WINDOW: Final = 100_000
+_NO_TRANSACTION: Final = -1
+_TOPIC_RESOURCE: Final = 2
 
 
 class Progress(NamedTuple):
@@ -31,6 +40,8 @@ class Progress(NamedTuple):
     query_id: str
     batch_id: int
     source_offsets: list[Any]
+    earlier_runs: tuple[str, ...] = ()
+    """Of a job that writes a run at a time, the runs before this one, the oldest first."""
 
     @classmethod
     def of(cls, query_id: str, batch_id: int, source_offsets: Sequence[Any]) -> Progress:
@@ -38,67 +49,132 @@ class Progress(NamedTuple):
         return cls.decode(cls(query_id, batch_id, list(source_offsets)).encode())
 
     def encode(self) -> bytes:
-        fields = {"query_id": self.query_id, "batch_id": self.batch_id, "source_offsets": self.source_offsets}
+        fields: dict[str, Any] = {
+            "query_id": self.query_id,
+            "batch_id": self.batch_id,
+            "source_offsets": self.source_offsets,
+        }
+        if self.earlier_runs:
+            fields["earlier_runs"] = self.earlier_runs
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Progress:
         fields = json.loads(data)
-        return cls(fields["query_id"], fields["batch_id"], fields["source_offsets"])
+        earlier = tuple(fields.get("earlier_runs", ()))
+        return cls(fields["query_id"], fields["batch_id"], fields["source_offsets"], earlier)
+
+    def after(self, last: Progress | None) -> Progress:
+        """The same as the record of a run that comes after `last`."""
+        if last is None:
+            return self
+        runs = [run for run in (*last.earlier_runs, last.query_id) if run != self.query_id]
+        return self._replace(earlier_runs=tuple(runs[-RUNS:]))
+
+
+class ProgressUnusable(Exception):
+    """The topic of the progress records is not as it must be; the message says what to do."""
 
 
 async def ensure_topic(cluster: Cluster) -> None:
-    """Make the topic if it is not there."""
+    """Make the topic if it is not there.  Raises ProgressUnusable if it is there and cannot keep the records."""
     servers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
     timeout, patience = cluster.request_timeout_ms, cluster.patience_ms
     async with Admin(servers, runtime=cluster.runtime, request_timeout_ms=timeout, max_block_ms=patience) as admin:
-        # Only what is not in the newest segment is compacted, and every reader reads the whole log: the least there is.
+        # Only what is not in the newest segment is compacted.
         config = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
         await admin.create_topic(TOPIC, partitions=1, config=config, exist_ok=True)
+    deadline = cluster.deadline(f"looking at topic {TOPIC!r}")
+    view = await cluster.topic(TOPIC, deadline, create=False)
+    resource = DescribeConfigsResource(
+        resource_type=_TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=["cleanup.policy"]
+    )
+    answer = await cluster.call_controller(DescribeConfigsRequest(resources=[resource]), deadline=deadline)
+    policies = [entry.value or "" for found in answer.results for entry in found.configs]
+    reason = unfit(view.partition_count, policies[0] if policies else None)
+    if reason is not None:
+        raise ProgressUnusable(reason)
+
+
+def unfit(partitions: int, policy: str | None) -> str | None:
+    """Why the topic cannot keep the records, None if it can.  `policy`: None where nobody may ask for it."""
+    if partitions != 1:
+        return f"topic {TOPIC!r} has {partitions} partitions: it must have 1. Delete it while no query runs"
+    if policy not in (None, "compact"):
+        return (
+            f"topic {TOPIC!r} has cleanup.policy={policy}: records of queries that pause would be removed. Set "
+            "cleanup.policy=compact"
+        )
+    return None
 
 
 class Ledger:
-    """Folds the topic into the last committed progress of one application, without stopping at open transactions.
+    """Looks for the last committed progress of one application, from the end of the topic on, a window at a time.
 
+    Its transactions come one after the other, so that the last record whose transaction is committed is the one.
     Whose transaction is still open is of no interest: others' hold nothing for this application, and its own is not
     committed.
     """
 
     def __init__(self, application_id: str) -> None:
         self._key = application_id.encode()
-        self._pending: dict[int, bytes | None] = {}
+        self._window: list[tuple[int, int | None, bytes | None]] = []
+        """Producer id, type of marker (None: a record of the application) and value."""
+        self._ends: dict[int, int] = {}
+        """How the next transaction of each producer ends, behind what was looked at."""
         self.last: bytes | None = None
 
-    def add(self, data: memoryview) -> int:
-        """Take whole batches; the offset after them, -1 if there were none."""
+    def add(self, data: memoryview, end: int) -> int:
+        """Take whole batches of the window that ends before `end`; the offset after them, -1 if there were none."""
         following = -1
         for at, header in headers(data):
             following = header.last_offset + 1
+            if header.base_offset >= end:
+                break
             if header.is_control:
                 marker = read_control_record(data, at, header)
-                if marker is not None and header.producer_id in self._pending:
-                    value = self._pending.pop(header.producer_id)
-                    self.last = value if marker.type == COMMIT else self.last
+                if marker is not None:
+                    self._window.append((header.producer_id, marker.type, None))
                 continue
             for record in decode_batch(data, at, header):
                 if record.key == self._key:
-                    if header.is_transactional:
-                        self._pending[header.producer_id] = record.value
-                    else:
-                        self.last = record.value
+                    producer_id = header.producer_id if header.is_transactional else _NO_TRANSACTION
+                    self._window.append((producer_id, None, record.value))
         return following
+
+    def look(self) -> bool:
+        """Look through the window, which is whole; whether the record is in it."""
+        for producer_id, marker, value in reversed(self._window):
+            if marker is not None:
+                self._ends[producer_id] = marker
+            elif producer_id == _NO_TRANSACTION or self._ends.get(producer_id) == COMMIT:
+                self.last = value
+                return True
+        self._window.clear()
+        return False
 
 
 async def read_progress(cluster: Cluster, application_id: str) -> Progress | None:
     """The application's last committed micro-batch; None if there is none.
 
     Nothing is missing after InitProducerId on the application's id, which ends what an older driver left open; before
-    it, an older driver's last commit may be.
+    it, an older driver's last commit may be.  Reads back from the end as far as it must: to the beginning only where
+    there is none.
     """
     deadline = cluster.deadline("reading the progress record")
     start = (await list_offsets(cluster, [PARTITION], EARLIEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
-    end = (await list_offsets(cluster, [PARTITION], LATEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
-    ledger, position = Ledger(application_id), start
+    low = (await list_offsets(cluster, [PARTITION], LATEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
+    ledger, size = Ledger(application_id), _FIRST_WINDOW
+    while low > start:
+        low, end = max(low - size, start), low
+        await _read_window(cluster, ledger, low, end, deadline)
+        if ledger.look():
+            break
+        size = min(size * 4, _LARGEST_WINDOW)
+    return None if ledger.last is None else Progress.decode(ledger.last)
+
+
+async def _read_window(cluster: Cluster, ledger: Ledger, position: int, end: int, deadline: Deadline) -> None:
     while position < end:
         try:
             leader = await cluster.leader(PARTITION, deadline)
@@ -112,10 +188,9 @@ async def read_progress(cluster: Cluster, application_id: str) -> Progress | Non
         error = ErrorCode(found.error_code)
         if error and not error.retriable:
             raise BrokerError(error, f"the progress record in {TOPIC} cannot be read")
-        following = ledger.add(memoryview(found.records)) if found.records else -1
+        following = ledger.add(memoryview(found.records), end) if found.records else -1
         if following < 0:
             cluster.forget_topic(TOPIC)
             await deadline.pause(error.name)
             continue
         position = following
-    return None if ledger.last is None else Progress.decode(ledger.last)

@@ -12,17 +12,23 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Written
-from fencepost.spark.driver import Driver, Step, WriteFailed
+from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
 from fencepost.spark.progress import Progress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Sink", "Step", "WriteFailed"]
+__all__ = ["Sink", "Step", "WriteCancelled", "WriteFailed"]
 
 T = TypeVar("T")
 
 _LARGEST_ID: Final = 200
+_CANCELLED: Final = "SPARK_JOB_CANCELLED"
+"""Spark's name for the error of a job that was cancelled."""
+_INTERRUPTED: Final = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
+)
+"""What Spark looks for in an error of Python, to tell the end of a query that was stopped from a failure."""
 
 
 class _Open(NamedTuple):
@@ -102,9 +108,11 @@ class Sink:
     ) -> bool:
         """Write a micro-batch, unless it was committed before; whether it was written.  Raises WriteFailed.
 
+        Raises WriteCancelled if Spark's job was cancelled, as by `query.stop()`.
         `source_offsets`: where the sources stand after the batch, an entry for each.  A batch that was committed before
         is known by its number and by them; where none are given, by its number alone.
-        `new_query`: another query than that of the last batch is no mistake.
+        `new_query`: another query than that of the last batch is no mistake, each is a run of one job; a run is known
+        again while fewer than 500 others came after it.
         """
         from fencepost.spark.routing import check_columns
 
@@ -136,11 +144,36 @@ class _InThisThread:
 
         task = Task(self._sink.bootstrap_servers, plan)
         routed = route(self._rows, self._topic, plan.counts, len(plan.slots))
-        return [Written(*row) for row in routed.mapInArrow(task, RESULT).collect()]
+        what = f"a batch of application {plan.application_id!r} was cancelled, nothing of it is committed"
+        if _is_stopped(self._rows.sparkSession):
+            raise WriteCancelled(f"{what} ({_INTERRUPTED})")
+        try:
+            return [Written(*row) for row in routed.mapInArrow(task, RESULT).collect()]
+        except Exception as error:
+            if _is_stopped(self._rows.sparkSession):
+                raise WriteCancelled(f"{what} ({_INTERRUPTED})") from None
+            if _CANCELLED in str(error):
+                raise WriteCancelled(what) from error
+            raise
 
     def tell(self, step: Step, batch_id: int) -> None:
         if self._sink.watch is not None:
             self._sink.watch(step, batch_id)
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    """Whether this thread runs a micro-batch of a query that is to end.
+
+    Spark interrupts it somewhere, and cancels jobs; what is raised does not tell that from an accident.
+    """
+    query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query_id is None:
+        return False
+    # Micro-batches have a session of their own, whose `streams` knows nothing of the query.
+    jvm: Any = spark.sparkContext._jvm
+    queries: Any = spark._jsparkSession.sharedState().activeStreamingQueries()
+    query = queries.get(jvm.java.util.UUID.fromString(query_id))
+    return query is None or not query.isActive()
 
 
 def _done(work: Coroutine[Any, Any, T]) -> T:

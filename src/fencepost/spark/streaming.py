@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
@@ -15,6 +15,8 @@ from fencepost.spark.sink import Sink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+_LARGEST_RUN_ID: Final = 200
 
 Transform = Callable[["DataFrame", int], "DataFrame"]
 """From the rows of a micro-batch and its number to the rows to write."""
@@ -33,7 +35,10 @@ def foreach_batch(
     def write(batch: DataFrame, batch_id: int) -> None:
         query_id, offsets = checkpoint.read(batch.sparkSession, batch_id)
         rows = batch if transform is None else transform(batch, batch_id)
-        sink.write(rows, batch_id, query_id, topic=topic, source_offsets=offsets)
+        wrote = sink.write(rows, batch_id, query_id, topic=topic, source_offsets=offsets)
+        if not wrote and checkpoint.has_state(batch.sparkSession):
+            # Spark goes on from the state after this batch, which a plan that has not run does not make.
+            batch.write.format("noop").mode("overwrite").save()
 
     return write
 
@@ -119,9 +124,11 @@ def write(
 ) -> bool:
     """Write a DataFrame in one transaction; whether it was written now.
 
-    `run_id` names this run of the job: the same again writes nothing if it was committed the last time.  Columns and
-    options are those of `write_stream`.
+    `run_id` names this run of the job, in at most 200 characters: the same again writes nothing if it was committed
+    before, and 500 other runs at most came after it.  Columns and options are those of `write_stream`.
     """
+    if not run_id or len(run_id) > _LARGEST_RUN_ID:
+        raise ValueError(f"run_id={run_id!r}: it must have 1 to {_LARGEST_RUN_ID} characters")
     sink = Sink(application_id, bootstrap_servers, [topic] if topic is not None else list(topics), **options)
     try:
         return sink.write(df, 0, run_id, topic=topic, new_query=True)
@@ -142,11 +149,22 @@ class Checkpoint:
         lines = self._text(spark, f"offsets/{batch_id}").splitlines()[2:]
         return query_id, [None if line.strip() == "-" else json.loads(line) for line in lines if line.strip()]
 
-    def _text(self, spark: SparkSession, name: str) -> str:
+    def has_state(self, spark: SparkSession) -> bool:
+        """Whether the query keeps state from one batch to the next."""
+        files, path = self._place(spark, "state")
+        there: bool = files.exists(path)
+        return there
+
+    def _place(self, spark: SparkSession, name: str) -> tuple[Any, Any]:
+        """The file system, and where a file is in it."""
         jvm: Any = spark.sparkContext._jvm
         path = jvm.org.apache.hadoop.fs.Path(f"{self._location}/{name}")
-        configuration = spark.sparkContext._jsc.hadoopConfiguration()
-        stream = path.getFileSystem(configuration).open(path)
+        return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path
+
+    def _text(self, spark: SparkSession, name: str) -> str:
+        jvm: Any = spark.sparkContext._jvm
+        files, path = self._place(spark, name)
+        stream = files.open(path)
         try:
             text: str = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
         finally:
