@@ -19,12 +19,13 @@ SLOW = 0.02
 """Seconds that a sync takes at most: long enough for an early answer to reach the client."""
 
 
-def test_two_hundred_crashes_break_no_promise_and_happen_again_byte_for_byte() -> None:
-    report = crash_again_and_again(SEED, 200)
+@pytest.mark.parametrize("crashes", [50, pytest.param(200, marks=pytest.mark.soak)])
+def test_many_crashes_break_no_promise_and_happen_again_byte_for_byte(crashes: int) -> None:
+    report = crash_again_and_again(SEED, crashes)
     assert report.faults == []
-    assert report.committed > 1000
-    assert report.aborted > 200
-    again = crash_again_and_again(SEED, 200)
+    assert report.committed > 5 * crashes
+    assert report.aborted > crashes
+    again = crash_again_and_again(SEED, crashes)
     assert "\n".join(again.history).encode() == "\n".join(report.history).encode()
 
 
@@ -56,10 +57,11 @@ def test_the_older_protocol_keeps_the_promises_too(level: int) -> None:
 
 
 @pytest.mark.promise("890.levels")
-def test_upgrades_and_downgrades_under_way_break_no_promise() -> None:
+@pytest.mark.parametrize("seeds", [2, pytest.param(6, marks=pytest.mark.soak)])
+def test_upgrades_and_downgrades_under_way_break_no_promise(seeds: int) -> None:
     """A transaction that a downgrade cuts is aborted, and its producer goes on in the other protocol (KIP-890)."""
     ended = 0
-    for seed in range(6):
+    for seed in range(seeds):
         report = crash_again_and_again(seed, 25, levels=(0, 1, 2))
         assert report.faults == [], f"seed {seed}"
         assert report.committed > 100
@@ -67,9 +69,9 @@ def test_upgrades_and_downgrades_under_way_break_no_promise() -> None:
     assert ended > 0, "some transactions are cut by a change"
 
 
-def _first_faults(power_losses: float, crashes: int = 15) -> list[str]:
+def _first_faults(power_losses: float, crashes: int = 15, seeds: int = 10) -> list[str]:
     """What the checkers say of the first seed that shows something."""
-    for seed in range(SEED, SEED + 10):
+    for seed in range(SEED, SEED + seeds):
         try:
             report: Report = crash_again_and_again(seed, crashes, power_losses=power_losses)
         except Exception as error:
@@ -90,7 +92,8 @@ def test_leaving_out_the_sync_is_found_by_power_losses(monkeypatch: pytest.Monke
     assert _first_faults(power_losses=1)
 
 
-def test_without_the_mutants_the_same_runs_are_clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _first_faults(power_losses=1) == []
+@pytest.mark.parametrize("seeds", [2, pytest.param(10, marks=pytest.mark.soak)])
+def test_without_the_mutants_the_same_runs_are_clean(seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _first_faults(power_losses=1, seeds=seeds) == []
     monkeypatch.setattr("fencepost.simulation.disk.SLOWEST_SYNC", SLOW)
-    assert _first_faults(power_losses=0) == []
+    assert _first_faults(power_losses=0, seeds=seeds) == []
