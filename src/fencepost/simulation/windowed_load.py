@@ -328,7 +328,10 @@ class _Windowed:
             else:
                 self._identity = await self._take_over(other, identity.tv2)
             for at, batch in late.items():
-                self._check_fenced(batch, at, await self._send(connection, batch, identity))
+                answer = await self._send(connection, batch, identity)
+                # An abort is answered before its markers are written: until then a batch may be taken, to be aborted.
+                if fate is _Fate.IS_TAKEN_OVER:
+                    self._check_fenced(batch, at, answer)
         finally:
             await asyncio.gather(*answers, return_exceptions=True)
 
