@@ -37,33 +37,28 @@ def murmur2(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
     offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
     lengths = np.diff(offsets)
-    found = np.zeros(count, np.uint32)
+    order = np.argsort(-lengths, kind="stable")
+    starts, sizes = offsets[:-1][order], lengths[order]
+    h = _SEED ^ sizes.astype(np.uint32)
+    # Every place of the data as the word of four bytes that begins there.
+    words = np.ndarray((max(len(data) - 3, 0),), "<u4", data, strides=(1,)) if len(data) else data.view("<u4")
+    fours = sizes // 4
     with np.errstate(over="ignore"):
-        for length in np.unique(lengths):
-            rows = np.flatnonzero(lengths == length)
-            bytes_of_rows = data[offsets[rows][:, None] + np.arange(length)]
-            found[rows] = _murmur2_equal(bytes_of_rows, int(length))
+        for n in range(int(fours[0]) if count else 0):
+            longer = int(np.searchsorted(-fours, -n, "left"))  # the longest come first
+            k = words[starts[:longer] + 4 * n] * _M
+            h[:longer] = h[:longer] * _M ^ (k ^ (k >> np.uint32(24))) * _M
+        rest = sizes % 4
+        tail = np.zeros(count, np.uint32)
+        for n in range(3):
+            more = np.flatnonzero(rest > n)
+            tail[more] |= data[starts[more] + 4 * fours[more] + n].astype(np.uint32) << np.uint32(8 * n)
+        h = np.where(rest > 0, (h ^ tail) * _M, h)
+        h = (h ^ (h >> np.uint32(13))) * _M
+        h ^= h >> np.uint32(15)
+    found = np.empty(count, np.uint32)
+    found[order] = h
     return found
-
-
-def _murmur2_equal(rows: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Of rows that all have `length` bytes."""
-    h = np.full(len(rows), _SEED ^ np.uint32(length), np.uint32)
-    words = length // 4
-    if words:
-        ks = np.ascontiguousarray(rows[:, : words * 4]).view("<u4")
-        for n in range(words):
-            k = ks[:, n] * _M
-            k = (k ^ (k >> np.uint32(24))) * _M
-            h = h * _M ^ k
-    rest = rows[:, words * 4 :]
-    if rest.shape[1]:
-        tail = np.zeros(len(rows), np.uint32)
-        for n in range(rest.shape[1]):
-            tail |= rest[:, n].astype(np.uint32) << np.uint32(8 * n)
-        h = (h ^ tail) * _M
-    h = (h ^ (h >> np.uint32(13))) * _M
-    return h ^ (h >> np.uint32(15))
 
 
 def hashed(key: Column, value: Column) -> Column:
