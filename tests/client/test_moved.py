@@ -46,6 +46,9 @@ class Patience:
         assert self.left, f"asked again and again: {because}"
         await asyncio.sleep(0)
 
+    async def within(self, work: Awaitable[Any]) -> Any:
+        return await work
+
 
 class Moving:
     """A cluster of six nodes.  Who does the work on one of them moves on to the next when it is first asked there."""

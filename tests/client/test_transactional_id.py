@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, cast
 
 from hypothesis import given
@@ -42,6 +42,9 @@ _GOES_ON = (Outcome.RETRY, Outcome.FIND_COORDINATOR)
 class Patience:
     async def pause(self, because: object) -> None:
         """Nobody waits here."""
+
+    async def within(self, work: Awaitable[Any]) -> Any:
+        return await work
 
 
 class Answering:

@@ -142,7 +142,7 @@ class Admin:
         deadline = self._cluster.deadline("asking for metadata")
         while True:
             try:
-                return await self._cluster.refresh(topics)
+                return await deadline.within(self._cluster.refresh(topics))
             except (ConnectionLostError, UnreachableError) as error:
                 await deadline.pause(error)
 
@@ -179,10 +179,11 @@ class Admin:
         `states`: only those in one of these; all if there are none.  Raises BrokerError.
         """
         await self._refresh([])
+        deadline = self._cluster.deadline("listing transactions")
         found: dict[str, str] = {}
         for node in sorted(self._cluster.nodes):
             request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=[])
-            answer = await self._cluster.call(node, request)
+            answer = await deadline.within(self._cluster.call(node, request))
             _check(answer.error_code, "transactions cannot be listed")
             found |= {state.transactional_id: state.transaction_state for state in answer.transaction_states}
         return dict(sorted(found.items()))
@@ -204,7 +205,8 @@ async def describe_transactions(
         because: object = ""
         for node, asked in by_node.items():
             try:
-                answer = await cluster.call(node, DescribeTransactionsRequest(transactional_ids=asked))
+                request = DescribeTransactionsRequest(transactional_ids=asked)
+                answer = await deadline.within(cluster.call(node, request))
             except (ConnectionLostError, UnreachableError) as lost:
                 because = lost
                 for name in asked:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Awaitable, Sequence
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from fencepost.client.connection import Connection, Features, open_connection
 from fencepost.client.errors import (
@@ -39,6 +40,10 @@ _LONGEST_BACKOFF: Final = 0.5
 _SHORTEST_AGE: Final = 0.1
 _LOOKED_AGAIN_AFTER: Final = 0.1
 _BATCHED_LOOKUP_SINCE: Final = 4
+#: Seconds after which a node that does not answer is not waited for alone.
+_SILENT_AFTER: Final = 1.0
+
+T = TypeVar("T")
 
 
 class Use(Enum):
@@ -81,8 +86,22 @@ class Deadline:
         wait = self._pause * (0.8 + 0.4 * self._random.random())
         self._pause = min(self._pause * 2, _LONGEST_BACKOFF)
         if self.left <= wait:
-            raise TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {because}")
+            raise self._timed_out(because)
         await asyncio.sleep(wait)
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """What `work` gives.  Raises TimedOutError when there is no time left for it; it is cancelled then."""
+        timer = asyncio.timeout_at(self._at)
+        try:
+            async with timer:
+                return await work
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise self._timed_out("nobody answered") from None
+
+    def _timed_out(self, because: object) -> TimedOutError:
+        return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {because}")
 
 
 class Cluster:
@@ -150,14 +169,33 @@ class Cluster:
         return connection if connection.is_open else None
 
     async def any_connection(self) -> Connection:
-        """A connection to whichever node answers.  Raises UnreachableError."""
-        known = [*self.nodes.values(), *self.bootstrap]
+        """A connection to whichever node answers first; another one is tried when one is silent.
+
+        Raises UnreachableError.
+        """
+        self.check_open()
+        untried = deque(dict.fromkeys([*self.nodes.values(), *self.bootstrap]))
+        ready = self._connections.get((untried[0], Use.DATA))
+        if ready is not None and self._is_good(ready):
+            return ready.result()
+        tried: dict[asyncio.Task[Connection], None] = {}
         failures: dict[str, None] = {}
-        for address in dict.fromkeys(known):
-            try:
-                return await self._connect(address)
-            except (ConnectionLostError, UnsupportedByBrokerError) as error:
-                failures[str(error)] = None
+        try:
+            while untried or tried:
+                if untried:
+                    tried[asyncio.ensure_future(self._connect(untried.popleft()))] = None
+                patience = _SILENT_AFTER if untried else None
+                done, _ = await asyncio.wait(tried, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in tried if task in done]:
+                    del tried[task]
+                    try:
+                        return task.result()
+                    except (ConnectionLostError, UnsupportedByBrokerError) as error:
+                        failures[str(error)] = None
+        finally:
+            for task in tried:
+                if not task.cancel() and not task.cancelled():
+                    task.exception()  # nobody else asks for it
         raise UnreachableError(f"no broker can be reached: {'; '.join(failures)}")
 
     async def _connect(self, address: tuple[str, int], use: Use = Use.DATA) -> Connection:
@@ -231,8 +269,8 @@ class Cluster:
         while True:
             try:
                 if self.controller_id not in self.nodes:
-                    await self.refresh([])
-                return await self.call(self.controller_id, message)
+                    await deadline.within(self.refresh([]))
+                return await deadline.within(self.call(self.controller_id, message))
             except (ConnectionLostError, UnreachableError) as error:
                 self.controller_id = -1
                 await deadline.pause(error)
@@ -291,7 +329,7 @@ class Cluster:
                 return known
             because: object = "no partitions yet"
             try:
-                answer = await self.refresh([name], create)
+                answer = await deadline.within(self.refresh([name], create))
             except (ConnectionLostError, UnreachableError) as error:
                 because = error
             else:
@@ -332,7 +370,7 @@ class Cluster:
             if known is not None and known in self.nodes:
                 return known
             try:
-                because: object = await self._find_coordinator(kind, key)
+                because: object = await deadline.within(self._find_coordinator(kind, key))
             except (ConnectionLostError, UnreachableError) as error:
                 because = error
             if because is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -13,7 +12,9 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, ClosedError, CommitFailedError, MisuseError, NoOffsetError
 from fencepost.client.fetcher import EARLIEST, LATEST, Fetcher, list_offsets
 from fencepost.client.group import Group
+from fencepost.client.lasting import Lasting
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.subscription import Subscription
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import Runtime
@@ -68,7 +69,6 @@ class Consumer:
             raise ValueError(f"isolation_level={isolation_level!r}: it must be one of {', '.join(_ISOLATIONS)}")
         if auto_offset_reset not in _RESETS:
             raise ValueError(f"auto_offset_reset={auto_offset_reset!r}: it must be one of {', '.join(_RESETS)}")
-        self._topics = list(topics)
         self._cluster = Cluster(
             bootstrap_servers,
             client_id=client_id,
@@ -104,8 +104,8 @@ class Consumer:
         self._to_follow: Sequence[TopicPartition] | None = None
         """What was assigned and is not read yet."""
         self._started = self._closing = False
-        self._metadata_max_age = metadata_max_age_ms / 1000
-        self._metadata_since = -math.inf
+        self._subscription = Subscription(self._cluster, topics, metadata_max_age_ms / 1000)
+        self._preparation = Lasting(self._prepare)
         self._working: dict[TopicPartition, int] = {}
         """The first offset of each partition that the caller has, and may still be working on."""
 
@@ -125,6 +125,7 @@ class Consumer:
         if self._closing:
             return
         self._closing = True
+        self._preparation.cancel()
         async with AsyncExitStack() as last:
             last.push_async_callback(self._cluster.close)
             last.push_async_callback(self._fetcher.close)
@@ -142,13 +143,15 @@ class Consumer:
 
     def subscribe(self, *topics: str) -> None:
         """Read these topics instead, from the next poll on."""
-        self._topics = list(topics)
+        self._preparation.cancel()
+        self._subscription.topics = list(topics)
         self._assigned, self._to_follow, self._started = None, None, False
         if self._group is not None:
             self._group.must_join = True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out."""
+        self._preparation.cancel()
         self._assigned, self._to_follow, self._started = [TopicPartition(*at) for at in partitions], None, False
 
     def assignment(self) -> list[TopicPartition]:
@@ -161,17 +164,29 @@ class Consumer:
             raise MisuseError("this consumer has no group_id")
         return self._group.metadata()
 
+    def _is_prepared(self) -> bool:
+        """Whether nothing is to be asked for before records are handed out."""
+        if self._preparation.is_under_way or not self._started or self._to_follow is not None or self._must_join():
+            return False
+        return not (self._fetcher.out_of_range or self._fetcher.made_anew() or self._new_partitions())
+
+    def _must_join(self) -> bool:
+        return self._group is not None and self._assigned is None and self._group.must_join
+
     async def _prepare(self) -> None:
         """Have partitions and positions before anything is fetched.  If it fails, the next call goes on from there."""
-        group = self._group if self._assigned is None else None
-        if group is not None and group.must_join:
-            await self._join(group)
+        if self._group is not None and self._must_join():
+            await self._join(self._group)
         elif not self._started and self._to_follow is None:
-            self._to_follow = await self._all_partitions() if self._assigned is None else self._assigned
+            self._to_follow = await self._subscription.partitions() if self._assigned is None else self._assigned
         if self._to_follow is not None:
             await self._follow(self._to_follow)
         await self._find_lost_positions()
-        await self._look_for_partitions(group)
+        new = self._new_partitions()
+        if new:
+            first = await list_offsets(self._cluster, list(new), EARLIEST, self._isolation)
+            ids = {at.topic: topic_id for at, topic_id in new.items()}
+            self._fetcher.follow_too({at: offset for at, (offset, _) in first.items()}, ids)
 
     async def _join(self, group: Group) -> None:
         if self._auto_commit and self._started:
@@ -180,20 +195,11 @@ class Consumer:
         self._fetcher.follow({}, {})
         self._working = {}
         self._to_follow = None
-        self._to_follow = await group.join(self._topics)
-
-    async def _all_partitions(self) -> list[TopicPartition]:
-        if not self._topics:
-            raise MisuseError("there is nothing to read: give the consumer topics, or assign() partitions")
-        found = []
-        for name in self._topics:
-            view = await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"))
-            found += [TopicPartition(name, number) for number in view.leaders]
-        return found
+        self._to_follow = await group.join(self._subscription.topics)
 
     async def _follow(self, partitions: Sequence[TopicPartition]) -> None:
         # First the ids: a position that is asked for later is not older than its topic.
-        topic_ids = await self._topic_ids(dict.fromkeys(at.topic for at in partitions))
+        topic_ids = await self._subscription.topic_ids(dict.fromkeys(at.topic for at in partitions))
         positions: dict[TopicPartition, int] = {}
         if self._group is not None and partitions:
             committed = await self._group.committed(partitions)
@@ -205,15 +211,6 @@ class Consumer:
         if self._group is not None and self._assigned is None:
             self._group.follow()
         self._to_follow, self._started = None, True
-
-    async def _topic_ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
-        found = {}
-        for name in topics:
-            self._cluster.forget_topic(name)
-            view = await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"))
-            found[name] = view.topic_id
-        self._metadata_since = asyncio.get_running_loop().time()
-        return found
 
     async def _find_lost_positions(self) -> None:
         """Begin anew where the log has no such offset, and where the topic was made anew."""
@@ -233,27 +230,21 @@ class Consumer:
             self._fetcher.followed[at].seek(position)
         self._fetcher.out_of_range.clear()
 
-    async def _look_for_partitions(self, group: Group | None) -> None:
-        """Ask for metadata when it is old, and go after partitions that are new: alone, or as who leads the group."""
+    def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
+        """Those that came later, and the ids of their topics.  In a group whoever leads it has it share out anew."""
         topics = dict.fromkeys(at.topic for at in self._fetcher.followed)
+        group = self._group if self._assigned is None else None
         if self._assigned is None:
-            topics |= dict.fromkeys((*self._topics, *(group.counted if group is not None else ())))
-        now = asyncio.get_running_loop().time()
-        if topics and now - self._metadata_since >= self._metadata_max_age:
-            self._metadata_since = now
-            self._fetcher.refresh(list(topics))
-        views = {name: self._cluster.topics[name] for name in topics if name in self._cluster.topics}
+            topics |= dict.fromkeys((*self._subscription.topics, *(group.counted if group is not None else ())))
+        views = self._subscription.views(list(topics), self._fetcher.refresh)
         if group is not None:
             known = {name: view.partition_count for name, view in views.items() if name in group.counted}
             if known != {name: group.counted[name] for name in known}:
                 group.must_join = True
-        elif self._assigned is None:
-            places = [TopicPartition(name, number) for name, view in views.items() for number in view.leaders]
-            new = [at for at in places if at not in self._fetcher.followed]
-            if new:
-                first = await list_offsets(self._cluster, new, EARLIEST, self._isolation)
-                ids = {name: view.topic_id for name, view in views.items()}
-                self._fetcher.follow_too({at: offset for at, (offset, _) in first.items()}, ids)
+        if group is not None or self._assigned is not None:
+            return {}
+        places = {TopicPartition(name, n): view.topic_id for name, view in views.items() for n in view.leaders}
+        return {at: topic_id for at, topic_id in places.items() if at not in self._fetcher.followed}
 
     async def _reset_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
@@ -279,7 +270,10 @@ class Consumer:
         self._working = {}
         while True:
             self._check_open()
-            await self._prepare()
+            if not self._is_prepared() and not await self._preparation.done_within(end - loop.time()):
+                if loop.time() < end:
+                    continue  # something else is to be read now
+                return []
             await self._commit_if_due()
             taken = self._fetcher.take(max_records)
             self._fetcher.fetch()
@@ -311,7 +305,7 @@ class Consumer:
 
     def _is_due(self) -> bool:
         """Whether there is something to do before the next record."""
-        return (self._group is not None and self._group.must_join) or self._commit_is_due()
+        return self._must_join() or self._commit_is_due()
 
     # Positions
 

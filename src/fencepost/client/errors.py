@@ -36,7 +36,7 @@ class BrokerError(ClientError, KafkaError):
         KafkaError.__init__(self, code, message)
 
 
-class TimedOutError(ClientError):
+class TimedOutError(ClientError, TimeoutError):
     """Something took longer than the caller allows."""
 
 

@@ -372,7 +372,7 @@ async def list_offsets(
                 topics=[ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in topics.items()],
             )
             try:
-                answer = await cluster.call(node, request, most=7)
+                answer = await deadline.within(cluster.call(node, request, most=7))
             except (ConnectionLostError, UnreachableError) as lost:
                 because = lost
                 for name in topics:

@@ -343,8 +343,8 @@ class Group:
         while True:
             try:
                 node = await self._cluster.coordinator(GROUP, self.group_id, deadline)
-                answer = await self._cluster.call(
-                    node, request, most=most, least=least, timeout_ms=timeout_ms, use=Use.GROUP
+                answer = await deadline.within(
+                    self._cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=Use.GROUP)
                 )
             except (ConnectionLostError, UnreachableError) as lost:
                 self._cluster.forget_coordinator(GROUP, self.group_id)

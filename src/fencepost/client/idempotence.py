@@ -7,7 +7,7 @@ from typing import Final
 
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, UnreachableError
+from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, TimedOutError, UnreachableError
 from fencepost.client.outcomes import Outcome
 from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import BEFORE_TV2
@@ -62,7 +62,7 @@ class Idempotence:
         try:
             while self._identity is None:
                 try:
-                    answer = await self._request()
+                    answer = await deadline.within(self._request())
                 except (ConnectionLostError, UnreachableError) as lost:
                     await deadline.pause(lost)
                     continue
@@ -73,6 +73,8 @@ class Idempotence:
                     await deadline.pause(error.name)
                 else:
                     raise BrokerError(error, "no producer id was given")
+        except TimedOutError:
+            pass  # it is asked again as long as something is to be sent
         except ClientError as error:
             self.error = error
             if self.sender is not None:

@@ -19,6 +19,7 @@ from fencepost.client.errors import (
     ClosedError,
     ConnectionLostError,
     DeliveryError,
+    TimedOutError,
     UnreachableError,
 )
 from fencepost.client.outcomes import MAYBE_WRITTEN, Outcome, outcome_of
@@ -209,10 +210,13 @@ class Sender:
 
     def _drain(self) -> None:
         self._scheduled = None
-        identity = self._rules.identity
+        identity, now = self._rules.identity, self._loop.time()
         if identity is None:
+            for lane in list(self._busy.values()):
+                self._expire(lane, now)
+                if lane.queue:
+                    self._schedule(lane.queue[0].deadline)
             return
-        now = self._loop.time()
         by_node: dict[int, list[Lane]] = {}
         for lane in list(self._busy.values()):
             if self._is_due(lane, now):
@@ -227,25 +231,28 @@ class Sender:
             for portion in portions(lanes, _LARGEST_REQUEST):
                 self._send(connection, portion, identity)
 
+    def _expire(self, lane: Lane, now: float) -> None:
+        """Fail what has waited for too long."""
+        while lane.queue and now >= lane.queue[0].deadline:
+            batch = lane.queue.popleft()
+            self._failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), unresolved=False)
+
     def _is_due(self, lane: Lane, now: float) -> bool:
         batch = lane.in_flight
         if batch is not None:
             if lane.retry_at is None:
                 return False
             if now >= batch.deadline:
-                self._give_up(lane, batch)
+                self._refused(lane, Outcome.ABORTABLE, batch.too_late(), unresolved=True)
                 return False
             if lane.retry_at > now:
                 self._schedule(lane.retry_at)
                 return False
             return True
+        self._expire(lane, now)
         if not lane.queue:
             return False
         batch = lane.queue[0]
-        if now >= batch.deadline:
-            lane.queue.popleft()
-            self._failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), unresolved=False)
-            return False
         if self._linger and not self._flushing and len(lane.queue) == 1 and batch.builder.size < self._batch_bytes:
             due = batch.deadline - self._delivery_timeout + self._linger
             if due > now:
@@ -282,8 +289,8 @@ class Sender:
         pause = 0.0
         try:
             await work
-        except (ConnectionLostError, UnreachableError):
-            # The leader may have moved; ask anew whoever answers.
+        except (ConnectionLostError, UnreachableError, TimedOutError):
+            # The leader may have moved; ask anew whoever answers, as long as the records have time.
             self._cluster.topics.clear()
             pause = _PAUSES[1]
         except ClientError as error:
@@ -398,9 +405,6 @@ class Sender:
         pause = _PAUSES[min(batch.tries, len(_PAUSES)) - 1]
         lane.retry_at = self._loop.time() + pause * (0.8 + 0.4 * self._cluster.runtime.random.random())
         self._schedule(lane.retry_at)
-
-    def _give_up(self, lane: Lane, batch: Batch) -> None:
-        self._refused(lane, Outcome.ABORTABLE, batch.too_late(), unresolved=True)
 
     def _refused(self, lane: Lane, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
         batch = lane.in_flight

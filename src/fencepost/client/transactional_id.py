@@ -15,6 +15,7 @@ from fencepost.client.errors import (
     CommitInDoubtError,
     ConnectionLostError,
     ProducerFencedError,
+    TimedOutError,
     TransactionAbortableError,
     TransactionTimedOutError,
     UnreachableError,
@@ -205,13 +206,13 @@ class TransactionalId:
         while True:
             try:
                 node = await cluster.coordinator(kind, key, deadline)
-                answer = await cluster.call(node, request, most=most, least=least)
+                answer = await deadline.within(cluster.call(node, request, most=most, least=least))
             except (ConnectionLostError, UnreachableError) as lost:
                 self.unsettled = True
                 cluster.forget_coordinator(kind, key)
                 await deadline.pause(lost)
                 continue
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, TimedOutError):
                 self.unsettled = True
                 raise
             error = ErrorCode(error_of(answer))

@@ -1,0 +1,40 @@
+"""Work that goes on when its caller stops waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class Lasting:
+    """Something that is done once at a time, and may take longer than whoever wants it waits.
+
+    Whoever comes next waits for the same; who is there when it ends is told how.
+    """
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._task is not None
+
+    async def done_within(self, seconds: float) -> bool:
+        """Whether it is done, after at most so long.  Raises what it raises."""
+        task = self._task = self._task or asyncio.get_running_loop().create_task(self._work())
+        await asyncio.wait([task], timeout=max(seconds, 0))
+        if self._task is not task:
+            return False  # it was cancelled, or somebody else was told
+        if not task.done():
+            return False
+        self._task = None
+        task.result()
+        return True
+
+    def cancel(self) -> None:
+        """Nobody wants it any more."""
+        task, self._task = self._task, None
+        if task is not None and not task.cancel() and not task.cancelled():
+            task.exception()  # nobody else asks for it
