@@ -209,6 +209,28 @@ def test_a_record_that_is_refused_fails_the_commit_and_the_rest_is_not_shown(lev
     simulate(scenario, level)
 
 
+@LEVELS
+@pytest.mark.parametrize("why", ["timed out", "too large"])
+def test_a_record_of_a_transaction_that_has_failed_says_to_abort_it(why: str, level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world, max_request_size=3_000_000) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await (await writer.send("t", b"first", partition=0))
+            if why == "timed out":
+                await asyncio.sleep(30)
+            told = await writer.send("t", bytes(2_000_000 if why == "too large" else 1), partition=0)
+            with pytest.raises(TransactionAbortableError, match="abort it, then go on") as raised:
+                await told
+            assert isinstance(raised.value.__cause__, BrokerError)
+            await writer.abort_transaction()
+            async with writer.transaction():
+                await writer.send("t", b"after", partition=0)
+        assert await shown(world) == [b"after"]
+
+    simulate(scenario, level)
+
+
 def test_features_that_change_between_transactions_are_followed() -> None:
     async def scenario(world: World) -> None:
         async with producer(world) as writer, Admin(ADDRESS, runtime=world.runtime("changer")) as admin:

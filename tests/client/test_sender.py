@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.client.test_producer import producer, shown, simulate
 
 from fencepost.broker.network.registry import SERVED
-from fencepost.client import BrokerError, Producer, RecordTooLargeError
+from fencepost.client import BrokerError, Producer, RecordTooLargeError, TransactionAbortableError
 from fencepost.protocol.batch import HEADER_SIZE, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
@@ -200,7 +200,7 @@ def test_an_error_of_a_newer_broker_fails_the_batch_and_names_its_number(
                 await writer.begin_transaction()
             told = await writer.send("t", b"", partition=0)
             await writer.flush()
-            with pytest.raises(BrokerError, match="error 999"):
+            with pytest.raises(TransactionAbortableError if transactional else BrokerError, match="error 999"):
                 await told
 
     simulate(scenario)

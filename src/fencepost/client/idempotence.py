@@ -46,16 +46,17 @@ class Idempotence:
     def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002
         return True
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> ClientError:
         if outcome is Outcome.FATAL:
             self.error = error
-            return
+            return error
         lost_place = isinstance(error, BrokerError) and error.code in _LOST_PLACE
         if (unresolved or lost_place) and batch.identity == self._identity:
             # What is on its way keeps its pair; what comes after it goes under the next one.
             producer_id, epoch = self._identity
             exhausted = epoch >= MAX_PRODUCER_EPOCH
             self._identity = None if exhausted else ProducerIdAndEpoch.of(producer_id, epoch + 1)
+        return error
 
     async def _ask(self) -> None:
         deadline = self._cluster.deadline("InitProducerId")

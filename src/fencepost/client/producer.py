@@ -154,7 +154,8 @@ class Producer:
         Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
         is no such partition, TypeError or ValueError for what is no record, RecordTooLargeError for one that a request
         of `max_request_size` cannot hold; a transaction goes on without that record then.  The result raises
-        DeliveryError for a record that was not delivered within `delivery_timeout_ms`.
+        DeliveryError for a record that was not delivered within `delivery_timeout_ms`, and in a transaction, whatever
+        went wrong, TransactionAbortableError where that can be aborted.
         """
         sender = self._open_sender()
         await self._check_send()

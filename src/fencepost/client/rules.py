@@ -28,9 +28,10 @@ class Rules(Protocol):
         """Least and newest version of Produce."""
         ...
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
-        """A batch failed.  Its numbers are its own for good: it is not sent again under others (KIP-360).
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> ClientError:
+        """A batch failed; what its records are told.
 
+        Its numbers are its own for good: it is not sent again under others (KIP-360).
         `unresolved`: nobody knows whether it was written.
         """
         ...

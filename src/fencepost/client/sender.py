@@ -413,8 +413,8 @@ class Sender:
         self._failed(lane, batch, outcome, error, unresolved)
 
     def _failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
-        self._rules.failed(batch, outcome, error, unresolved)
+        told = self._rules.failed(batch, outcome, error, unresolved)
         self._memory.give_back(batch.builder.size)
-        batch.fail(error, reported=self._rules.transactional_id is not None)
+        batch.fail(told, reported=self._rules.transactional_id is not None)
         self._settle(lane)
         self.wake()

@@ -67,11 +67,12 @@ class SharedTransaction:
     def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002 - `write` registers before
         return True
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:  # noqa: ARG002
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> ClientError:  # noqa: ARG002
         if self.error is None:
             self.error = error
             assert self.sender is not None
             self.sender.abandon(error)
+        return error
 
     async def write(self, at: TopicPartition, builder: BatchBuilder) -> asyncio.Future[int]:
         """Send a batch; its future gives the offset of its first record.  Raises what went wrong before."""

@@ -97,11 +97,23 @@ class Transactions:
                 self._registration = asyncio.get_running_loop().create_task(self._register())
         return self._registered[at]
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:  # noqa: ARG002
-        if not batch.abandoned:
-            self._needs_new_epoch = True
-            old = isinstance(error, BrokerError) and error.code in _OLD_PAIR
-            self._fail(StaleIdentityError(str(error)) if old else error, fatal=outcome is Outcome.FATAL)
+    def failed(
+        self,
+        batch: Batch,
+        outcome: Outcome,
+        error: ClientError,
+        unresolved: bool,  # noqa: ARG002
+    ) -> ClientError:
+        if batch.abandoned:
+            return error
+        self._needs_new_epoch = True
+        old = isinstance(error, BrokerError) and error.code in _OLD_PAIR
+        self._fail(StaleIdentityError(str(error)) if old else error, fatal=outcome is Outcome.FATAL)
+        if outcome is Outcome.FATAL:
+            return error
+        told = TransactionAbortableError(f"{error}. The transaction cannot be committed: abort it, then go on")
+        told.__cause__ = error
+        return told
 
     # Calls
 
