@@ -14,7 +14,7 @@ from fencepost.client import Consumer, TopicPartition
 from fencepost.client.errors import BrokerError, NoOffsetError
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.simulation.world import World
+from fencepost.simulation.world import ADDRESS, World
 
 FIRST, SECOND = PARTITIONS
 
@@ -69,6 +69,36 @@ def test_only_a_partition_without_a_position_is_begun_as_is_said(reset: str) -> 
             assert sorted((record.partition, record.offset) for record in found) == expected
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("polled", [True, False])
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_partitions_that_are_assigned_may_be_begun_anywhere(reset: str, polled: bool) -> None:
+    """Before the first poll too, and after one that found no position."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d" % partition] * 3, partition=partition)
+        async with Consumer(
+            bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), auto_offset_reset=reset
+        ) as reader:
+            reader.assign([FIRST, SECOND])
+            if polled and reset == "error":
+                with pytest.raises(NoOffsetError, match="seek"):
+                    await reader.poll(1000)
+            elif polled:
+                assert await reader.poll(0) == []
+            reader.seek(FIRST, 1)
+            reader.seek(SECOND, 2)
+            found = await take(reader, 3)
+            assert sorted((record.partition, record.offset) for record in found) == [(0, 1), (0, 2), (1, 2)]
+            reader.seek(FIRST, 2)
+            assert [record.offset for record in await take(reader, 1)] == [2]
+            reader.assign([FIRST])
+            if reset == "earliest":
+                assert [record.offset for record in await take(reader, 3)] == [0, 1, 2]
+
+    simulate(scenario)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -106,15 +106,17 @@ class Consumer:
         self._started = self._closing = False
         self._subscription = Subscription(self._cluster, topics, metadata_max_age_ms / 1000)
         self._preparation = Lasting(self._prepare)
+        self._sought: dict[TopicPartition, int] = {}
+        """Where to begin in partitions that are assigned and not read yet."""
         self._working: dict[TopicPartition, int] = {}
-        """The first offset of each partition that the caller has, and may still be working on."""
+        """The first offset of each partition that the caller may still be working on."""
 
     # Life
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -152,6 +154,7 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out."""
         self._preparation.cancel()
+        self._sought.clear()
         self._assigned, self._to_follow, self._started = [TopicPartition(*at) for at in partitions], None, False
 
     def assignment(self) -> list[TopicPartition]:
@@ -204,13 +207,15 @@ class Consumer:
         if self._group is not None and partitions:
             committed = await self._group.committed(partitions)
             positions = {at: found.offset for at, found in committed.items() if found is not None}
-        rest = [at for at in partitions if at not in positions]
+        rest = [at for at in partitions if at not in positions and at not in self._sought]
         positions |= await self._reset_positions(rest)
+        positions |= self._sought
         self._working = {}
         self._fetcher.follow({at: positions[at] for at in partitions}, topic_ids)
         if self._group is not None and self._assigned is None:
             self._group.follow()
         self._to_follow, self._started = None, True
+        self._sought.clear()
 
     async def _find_lost_positions(self) -> None:
         """Begin anew where the log has no such offset, and where the topic was made anew."""
@@ -271,9 +276,9 @@ class Consumer:
         while True:
             self._check_open()
             if not self._is_prepared() and not await self._preparation.done_within(end - loop.time()):
-                if loop.time() < end:
-                    continue  # something else is to be read now
-                return []
+                if loop.time() >= end:
+                    return []
+                continue  # something else is to be read now
             await self._commit_if_due()
             taken = self._fetcher.take(max_records)
             self._fetcher.fetch()
@@ -294,7 +299,7 @@ class Consumer:
 
     async def __anext__(self) -> ConsumerRecord:
         self._check_open()
-        if self._started and not self._is_due():
+        if self._started and not self._must_join() and not self._commit_is_due():
             record = self._fetcher.take_one()
             if record is not None:
                 self._working = {TopicPartition(record.topic, record.partition): record.offset}
@@ -302,10 +307,6 @@ class Consumer:
         while not (taken := await self.poll(max_records=1)):
             pass
         return taken[0]
-
-    def _is_due(self) -> bool:
-        """Whether there is something to do before the next record."""
-        return self._must_join() or self._commit_is_due()
 
     # Positions
 
@@ -364,9 +365,12 @@ class Consumer:
         return self._positions()[TopicPartition(*at)]
 
     def seek(self, at: TopicPartition, offset: int) -> None:
-        """Go on with this offset.  Raises MisuseError for a partition that is not being read."""
-        self._followed(at).seek(offset)
-        self._working.pop(TopicPartition(*at), None)
+        """Go on with this offset, or begin with it after `assign`.  Raises MisuseError for any other partition."""
+        if not self._started and at in (self._assigned or ()):
+            self._sought[TopicPartition(*at)] = offset
+        else:
+            self._followed(at).seek(offset)
+            self._working.pop(TopicPartition(*at), None)
 
     def _followed(self, at: TopicPartition) -> Any:
         if TopicPartition(*at) not in self._fetcher.followed:
