@@ -48,6 +48,9 @@ def test_another_query_is_refused_unless_it_is_meant() -> None:
     other = batch(0, {"in": {"0": 1}}, query="another")
     assert "belongs to another query" in judge("orders", LAST, other, new_query=False).reason
     assert judge("orders", LAST, other, new_query=True).verdict is Verdict.WRITE
+    run = judge("orders", LAST, batch(0, query="monday"), new_query=True)
+    assert run.verdict is Verdict.REFUSE and "'orders' belongs to a stream" in run.reason
+    assert judge("orders", Progress("sunday", 0, []), batch(0, query="monday"), new_query=True).verdict is Verdict.WRITE
     assert judge("orders", LAST, batch(5), new_query=True).verdict is Verdict.SKIP
 
 
@@ -111,6 +114,27 @@ def test_a_successor_has_the_sources_of_the_last_batch() -> None:
     for ends, verdict in (((one, one), Verdict.WRITE), ((one,), Verdict.REFUSE), ((one, 7), Verdict.REFUSE)):
         found = judge("orders", last, batch(0, *ends, query="successor"), new_query=False, resume=True)
         assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("number", "idle", "verdict"),
+    [
+        (0, {"in": {"0": 10}, **HERE}, Verdict.WRITE),
+        (0, {"in": {"0": 11}, **HERE}, Verdict.REFUSE),
+        (0, {"in": {"0": 10}}, Verdict.REFUSE),
+        (1, {"in": {"0": 10}, **HERE}, Verdict.REFUSE),
+    ],
+    ids=["idle", "elsewhere", "written by another source", "not the first"],
+)
+def test_a_successor_may_have_a_source_that_has_nothing_yet(
+    number: int, idle: dict[str, Any], verdict: Verdict
+) -> None:
+    """It says where it stands; where it began is said only by what moved."""
+    position = {"in": {"0": 10}, **HERE}
+    last = Progress("query", 5, [position, position if "@cluster" in idle else {"in": {"0": 10}}])
+    moved = {"in": {"0": 12}, **HERE, BEGAN: position}
+    found = judge("orders", last, batch(number, moved, idle, query="successor"), new_query=False, resume=True)
+    assert found.verdict is verdict
 
 
 def test_where_a_query_began_does_not_count_once_it_has() -> None:

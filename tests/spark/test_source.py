@@ -17,6 +17,7 @@ from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Admin, Consumer, Delivery, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
+from fencepost.client.fetcher import fetch_partition
 from fencepost.client.portal import Portal
 from fencepost.protocol.messages import DeleteRecordsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
@@ -26,7 +27,7 @@ from fencepost.spark.options import Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
 from fencepost.spark.reading import FIELDS
-from fencepost.spark.source import BatchReader, StreamReader
+from fencepost.spark.source import BatchReader, Range, StreamReader
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -119,6 +120,10 @@ class Topic:
     def make_anew(self) -> None:
         self._admin.delete_topic(self.name)
         self._admin.create_topic(self.name, partitions=self.partitions)
+        self.committed.clear()
+
+    def delete(self) -> None:
+        self._admin.delete_topic(self.name)
         self.committed.clear()
 
     def delete_before(self, partition: int, offset: int) -> None:
@@ -418,6 +423,75 @@ def test_a_topic_that_is_made_anew_while_a_task_reads_it_is_named(broker: Broker
             list(rows)
 
 
+def test_a_topic_that_is_made_anew_while_a_task_reads_it_gives_no_rows_of_the_new_one(broker: Broker) -> None:
+    """Where losses are accepted: the new topic is read from its beginning later."""
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        topic = Topic(broker, "accepted", random.Random("accepted"), stack)
+        topic.write(12)
+        old = topic.shown()
+        reader = BatchReader(parse(topic.options(failOnDataLoss=False), streaming=False), SCHEMA)
+        parts = reader.partitions()
+        fetch = "fencepost.spark.reading.fetch_partition"
+        asked: list[int] = []
+
+        async def replaced(*given: Any, **more: Any) -> Any:
+            asked.append(1)
+            if len(asked) == 3:
+                topic.make_anew()
+                topic.write(30)
+            return await fetch_partition(*given, **more)
+
+        patch.setattr("fencepost.spark.reading._FETCH_BYTES", 1)
+        patch.setattr(fetch, replaced)
+        found = rows_of(reader, parts, topic.name)
+        assert len(asked) > 2
+        assert [row for row in found if row not in old] == []
+
+
+def test_a_topic_of_a_pattern_that_was_deleted_is_a_loss(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.spark.offsets._CATCHES_UP_WITHIN_MS", 100)
+    with ExitStack() as stack:
+        kept, deleted = (Topic(broker, f"some-{n}", random.Random(f"some {n}"), stack) for n in range(2))
+        for topic in (kept, deleted):
+            topic.write(5)
+        for fails in ("true", "false"):
+            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribePattern": "some-.*"}
+            options |= {"startingOffsets": "earliest", "failOnDataLoss": fails}
+            reader = StreamReader(parse(options, streaming=True), SCHEMA)
+            stack.callback(reader.stop)
+            if fails == "true":
+                end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(2))
+                deleted.delete()
+                with pytest.raises(BrokerError, match=f"topic '{deleted.name}' was deleted"):
+                    reader.latestOffset(end, ReadAllAvailable())
+            else:
+                after = reader.latestOffset(end, ReadAllAvailable())
+                parts = [part for part in reader.partitions(end, after) if isinstance(part, Range)]
+                assert {part.at.topic for part in parts} == {kept.name}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_new_query_that_accepts_losses_goes_on_where_a_committed_batch_ended(broker: Broker, seed: int) -> None:
+    """Its sink lets it in only if it says that it began there, though the topic was made anew."""
+    with ExitStack() as stack:
+        topic = Topic(broker, f"accepts-{seed}", random.Random(f"accepts {seed}"), stack)
+        topic.write(6)
+        engine = Engine(topic, topic.options(startingOffsets="earliest"), None)
+        stack.callback(engine.stop)
+        engine.drain()
+        assert engine.offsets is not None
+        ended = Positions.decode(engine.offsets)._replace(began=None)
+        topic.make_anew()
+        topic.write(12)
+        options = topic.options(startingOffsets=json.dumps(ended.encode()), failOnDataLoss=False)
+        newer = Engine(topic, options, None)
+        stack.callback(newer.stop)
+        newer.drain()
+        assert newer.offsets is not None
+        assert Positions.decode(newer.offsets).began == ended
+        assert sorted(newer.rows, key=lambda row: row[:2]) == topic.shown()
+
+
 def test_a_first_batch_that_is_run_again_begins_where_it_began(broker: Broker) -> None:
     """Its end is in the checkpoint, its beginning was asked for: the answer may be another one by now."""
     with ExitStack() as stack:
@@ -556,6 +630,7 @@ def test_a_pattern_leaves_out_topics_that_hold_no_rows(broker: Broker) -> None:
         topic.write(2)
         admin = stack.enter_context(Admin(broker.bootstrap_servers))
         admin.create_topic(PROGRESS, partitions=1, exist_ok=True)
+        group_of(topic, "every")  # so that there is a topic of positions
         options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribePattern": ".*"}
         reader = StreamReader(parse(options, streaming=True), SCHEMA)
         stack.callback(reader.stop)

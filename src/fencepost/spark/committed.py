@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from fencepost.spark.positions import BEGAN
+from fencepost.spark.positions import BEGAN, CLUSTER
 from fencepost.spark.progress import Progress
 
 
@@ -71,10 +71,18 @@ def judge(
     """
     if new_query and last is not None and batch.query_id in last.earlier_runs:
         return Judgement(Verdict.SKIP)
-    if last is None or (new_query and last.query_id != batch.query_id):
+    if last is None:
+        return Judgement(Verdict.WRITE)
+    if new_query and last.query_id != batch.query_id:
+        if last.source_offsets and not batch.source_offsets:
+            return Judgement(
+                Verdict.REFUSE,
+                f"the application id {application_id!r} belongs to a stream, which could not go on after a run under "
+                "it. Nothing was written. Choose another application_id for the job",
+            )
         return Judgement(Verdict.WRITE)
     if last.query_id != batch.query_id:
-        if resume and _goes_on(batch.source_offsets, last.source_offsets):
+        if resume and _goes_on(batch, last.source_offsets):
             return Judgement(Verdict.WRITE)
         return Judgement(
             Verdict.REFUSE,
@@ -102,14 +110,22 @@ def _way_on(application_id: str) -> str:
     )
 
 
-def _goes_on(ends: Sequence[Any], last: Sequence[Any]) -> bool:
-    """Whether a query whose first batch ends at `ends` began where the last batch of another one ended."""
+def _goes_on(batch: Progress, last: Sequence[Any]) -> bool:
+    """Whether a query of which this is the first batch began where the last batch of another one ended."""
+    ends = batch.source_offsets
     if not last or len(ends) != len(last):
         return False
     return all(
-        isinstance(end, Mapping) and isinstance(known, Mapping) and _begins_at(end.get(BEGAN), known)
+        isinstance(end, Mapping) and isinstance(known, Mapping) and _begins_at(_began(end, batch.batch_id), known)
         for end, known in zip(ends, last, strict=True)
     )
+
+
+def _began(end: Mapping[str, Any], batch_id: int) -> Any:
+    """Where a source began, from its end in a batch; None if that does not say."""
+    if batch_id == 0 and BEGAN not in end and CLUSTER in end:
+        return end  # it is ours, and gave nothing in the query's first batch
+    return end.get(BEGAN)
 
 
 def _begins_at(began: Any, last: Mapping[str, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
@@ -23,6 +25,15 @@ def behind(known: Positions, ends: Positions) -> dict[TopicPartition, int]:
     }
 
 
+def gone(known: Positions, ends: Positions, pattern: str | None) -> list[str]:
+    """The topics of `known` that a pattern would find if they were there.  Named ones are looked up anyway."""
+    if pattern is None:
+        return []
+    there = {at.topic for at in ends.offsets}
+    names = {at.topic for at in known.offsets}
+    return sorted(name for name in names - there if re.fullmatch(pattern, name))
+
+
 def remaining(known: Positions, ends: Positions) -> Positions:
     """What still counts of a position if losses are accepted.
 
@@ -36,11 +47,16 @@ def remaining(known: Positions, ends: Positions) -> Positions:
     )
 
 
-def refusal(known: Positions, ends: Positions) -> BrokerError | None:
-    """What to tell whoever accepts no loss; None if nothing is lost."""
+def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> BrokerError | None:
+    """What to tell whoever accepts no loss; None if nothing is lost.  `pattern`: which topics are read, if one says."""
     anew, short = made_anew(known, ends), behind(known, ends)
     if anew:
         return topic_was_made_anew(anew[0])
+    for name in gone(known, ends, pattern):
+        return BrokerError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {name!r} was deleted: records that this query had not read yet may be lost. {_WAY_ON}",
+        )
     for at, end in short.items():
         return BrokerError(
             ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -15,7 +15,7 @@ from fencepost.client.fetcher import list_offsets
 from fencepost.client.group import Group
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
-from fencepost.spark.losses import behind
+from fencepost.spark.losses import behind, gone
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
@@ -72,17 +72,17 @@ async def positions_of(cluster: Cluster, bound: Bound, options: SourceOptions) -
 async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions) -> Positions:
     """Where the logs end in which the position lies beyond what may be read.
 
-    A node that has just started may know of less than the one before: it is given time to find the rest.
+    A node that has just started may know of less than the one before, topics too: it is given time to find the rest.
     """
     deadline = cluster.deadline("looking for the end of the logs", _CATCHES_UP_WITHIN_MS)
     while True:
         found = await subscribed(cluster, options)
         ends = await list_offsets(cluster, found.partitions, LATEST, Isolation.READ_UNCOMMITTED)
         logs = Positions({at: offset for at, (offset, _) in ends.items()}, found.cluster_id, found.topic_ids)
-        short = behind(known, logs)
+        short, missing = behind(known, logs), gone(known, logs, options.pattern)
         try:
-            if short:
-                await deadline.pause(f"{len(short)} partitions end before the position")
+            if short or missing:
+                await deadline.pause(f"{len(short)} partitions end before the position, {len(missing)} topics are gone")
                 continue
         except TimedOutError:
             pass

@@ -121,6 +121,8 @@ class _RangeReader:
                 if error_code and not error_code.retriable:
                     raise BrokerError(error_code, f"{at.topic}-{at.partition} cannot be read at offset {position}")
                 if found.records:
+                    if not self._fail_on_data_loss and await self._was_replaced():
+                        return self._end, memoryview(b""), None
                     aborted = None
                     if self._isolation is Isolation.READ_COMMITTED:
                         aborted = [
@@ -133,9 +135,18 @@ class _RangeReader:
 
     async def check_topic(self) -> None:
         """After the last record.  A fetch names the topic only, so that a new one would give its own records."""
-        if self._fail_on_data_loss and self._topic_id is not None:
-            self._cluster.forget_topic(self._at.topic)
-            await self._is_another_topic(self._cluster.deadline(f"looking up topic {self._at.topic!r}"))
+        if self._fail_on_data_loss:
+            await self._was_replaced()
+
+    async def _was_replaced(self) -> bool:
+        """Whether the topic is another one by now, as `_is_another_topic`.
+
+        Where that is no error it is asked after each fetch: records of the new topic are read from its beginning later.
+        """
+        if self._topic_id is None:
+            return False
+        self._cluster.forget_topic(self._at.topic)
+        return await self._is_another_topic(self._cluster.deadline(f"looking up topic {self._at.topic!r}"))
 
     async def _is_another_topic(self, deadline: Deadline) -> bool:
         """Whether the range is in a topic that is no more; raises instead if that is an error."""

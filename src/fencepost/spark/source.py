@@ -22,7 +22,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.admission import limited, split
-from fencepost.spark.losses import behind, made_anew, refusal, remaining
+from fencepost.spark.losses import behind, gone, made_anew, refusal, remaining
 from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from fencepost.spark.positions import Positions
@@ -169,13 +169,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bound = self._options.start
         first = self._asker.positions(bound)
         if bound.resumed is not None:
-            lost = refusal(bound.resumed, self._ends(bound.resumed))
-            if lost is not None:
-                raise lost
+            first = self._resumed(first, bound.resumed)
         if self._options.application_id is not None and bound.resumed is None:
             first = self._asker.pinned(first)
         self._initial = first
         return first.encode()
+
+    def _resumed(self, first: Positions, ended: Positions) -> Positions:
+        """Where a query begins that goes on from a committed micro-batch: just there, whatever became of its topics.
+
+        What is lost is found when the first micro-batch is planned, if it is accepted.
+        """
+        self._refuse_losses(ended, self._ends(ended))
+        return ended._replace(
+            offsets={**first.offsets, **ended.offsets}, topic_ids={**first.topic_ids, **ended.topic_ids}
+        )
+
+    def _refuse_losses(self, known: Positions, ends: Positions) -> None:
+        lost = refusal(known, ends, self._options.pattern) if self._options.fail_on_data_loss else None
+        if lost is not None:
+            raise lost
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_offsets_per_trigger
@@ -189,10 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if before != self._initial:
             self._release(before)
         ends = self._ends(before)
-        if self._options.fail_on_data_loss:
-            lost = refusal(before, ends)
-            if lost is not None:
-                raise lost
+        self._refuse_losses(before, ends)
         self._report(before)
         known = remaining(before, ends)
         end = ends.offsets
@@ -216,10 +226,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         ends = self._asker.positions(Bound(LATEST)) if self._cap is None else self._cap
         short = behind(known, ends)
-        if not short:
+        if not short and not gone(known, ends, self._options.pattern):
             return ends
         logs = self._asker.ends_behind(known)
-        kept = {at: min(known.offsets[at], logs.offsets.get(at, end)) for at, end in short.items()}
+        late = {at: end for at, end in logs.offsets.items() if at in known.offsets and at not in ends.offsets}
+        kept = {at: min(known.offsets[at], logs.offsets.get(at, end)) for at, end in (short | late).items()}
         return logs._replace(offsets={**ends.offsets, **kept})
 
     def reportLatestOffset(self) -> dict[str, Any]:
