@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.client.test_producer import producer, shown, simulate
 
 from fencepost.broker.network.registry import SERVED
-from fencepost.client import BrokerError, Producer, RecordTooLargeError, TransactionAbortableError
+from fencepost.client import BrokerError, Producer, RecordTooLargeError, TopicPartition, TransactionAbortableError
+from fencepost.client.batches import Batch
 from fencepost.protocol.batch import HEADER_SIZE, read_header
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
 
@@ -218,3 +220,21 @@ def test_memory_is_used_until_the_answer_and_no_longer() -> None:
             assert used(writer) == 0
 
     simulate(scenario)
+
+
+@given(times=st.lists(st.integers(0, (1 << 63) - 1), min_size=2, max_size=40))
+@example(times=[1 << 62] * 10 + [0] + [1 << 62] * 10)
+def test_halves_have_every_record_whatever_their_times(times: list[int]) -> None:
+    """Times are encoded as differences to the first: a half with another first one may be larger than the whole."""
+
+    async def scenario() -> None:
+        batch = Batch(TopicPartition("t", 0), Compression.NONE, 0.0)
+        futures = [asyncio.get_running_loop().create_future() for _ in times]
+        for time, future in zip(times, futures, strict=True):
+            batch.append(time, None, None, (), future)
+        halves = batch.halves()
+        assert [time for half in halves for time in half.times] == times
+        assert [future for half in halves for future in half.futures] == futures
+        assert all(half.builder.count == len(half.futures) < len(times) for half in halves)
+
+    asyncio.run(scenario())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fencepost.client.errors import DeliveryError
 from fencepost.protocol.compression import Compression
@@ -17,6 +17,7 @@ from fencepost.protocol.records import BatchBuilder, decode_batch
 from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
+_UNLIMITED: Final = (1 << 63) - 1
 
 
 class RecordMetadata(NamedTuple):
@@ -70,7 +71,7 @@ class Batch:
         value: bytes | None,
         headers: Headers,
         future: asyncio.Future[RecordMetadata],
-        limit: int,
+        limit: int = _UNLIMITED,
     ) -> bool:
         """Whether it was taken: with it the batch may have at most `limit` bytes before compression.
 
@@ -95,7 +96,7 @@ class Batch:
         for half in (records[:middle], records[middle:]):
             batch = Batch(self.at, self.builder.compression, self.deadline)
             for record, future in half:
-                batch.append(record.timestamp, record.key, record.value, record.headers, future, self.builder.size)
+                batch.append(record.timestamp, record.key, record.value, record.headers, future)
             found.append(batch)
         return found
 
