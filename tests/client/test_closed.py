@@ -150,3 +150,31 @@ def test_a_thread_that_waits_is_told_when_another_closes_the_client() -> None:
         assert len(told) == 1
         with pytest.raises(ClosedError):
             reader.poll(10)
+
+
+def test_a_record_whose_topic_was_looked_up_while_the_producer_was_closed_is_refused() -> None:
+    async def scenario(world: World) -> None:
+        writer = await Producer(ADDRESS, runtime=world.runtime("closed")).start()
+        await (await writer.send("t", b"before", partition=0))
+        topic = writer._cluster.topic
+
+        async def closed_meanwhile(*args: Any) -> Any:
+            found = await topic(*args)
+            await writer.close()
+            return found
+
+        writer._cluster.forget_topic("t")
+        writer._cluster.topic = closed_meanwhile  # type: ignore[assignment, method-assign]
+        with pytest.raises(ClosedError):
+            await writer.send("t", b"after", partition=0)
+        assert await shown(world) == [b"before"]
+
+    simulate(scenario)
+
+
+def test_what_became_of_a_record_is_told_after_close_as_well() -> None:
+    with running_broker() as broker, blocking.Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("t")
+        with blocking.Producer(broker.bootstrap_servers) as writer:
+            sent = writer.send("t", b"")
+        assert sent.result().offset == 0

@@ -45,6 +45,8 @@ class Delivery:
         Raises DeliveryError if it was not delivered within `delivery_timeout_ms`, TransactionAbortedError if it was not
         sent because its transaction was aborted, BrokerError if the broker refused it.
         """
+        if self._future.done():
+            return self._future.result()  # also after the client was closed
         return self._portal.call(self._wait())
 
     async def _wait(self) -> RecordMetadata:

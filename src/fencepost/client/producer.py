@@ -168,7 +168,6 @@ class Producer:
             await self._check_send()
         if sender.is_full:
             await sender.wait_for_room()
-            self._open_sender()
             await self._check_send()
         now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
         try:
@@ -190,6 +189,7 @@ class Producer:
         return self._sender
 
     async def _check_send(self) -> None:
+        self._open_sender()
         if self._transactions is not None:
             await self._transactions.check_send()
         elif isinstance(self._rules, Idempotence) and self._rules.error is not None:

@@ -295,6 +295,7 @@ class Sender:
             pause = _PAUSES[1]
         except ClientError as error:
             self._fail_topic(what, error)
+            pause = _PAUSES[-1]
         finally:
             self._preparing.pop(what, None)
         self._schedule(self._loop.time() + pause)
@@ -385,8 +386,7 @@ class Sender:
         """Send its halves: a topic may take less than `batch_bytes`.  Its numbers were not used."""
         lane.in_flight = None
         halves = batch.halves()
-        self._memory.give_back(batch.builder.size)
-        self._memory.take(sum(half.builder.size for half in halves))
+        self._memory.take(sum(half.builder.size for half in halves) - batch.builder.size)
         lane.queue.extendleft(reversed(halves))
 
     def _again(self, lane: Lane, *, in_doubt: bool) -> None:
