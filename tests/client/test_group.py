@@ -326,3 +326,20 @@ def test_members_that_come_all_at_once_are_members_once_each() -> None:
             await each.close()
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_commit_does_not_wait_behind_a_rebalance_that_waits_for_others() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first", **PATIENT) as first, member(world, "slow", **PATIENT) as slow:
+            assert len(await take(first, 1, 1)) == 1
+            await asyncio.gather(take(first, 1, 2), take(slow, 1, 2))
+            async with member(world, "third", **PATIENT) as third:
+                assert await third.poll(500) == await first.poll(500) == []
+                assert first._preparation.is_under_way
+                begun = world.loop.time()
+                await first.commit({PARTITIONS[0]: 1})
+                assert world.loop.time() - begun < 0.1
+                assert first._preparation.is_under_way
+
+    simulate(scenario)

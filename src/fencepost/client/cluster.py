@@ -51,6 +51,8 @@ class Use(Enum):
 
     DATA = auto()
     GROUP = auto()
+    JOIN = auto()
+    """Answered when all members are there, which may take minutes."""
 
 
 class TopicView(NamedTuple):

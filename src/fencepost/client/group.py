@@ -119,7 +119,7 @@ class Group:
             protocols=[JoinGroupRequestProtocol(name=RANGE, metadata=subscription)],
         )
         patience = self._rebalance_timeout_ms + self._cluster.request_timeout_ms
-        joined = await self._ask(request, deadline, timeout_ms=patience)
+        joined = await self._ask(request, deadline, timeout_ms=patience, use=Use.JOIN)
         error = ErrorCode(joined.error_code)
         self._check_fenced(error)
         if error is ErrorCode.MEMBER_ID_REQUIRED:
@@ -145,6 +145,7 @@ class Group:
             ),
             deadline,
             timeout_ms=patience,
+            use=Use.JOIN,
         )
         error = ErrorCode(synced.error_code)
         self._check_fenced(error)
@@ -338,13 +339,14 @@ class Group:
         most: int | None = None,
         least: int = 0,
         timeout_ms: int | None = None,
+        use: Use = Use.GROUP,
     ) -> Any:
         """To the group's coordinator, again while it moves."""
         while True:
             try:
                 node = await self._cluster.coordinator(GROUP, self.group_id, deadline)
                 answer = await deadline.within(
-                    self._cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=Use.GROUP)
+                    self._cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=use)
                 )
             except (ConnectionLostError, UnreachableError) as lost:
                 self._cluster.forget_coordinator(GROUP, self.group_id)
