@@ -11,6 +11,8 @@ from tests.client.test_producer import simulate
 
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import Consumer, Producer, TopicPartition
+from fencepost.client.fetcher import Fetcher
+from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
 
 FETCH = 1
@@ -105,5 +107,49 @@ def test_a_node_has_one_fetch_to_answer_and_is_not_asked_in_vain(monkeypatch: py
                 await asyncio.sleep(0.01)
             assert len(asked) - before <= 1
             assert asked.count(LONG_WAIT_MS) <= 2
+
+    simulate(scenario)
+
+
+def test_a_node_that_says_it_does_not_lead_is_not_asked_as_fast_as_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As during an election: metadata still names it."""
+    asked = list[None]()
+    take_answer = Fetcher._take_answer
+
+    def not_leader(self: Fetcher, answer: Any, *rest: Any) -> None:
+        asked.append(None)
+        for partition in answer.responses[0].partitions:
+            partition.error_code, partition.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, b""
+        take_answer(self, answer, *rest)
+
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY], 1)
+        async with reader(world) as consumer:
+            consumer.assign([BUSY])
+            with monkeypatch.context() as patch:
+                patch.setattr(Fetcher, "_take_answer", not_leader)
+                assert await consumer.poll(1000) == []
+            assert 5 <= len(asked) <= 12
+            assert len(await consumer.poll(1000)) == 1
+
+    simulate(scenario)
+
+
+def test_iterating_a_busy_partition_mends_the_lost_position_of_another() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY], 300)
+        await fill(world, [IDLE], 1)
+        async with reader(world) as consumer:
+            consumer.assign([BUSY, IDLE])
+            await anext(consumer)
+            consumer.seek(BUSY, 0)
+            consumer.seek(IDLE, 1000)
+            seen = 0
+            async for record in consumer:
+                seen += record.partition == BUSY.partition
+                await asyncio.sleep(0.01)  # what is fetched ahead is there when it is wanted
+                if record.partition == IDLE.partition:
+                    break
+            assert seen < 100
 
     simulate(scenario)

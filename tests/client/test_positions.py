@@ -10,7 +10,7 @@ import pytest
 from tests.client.test_group import PARTITIONS, PATIENT, SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import producer, simulate
 
-from fencepost.client import Consumer, TopicPartition
+from fencepost.client import Admin, Consumer, Producer, TopicPartition
 from fencepost.client.errors import BrokerError, NoOffsetError
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
@@ -222,5 +222,33 @@ def test_a_position_that_is_not_in_the_log_is_begun_anew_and_no_other(seed: int)
                 assert record.offset == following[place]
                 following[place] += 1
         await reader.close()
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_seek_counts_that_is_made_while_a_lost_position_is_looked_up(anew: bool) -> None:
+    async def scenario(world: World) -> None:
+        at = TopicPartition("t", 0)
+        async with (
+            Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), fetch_max_wait_ms=100) as reader,
+            Producer(ADDRESS, runtime=world.runtime("writer")) as writer,
+            Admin(ADDRESS, runtime=world.runtime("maker")) as admin,
+        ):
+            reader.assign([at])
+            assert await reader.poll(200) == []
+            if anew:
+                await admin.delete_topic("t")
+                await admin.create_topic("t")
+                await reader._cluster.refresh(["t"])
+            for number in range(10):
+                await (await writer.send("t", b"%d" % number, partition=0))
+            if not anew:
+                reader.seek(at, 1000)
+            while not reader._preparation.is_under_way:
+                await reader.poll(0)
+                await asyncio.sleep(0.0001)
+            reader.seek(at, 7)
+            assert [record.value for record in await reader.poll(1000)] == [b"7", b"8", b"9"]
 
     simulate(scenario)

@@ -119,12 +119,12 @@ def what_is_worked_on_is_committed(patch: Patch) -> None:
 def iterating_does_not_look_whether_a_partition_is_paused(patch: Patch) -> None:
     take_one = Fetcher.take_one
 
-    def heedless(self: Fetcher) -> Any:
+    def heedless(self: Fetcher, *rest: Any) -> Any:
         paused = [partition for partition in self.followed.values() if partition.paused]
         for partition in paused:
             partition.paused = False
         try:
-            return take_one(self)
+            return take_one(self, *rest)
         finally:
             for partition in paused:
                 partition.paused = True

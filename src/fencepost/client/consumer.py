@@ -219,11 +219,12 @@ class Consumer:
 
     async def _find_lost_positions(self) -> None:
         """Begin anew where the log has no such offset, and where the topic was made anew."""
+        seeks = {at: followed.seeks for at, followed in self._fetcher.followed.items()}
         anew = self._fetcher.made_anew()
         if anew:
             found = await list_offsets(self._cluster, list(anew), EARLIEST, self._isolation)
             for at, (offset, _) in found.items():
-                self._fetcher.followed[at].seek(offset)
+                self._seek_unless_sought(at, offset, seeks[at])
                 self._fetcher.followed[at].topic_id = anew[at]
                 self._working.pop(TopicPartition(*at), None)
         lost = {
@@ -232,8 +233,13 @@ class Consumer:
             if at in self._fetcher.followed and self._fetcher.followed[at].fetch_offset == offset
         }
         for at, position in (await self._reset_positions(list(lost))).items():
-            self._fetcher.followed[at].seek(position)
+            self._seek_unless_sought(at, position, seeks[at])
         self._fetcher.out_of_range.clear()
+
+    def _seek_unless_sought(self, at: TopicPartition, offset: int, seeks: int) -> None:
+        """What the caller said meanwhile counts."""
+        if self._fetcher.followed[at].seeks == seeks:
+            self._fetcher.followed[at].seek(offset)
 
     def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
         """Those that came later, and the ids of their topics.  In a group whoever leads it has it share out anew."""
@@ -300,7 +306,7 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         self._check_open()
         if self._started and not self._must_join() and not self._commit_is_due():
-            record = self._fetcher.take_one()
+            record = self._fetcher.take_one(self._is_prepared)
             if record is not None:
                 self._working = {TopicPartition(record.topic, record.partition): record.offset}
                 return record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
@@ -21,6 +21,8 @@ LATEST: Final = -1
 #: Newest Fetch that names topics; the ones after it need topic ids.
 _NEWEST_FETCH_BY_NAME: Final = 12
 _PAUSE: Final = 0.05
+#: Seconds at least, as in Apache Kafka's clients (retry.backoff.ms).
+_BETWEEN_REFRESHES: Final = 0.1
 _LEADER_MOVED: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -46,7 +48,7 @@ class Fetched(NamedTuple):
 class Followed:
     """One partition that is being read."""
 
-    __slots__ = ("at", "chunk", "fetched", "had_some", "in_flight", "paused", "position", "ready", "topic_id")
+    __slots__ = ("at", "chunk", "fetched", "had_some", "in_flight", "paused", "position", "ready", "seeks", "topic_id")
 
     def __init__(self, at: TopicPartition, position: int, topic_id: uuid.UUID = ZERO_UUID) -> None:
         self.at = at
@@ -63,8 +65,11 @@ class Followed:
         self.had_some = True
         """Whether the last answer had records, so that there may be more at once."""
         self.paused = False
+        self.seeks = 0
+        """How often it was said where to go on."""
 
     def seek(self, position: int) -> None:
+        self.seeks += 1
         self.position = self.chunk = position
         self.ready, self.fetched = [], None
 
@@ -107,6 +112,8 @@ class Fetcher:
         self.followed: dict[TopicPartition, Followed] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiter: asyncio.Future[None] | None = None
+        self._refresh_from = 0.0
+        """When the leaders may be asked for again, by the loop's clock."""
         self._asked: set[int] = set()
         """Nodes that have a fetch to answer."""
         self._current: Followed | None = None
@@ -158,11 +165,14 @@ class Fetcher:
                 break
         return taken
 
-    def take_one(self) -> ConsumerRecord | None:
-        """The next record that is here already, if there is one; of the same partition as long as that has some."""
+    def take_one(self, may_go_on: Callable[[], bool]) -> ConsumerRecord | None:
+        """The next record that is here already, if there is one; of the same partition as long as that has some.
+
+        Then it is asked whether to go on with another one.
+        """
         partition = self._current
         if partition is None or not partition.ready or partition.paused:
-            self._current = partition = self._next_partition()
+            self._current = partition = self._next_partition() if may_go_on() else None
             if partition is None:
                 return None
         record = partition.ready.pop()
@@ -240,6 +250,10 @@ class Fetcher:
         task.add_done_callback(self._tasks.pop)
 
     async def _find_leaders(self, topics: Sequence[str]) -> None:
+        # The first time at once; a node that was told the same again is not to be asked as fast as it answers.
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._refresh_from - loop.time())
+        self._refresh_from = loop.time() + _BETWEEN_REFRESHES
         try:
             await self._cluster.refresh(topics)
         except (ConnectionLostError, UnreachableError):
