@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.client.errors import ConnectionLostError
+from fencepost.client.fetcher import EARLIEST
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.control import control_batch
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.records import encode_batch
-from fencepost.spark.progress import Ledger, Progress, unfit
+from fencepost.spark.progress import PARTITION, Ledger, Progress, read_progress, unfit
 
 STEPS = st.lists(
     st.one_of(
@@ -60,6 +68,133 @@ def test_it_is_the_last_value_whose_transaction_was_committed(
         is_found = ledger.look()
     assert is_found == (expected is not None)
     assert ledger.last == expected
+
+
+class Batch(NamedTuple):
+    """A batch of a log: where it is, and what it holds."""
+
+    base: int
+    following: int
+    data: bytes
+    application: int | None
+    """Whose record is in it; None: a marker."""
+
+
+class Log:
+    """The topic of the records, as clients of a cluster see it.  Applications have a producer each.
+
+    `moves`: (application, what, how many records of nobody go before).  A transaction writes its record twice at most.
+    """
+
+    def __init__(self, moves: Sequence[tuple[int, str, int]]) -> None:
+        self.batches: list[Batch] = []
+        self.end = 0
+        self.committed: dict[int, Progress] = {}
+        pending: dict[int, Progress] = {}
+        for application, what, before in moves:
+            if what == "write":
+                pending[application] = record = Progress("query", self.end, [])
+                self._append_record(application, record, before)
+            elif what == "plain":
+                self._append_record(None, Progress("nobody", 0, []), before)
+            else:
+                marker = control_batch(application, 0, 0, what == "commit", 0)
+                self._append(bytearray(marker), 1, None)
+                ended = pending.pop(application, None)
+                if ended is not None and what == "commit":
+                    self.committed[application] = ended
+
+    def _append_record(self, application: int | None, record: Progress, before: int) -> None:
+        key = b"nobody" if application is None else b"app-%d" % application
+        records = [*([(0, b"nobody", b"{}", ())] * before), (0, key, record.encode(), ())]
+        batch = encode_batch(
+            records,
+            producer_id=99 if application is None else application,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=application is not None,
+        )
+        self._append(bytearray(batch), len(records), application)
+
+    def _append(self, batch: bytearray, count: int, application: int | None) -> None:
+        stamp(batch, 0, self.end, 0)
+        self.batches.append(Batch(self.end, self.end + count, bytes(batch), application))
+        self.end += count
+
+    def compact(self, before: int) -> None:
+        """Superseded records go, up to an offset; markers stay, as they do for a while."""
+        keep = {application: record.batch_id for application, record in self.committed.items()}
+        self.batches = [
+            batch
+            for batch in self.batches
+            if batch.base >= before or batch.application is None or batch.base >= keep.get(batch.application, 0)
+        ]
+
+    def at(self, position: int, most: int) -> bytes:
+        """What a fetch gives: whole batches, the first one with the position or after it."""
+        return b"".join([batch.data for batch in self.batches if batch.following > position][:most])
+
+
+def answer(error: ErrorCode, records: bytes) -> PartitionData:
+    """The part of an answer to a fetch that is about the one partition."""
+    return PartitionData(partition_index=0, error_code=error, high_watermark=0, records=records)
+
+
+class Cluster:
+    """Of the surroundings of a read only what it asks of them."""
+
+    def deadline(self, _what: str) -> Cluster:
+        return self
+
+    async def pause(self, _because: object) -> None:
+        pass
+
+    async def leader(self, *_: object) -> int:
+        return 0
+
+    def forget_topic(self, _name: str) -> None:
+        pass
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.integers(0, 4), st.sampled_from(["write", "write", "commit", "commit", "abort", "plain"]), st.integers(0, 3)
+    ),
+    max_size=60,
+)
+
+
+@given(MOVES, st.integers(0, 120), st.integers(0, 20), st.integers(1, 30), st.integers(1, 4), st.integers(0, 3))
+def test_each_application_of_many_finds_its_own_in_a_compacted_log(
+    moves: list[tuple[int, str, int]], compacted: int, first: int, largest: int, most: int, trouble: int
+) -> None:
+    """Some transactions are open, some aborted; windows begin in the middle of batches, or where nothing is left."""
+    log = Log(moves)
+    log.compact(compacted)
+    answers = 0
+
+    async def offsets(_cluster: Any, _partitions: Any, which: int, _isolation: Any) -> Any:
+        return {PARTITION: (0 if which == EARLIEST else log.end, -1)}
+
+    async def fetch(*given: Any, **_: Any) -> PartitionData:
+        nonlocal answers
+        answers += 1
+        if trouble and answers % 4 == trouble:
+            if trouble == 1:
+                raise ConnectionLostError("cut")
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER if trouble == 2 else ErrorCode.NONE
+            return answer(error, b"")
+        return answer(ErrorCode.NONE, log.at(given[3], most))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fencepost.spark.progress.list_offsets", offsets)
+        patch.setattr("fencepost.spark.progress.fetch_partition", fetch)
+        patch.setattr("fencepost.spark.progress._FIRST_WINDOW", 1 + first)
+        patch.setattr("fencepost.spark.progress._LARGEST_WINDOW", largest)
+        for application in range(6):
+            cluster: Any = Cluster()
+            found = asyncio.run(read_progress(cluster, f"app-{application}"))
+            assert found == log.committed.get(application)
 
 
 @pytest.mark.parametrize(
