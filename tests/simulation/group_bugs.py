@@ -144,7 +144,8 @@ def new_partitions_are_not_looked_for(patch: Patch) -> None:
 def a_topic_made_anew_is_not_noticed(patch: Patch) -> None:
     patch.setattr(fetcher, "_have_ids", lambda _: False)
     patch.setattr(fetcher, "_differ", lambda *_: False)
-    patch.setattr(Consumer, "_ids_of", lambda *_: {})
+    commit = Group.commit
+    patch.setattr(Group, "commit", lambda self, offsets, _: commit(self, offsets, {}))
 
 
 @bug(LOOPS, seed=1)

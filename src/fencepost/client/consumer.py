@@ -332,12 +332,9 @@ class Consumer:
             for at, found in given.items()
         }
         if positions:
-            await self._group.commit(positions, self._ids_of(positions))
-
-    def _ids_of(self, partitions: Iterable[TopicPartition]) -> dict[str, uuid.UUID]:
-        """The topics in which these positions are, as far as they are being read."""
-        followed = self._fetcher.followed
-        return {at.topic: followed[at].topic_id for at in partitions if at in followed}
+            followed = self._fetcher.followed
+            topic_ids = {at.topic: followed[at].topic_id for at in positions if at in followed}
+            await self._group.commit(positions, topic_ids)
 
     def _positions(self) -> dict[TopicPartition, int]:
         """After everything that was handed out, and after what nobody is shown."""
