@@ -134,10 +134,7 @@ def iterating_does_not_look_whether_a_partition_is_paused(patch: Patch) -> None:
 
 @bug(TOPICS_CHANGE, seed=1)
 def new_partitions_are_not_looked_for(patch: Patch) -> None:
-    async def content(self: Consumer, _: Group | None) -> None:
-        pass
-
-    patch.setattr(Consumer, "_look_for_partitions", content)
+    patch.setattr(Consumer, "_new_partitions", lambda _: {})
 
 
 @bug(TOPICS_CHANGE, seed=6)
