@@ -15,7 +15,7 @@ demo: setup
 	@$(RUN) -m demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(if $(FLIGHTS),--flights $(FLIGHTS))
 
 test: setup
-	$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(RUN) -m ruff check

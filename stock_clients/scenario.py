@@ -244,8 +244,8 @@ def shown(names: Names) -> tuple[list[str], int]:
     with Consumer(bootstrap_servers=names.bootstrap, group_id=names.group or None) as consumer:
         ends = consumer.end_offsets(partitions)
         consumer.assign(partitions)
-        values = [(record.value or b"").decode() for record in consumer.poll(100)]
-        while any(consumer.position(at) < ends[at] for at in partitions):
+        values = list[str]()
+        while not consumer.assignment() or any(consumer.position(at) < ends[at] for at in partitions):
             values += [(record.value or b"").decode() for record in consumer.poll(500)]
         if not names.group:
             return values, -1
