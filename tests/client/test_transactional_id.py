@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError
+from fencepost.client.errors import ClientError, TimedOutError
 from fencepost.client.outcomes import Outcome, outcome_of
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalId
 from fencepost.protocol.errors import ErrorCode
@@ -120,3 +121,22 @@ def test_of_several_errors_the_one_that_ends_it_decides_wherever_it_stands(
 @given(st.permutations([ErrorCode.OPERATION_NOT_ATTEMPTED] * 2 + [ErrorCode.CONCURRENT_TRANSACTIONS]))
 def test_what_was_not_attempted_only_waits_for_the_others(codes: list[ErrorCode]) -> None:
     assert ask("AddPartitionsToTxn", [codes, [ErrorCode.NONE] * 3]) == (2, None)
+
+
+@pytest.mark.parametrize("where", ["coordinator", "call"])
+@pytest.mark.parametrize("how", [TimedOutError, asyncio.CancelledError])
+def test_only_what_may_have_been_sent_is_in_doubt(where: str, how: type[BaseException]) -> None:
+    """A coordinator that is not found in time was asked for nothing: a commit that is refused later was not made."""
+
+    async def ends(*_: object, **__: object) -> Any:
+        raise how
+
+    async def main() -> bool:
+        cluster = Answering([])
+        setattr(cluster, where, ends)
+        transactional_id = TransactionalId(cast(Cluster, cluster), "id")
+        with pytest.raises(how):
+            await transactional_id.end(ProducerIdAndEpoch.of(1, 0), True, False)
+        return transactional_id.unsettled
+
+    assert asyncio.run(main()) == (where == "call")

@@ -470,17 +470,22 @@ def test_a_topic_of_a_pattern_that_was_deleted_is_a_loss(broker: Broker, monkeyp
                 assert {part.at.topic for part in parts} == {kept.name}
 
 
+def where_a_query_ended(topic: Topic, stack: ExitStack) -> tuple[Positions, list[Row]]:
+    """Where one that has read everything stands, as its last batch is recorded, and what it read."""
+    topic.write(6)
+    engine = Engine(topic, topic.options(startingOffsets="earliest"), None)
+    stack.callback(engine.stop)
+    engine.drain()
+    assert engine.offsets is not None
+    return Positions.decode(engine.offsets)._replace(began=None), engine.rows
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_a_new_query_that_accepts_losses_goes_on_where_a_committed_batch_ended(broker: Broker, seed: int) -> None:
     """Its sink lets it in only if it says that it began there, though the topic was made anew."""
     with ExitStack() as stack:
         topic = Topic(broker, f"accepts-{seed}", random.Random(f"accepts {seed}"), stack)
-        topic.write(6)
-        engine = Engine(topic, topic.options(startingOffsets="earliest"), None)
-        stack.callback(engine.stop)
-        engine.drain()
-        assert engine.offsets is not None
-        ended = Positions.decode(engine.offsets)._replace(began=None)
+        ended, _ = where_a_query_ended(topic, stack)
         topic.make_anew()
         topic.write(12)
         options = topic.options(startingOffsets=json.dumps(ended.encode()), failOnDataLoss=False)
@@ -562,19 +567,14 @@ def test_a_new_query_goes_on_where_a_committed_batch_ended(broker: Broker) -> No
     """Also in partitions that came later; but not in a topic that was made anew."""
     with ExitStack() as stack:
         topic = Topic(broker, "resumed", random.Random("resumed"), stack)
-        topic.write(6)
-        engine = Engine(topic, topic.options(startingOffsets="earliest"), None)
-        stack.callback(engine.stop)
-        engine.drain()
-        assert engine.offsets is not None
-        ended = Positions.decode(engine.offsets)._replace(began=None)
+        ended, rows = where_a_query_ended(topic, stack)
         topic.grow()
         topic.write(12)
         options = topic.options(startingOffsets=json.dumps(ended.encode()))
         newer = Engine(topic, options, None)
         stack.callback(newer.stop)
         newer.batch()
-        assert sorted(engine.rows + newer.rows) == topic.shown()
+        assert sorted(rows + newer.rows) == topic.shown()
         assert newer.offsets is not None
         began = Positions.decode(newer.offsets).began
         assert began is not None and ended.offsets.items() <= began.offsets.items()

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.client.errors import DeliveryError
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import BatchBuilder, decode_batch
+from fencepost.protocol.records import UNLIMITED, BatchBuilder, decode_batch
 from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
-_UNLIMITED: Final = (1 << 63) - 1
 
 
 class RecordMetadata(NamedTuple):
@@ -71,7 +70,7 @@ class Batch:
         value: bytes | None,
         headers: Headers,
         future: asyncio.Future[RecordMetadata],
-        limit: int = _UNLIMITED,
+        limit: int = UNLIMITED,
     ) -> bool:
         """Whether it was taken: with it the batch may have at most `limit` bytes before compression.
 

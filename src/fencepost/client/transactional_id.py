@@ -204,8 +204,8 @@ class TransactionalId:
         kind, key = coordinator or (TRANSACTION, self.name)
         most, least = versions or _Versions()
         while True:
+            node = await cluster.coordinator(kind, key, deadline)
             try:
-                node = await cluster.coordinator(kind, key, deadline)
                 answer = await deadline.within(cluster.call(node, request, most=most, least=least))
             except (ConnectionLostError, UnreachableError) as lost:
                 self.unsettled = True

@@ -23,7 +23,7 @@ from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer, Offset
 
 _FRONT = Struct(">qiibI")
-_UNLIMITED: Final = (1 << 63) - 1
+UNLIMITED: Final = (1 << 63) - 1
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
@@ -166,7 +166,7 @@ class BatchBuilder:
         key: bytes | None,
         value: bytes | None,
         headers: Headers = _EMPTY,
-        limit: int = _UNLIMITED,
+        limit: int = UNLIMITED,
     ) -> bool:
         """Add a record, unless the batch had more than `limit` bytes with it; whether it was added.
 
