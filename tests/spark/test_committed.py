@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.spark.committed import VERDICTS, End, Number, Verdict, end_of, judge
+from fencepost.spark.committed import FOLLOWING, VERDICTS, End, Number, Verdict, end_of, judge
 from fencepost.spark.positions import BEGAN
 from fencepost.spark.progress import Progress
 
@@ -34,6 +34,7 @@ def batch(number: int, *offsets: Any, query: str = "query") -> Progress:
         (4, {"0": 8, "1": 20, "2": 0}, Verdict.SKIP),
         (6, {"0": 12, "1": 20}, Verdict.WRITE),
         (6, {"0": 10, "1": 20}, Verdict.WRITE),
+        (9, {"0": 12, "1": 20}, Verdict.WRITE),
     ],
 )
 def test_number_and_positions_decide(number: int, positions: dict[str, int], verdict: Verdict) -> None:
@@ -42,6 +43,41 @@ def test_number_and_positions_decide(number: int, positions: dict[str, int], ver
     if verdict is Verdict.REFUSE:
         for needed in ("'orders'", '{"in":{"0":10,"1":20}}', "older copy", "resume_offsets", "resume=True"):
             assert needed in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("starts", "verdict"),
+    [
+        ([], Verdict.WRITE),
+        ([{"in": {"0": 10, "1": 20}}], Verdict.WRITE),
+        ([{"in": {"0": 9, "1": 20}}], Verdict.WRITE),
+        ([{"in": {"0": 10, "1": 20, "2": 0}}], Verdict.WRITE),
+        ([None], Verdict.WRITE),
+        ([{"in": {"0": 11, "1": 20}}], Verdict.MISSES),
+        ([{"in": {"0": 10, "1": 20, "2": 1}}], Verdict.MISSES),
+        ([{"in": {"0": 10, "1": 20}}, {"other": {"0": 1}}], Verdict.MISSES),
+    ],
+)
+@pytest.mark.parametrize("number", [6, 7, 99])
+def test_nothing_is_missing_before_a_new_batch(number: int, starts: list[Any], verdict: Verdict) -> None:
+    """Wherever its number stands: batches without rows may have been left out."""
+    following = Progress.of("query", number, [{"in": {"0": 30, "1": 30}}], starts)
+    judgement = judge("orders", LAST, following, new_query=False)
+    assert judgement.verdict is verdict
+    assert judge("orders", LAST, following, new_query=False, accept_gap=True).verdict is Verdict.WRITE
+    if verdict is Verdict.MISSES:
+        for needed in (f"batch {number} ", "'orders'", '{"in":{"0":10,"1":20}}', "resume_offsets", "accept_gap=True"):
+            assert needed in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("starts", "verdict"),
+    [([], Verdict.WRITE), ([None, None], Verdict.WRITE), ([None, {"in": {"0": 0}}], Verdict.MISSES)],
+)
+def test_before_the_first_batch_of_all_there_are_no_others(starts: list[Any], verdict: Verdict) -> None:
+    first = Progress.of("query", 3, [{"in": {"0": 30}}] * 2, starts)
+    assert judge("orders", None, first, new_query=False).verdict is verdict
+    assert judge("orders", None, first, new_query=False, accept_gap=True).verdict is Verdict.WRITE
 
 
 def test_another_query_is_refused_unless_it_is_meant() -> None:
@@ -143,13 +179,9 @@ def test_where_a_query_began_does_not_count_once_it_has() -> None:
         assert judge("orders", LAST, batch(0, first), new_query=False, resume=resume).verdict is Verdict.SKIP
 
 
-def test_the_first_batch_of_an_application_is_written() -> None:
-    assert judge("orders", None, batch(0), new_query=False).verdict is Verdict.WRITE
-    assert judge("orders", None, batch(7, {"in": {"0": 1}}), new_query=False).verdict is Verdict.WRITE
-
-
-def test_every_cell_of_the_table_is_filled() -> None:
-    assert set(VERDICTS) == {(number, end) for number in Number for end in End}
+def test_every_cell_of_the_tables_is_filled() -> None:
+    assert set(VERDICTS) == {(number, end) for number in (Number.OLDER, Number.SAME) for end in End}
+    assert set(FOLLOWING) == set(End)
 
 
 @pytest.mark.parametrize(

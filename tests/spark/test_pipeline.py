@@ -176,6 +176,18 @@ def test_a_query_whose_checkpoint_is_lost_goes_on_where_it_was(spark: SparkSessi
         assert place.shown() == list(range(ROWS + count))
 
 
+def test_a_query_whose_batches_are_not_in_the_cluster_stops(spark: SparkSession, place: Place) -> None:
+    """As after it was put back from an older copy: what it has of the query is here under another id."""
+    place.run(spark)
+    place.fill(ROWS, 100)
+    place.application += "-other"
+    with pytest.raises(Exception, match="no batch was committed: the rows in between are missing"):
+        place.run(spark)
+    assert place.shown() == list(range(ROWS))
+    place.run(spark, accept_gap=True)
+    assert place.shown() == list(range(ROWS + 100))
+
+
 def test_a_query_that_is_stopped_in_a_batch_aborts_it_at_once(spark: SparkSession, place: Place) -> None:
     """The batch would take minutes."""
     steps: list[Step] = []

@@ -267,7 +267,8 @@ class Application:
         scheduler = Scheduler(self._world, name, told, number, rows, tasks, patience, about_to_commit)
         life.scheduler = scheduler
         self._schedulers.append(scheduler)
-        record = Progress.of("query", number, source_offsets(end, self._cluster_id))
+        starts = source_offsets(start, self._cluster_id) if number else []
+        record = Progress.of("query", number, source_offsets(end, self._cluster_id), starts)
         work = driver.write(record, self._random.randint(1, 4), False, scheduler)
         life.writing = asyncio.get_running_loop().create_task(work)
         try:

@@ -1,7 +1,8 @@
 """Whether a micro-batch was committed before, from the progress record: a table and pure functions.
 
 Batch numbers alone do not tell.  A checkpoint that is an older copy, or lost its last files, counts on from an older
-number with other rows under it.  So the positions of the sources are compared as well.
+number with other rows under it; a cluster that was put back from an older copy has forgotten the newest batches.  So
+the positions of the sources are compared as well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Number(Enum):
 
 
 class End(Enum):
-    """Where the sources stand after a micro-batch, beside where they stood after the last committed one."""
+    """Where the sources stand at an end of a micro-batch, beside where they stood after the last committed one."""
 
     EQUAL = "at the same positions"
     WITHIN = "nowhere beyond them"
@@ -38,6 +39,7 @@ class Verdict(Enum):
     WRITE = "it is a new one"
     SKIP = "it was committed before"
     REFUSE = "it is not the batch of that number which was committed"
+    MISSES = "rows before it were not committed"
 
 
 #: number and end of a micro-batch -> what to do with it
@@ -50,7 +52,14 @@ VERDICTS: Final[Mapping[tuple[Number, End], Verdict]] = {
     (Number.SAME, End.WITHIN): Verdict.REFUSE,
     (Number.SAME, End.BEYOND): Verdict.REFUSE,
     (Number.SAME, End.UNKNOWN): Verdict.SKIP,
-    **{(Number.LATER, end): Verdict.WRITE for end in End},
+}
+
+#: start of a micro-batch with a later number, beside the end of the last committed one -> what to do with it
+FOLLOWING: Final[Mapping[End, Verdict]] = {
+    End.EQUAL: Verdict.WRITE,
+    End.WITHIN: Verdict.WRITE,
+    End.BEYOND: Verdict.MISSES,
+    End.UNKNOWN: Verdict.WRITE,
 }
 
 
@@ -62,17 +71,24 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    application_id: str, last: Progress | None, batch: Progress, new_query: bool, resume: bool = False
+    application_id: str,
+    last: Progress | None,
+    batch: Progress,
+    new_query: bool,
+    resume: bool = False,
+    accept_gap: bool = False,
 ) -> Judgement:
     """What to do with `batch`, the last committed one being `last` (None: there is none).
 
     `new_query`: another query than that of the last batch is no mistake.  `resume`: neither if it began where the last
-    batch ended.
+    batch ended.  `accept_gap`: rows before it that were not committed are to be left out.
     """
     if new_query and last is not None and batch.query_id in last.earlier_runs:
         return Judgement(Verdict.SKIP)
     if last is None:
-        return Judgement(Verdict.WRITE)
+        if not any(start is not None for start in batch.source_starts) or accept_gap:
+            return Judgement(Verdict.WRITE)
+        return Judgement(Verdict.MISSES, _missing(application_id, batch, "no batch was committed"))
     if new_query and last.query_id != batch.query_id:
         if last.source_offsets and not batch.source_offsets:
             return Judgement(
@@ -91,7 +107,14 @@ def judge(
             f"If the checkpoint was lost, {_way_on(application_id)}. If this is to be a query of its own, choose a new "
             "application_id",
         )
-    verdict = VERDICTS[number_of(batch.batch_id, last.batch_id), end_of(batch.source_offsets, last.source_offsets)]
+    number = number_of(batch.batch_id, last.batch_id)
+    if number is Number.LATER:
+        verdict = FOLLOWING[end_of(batch.source_starts, last.source_offsets)]
+        if verdict is Verdict.WRITE or accept_gap:
+            return Judgement(Verdict.WRITE)
+        committed = f"batch {last.batch_id}, the last one committed, ended at {_text(last.source_offsets)}"
+        return Judgement(verdict, _missing(application_id, batch, committed))
+    verdict = VERDICTS[number, end_of(batch.source_offsets, last.source_offsets)]
     if verdict is not Verdict.REFUSE:
         return Judgement(verdict)
     return Judgement(
@@ -100,6 +123,15 @@ def judge(
         f"batch {last.batch_id}, which was committed, ended at {_text(last.source_offsets)}: this checkpoint is an "
         f"older copy, or its last files were lost. Nothing was written. Put the newest checkpoint back, or "
         f"{_way_on(application_id)}",
+    )
+
+
+def _missing(application_id: str, batch: Progress, committed: str) -> str:
+    return (
+        f"batch {batch.batch_id} of application {application_id!r} begins at {_text(batch.source_starts)}, but on this "
+        f"cluster {committed}: the rows in between are missing. The cluster was put back from an older copy, or is "
+        f"another one, or earlier batches of this checkpoint were written elsewhere. Nothing was written. To have the "
+        f"missing rows, {_way_on(application_id)}. To go on without them, give the sink accept_gap=True for one run"
     )
 
 

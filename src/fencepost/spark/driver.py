@@ -89,7 +89,8 @@ class Driver:
 
     `transaction_timeout_ms`: milliseconds after which the coordinator aborts a micro-batch.  `attempts`: how often a
     batch is tried.  `delivery_timeout_ms`: milliseconds that a record may take to be acknowledged.  `resume`: a query
-    that begins where the last committed batch ended goes on for the one that wrote it.
+    that begins where the last committed batch ended goes on for the one that wrote it.  `accept_gap`: rows between the
+    last committed batch and the next one are left out.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Driver:
         compression: Compression = Compression.NONE,
         delivery_timeout_ms: float = 120_000,
         resume: bool = False,
+        accept_gap: bool = False,
     ) -> None:
         self._cluster = cluster
         self._id = TransactionalId(cluster, application_id)
@@ -112,6 +114,7 @@ class Driver:
         self._compression = compression
         self._delivery_timeout_ms = delivery_timeout_ms
         self._resume = resume
+        self._accept_gap = accept_gap
         self._counts: dict[str, int] = {}
         self._progress: Progress | None = None
         self.identity = NO_PRODUCER
@@ -183,8 +186,8 @@ class Driver:
         return failures
 
     def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool) -> bool:
-        judgement = judge(self.application_id, last, batch, new_query, self._resume)
-        if judgement.verdict is Verdict.REFUSE:
+        judgement = judge(self.application_id, last, batch, new_query, self._resume, self._accept_gap)
+        if judgement.verdict in (Verdict.REFUSE, Verdict.MISSES):
             raise WriteFailed(judgement.reason)
         return judgement.verdict is Verdict.SKIP
 

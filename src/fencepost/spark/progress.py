@@ -42,11 +42,16 @@ class Progress(NamedTuple):
     source_offsets: list[Any]
     earlier_runs: tuple[str, ...] = ()
     """Of a job that writes a run at a time, the runs before this one, the oldest first."""
+    source_starts: Sequence[Any] = ()
+    """Where the sources were before it, where that is known; not written, and not read."""
 
     @classmethod
-    def of(cls, query_id: str, batch_id: int, source_offsets: Sequence[Any]) -> Progress:
+    def of(
+        cls, query_id: str, batch_id: int, source_offsets: Sequence[Any], source_starts: Sequence[Any] = ()
+    ) -> Progress:
         """As it will be read from the topic."""
-        return cls.decode(cls(query_id, batch_id, list(source_offsets)).encode())
+        record = cls.decode(cls(query_id, batch_id, list(source_offsets)).encode())
+        return record._replace(source_starts=source_starts)
 
     def encode(self) -> bytes:
         fields: dict[str, Any] = {

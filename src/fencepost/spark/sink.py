@@ -46,7 +46,8 @@ class Sink:
     `transaction_timeout_ms` must be longer than any micro-batch takes; transaction.max.timeout.ms limits it.
     `tasks`: how many tasks write, by default as many as Spark runs at once, at most one for each topic-partition.
     `attempts`: how often a batch is tried before the query fails.  `resume`: a new query under this id is let in if it
-    begins where the last committed one ended (`resume_offsets`); else any new query is refused.
+    begins where the last committed one ended (`resume_offsets`); else any new query is refused.  `accept_gap`: a batch
+    is written though rows before it were not committed on this cluster; else it is refused.
     """
 
     application_id: str
@@ -57,6 +58,7 @@ class Sink:
     tasks: int | None = None
     attempts: int = 3
     resume: bool = False
+    accept_gap: bool = False
     watch: Callable[[Step, int], None] | None = None
     _opened: _Open | None = field(default=None, init=False, repr=False)
 
@@ -80,6 +82,7 @@ class Sink:
                 attempts=self.attempts,
                 compression=Compression[self.compression.upper()],
                 resume=self.resume,
+                accept_gap=self.accept_gap,
             )
             self._opened = _Open(Portal("fencepost-spark-sink"), cluster, driver)
         return self._opened
@@ -104,13 +107,15 @@ class Sink:
         *,
         topic: str | None = None,
         source_offsets: Sequence[Any] = (),
+        source_starts: Sequence[Any] = (),
         new_query: bool = False,
     ) -> bool:
         """Write a micro-batch, unless it was committed before; whether it was written.  Raises WriteFailed.
 
         Raises WriteCancelled if Spark's job was cancelled, as by `query.stop()`.
         `source_offsets`: where the sources stand after the batch, an entry for each.  A batch that was committed before
-        is known by its number and by them; where none are given, by its number alone.
+        is known by its number and by them; where none are given, by its number alone.  `source_starts`: where they
+        stood before it; where none are given, rows that are missing before it are not noticed.
         `new_query`: another query than that of the last batch is no mistake, each is a run of one job; a run is known
         again while fewer than 500 others came after it.
         """
@@ -118,7 +123,7 @@ class Sink:
 
         check_columns(rows, topic)
         opened = self._open()
-        batch = Progress.of(query_id, batch_id, source_offsets)
+        batch = Progress.of(query_id, batch_id, source_offsets, source_starts)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
         return _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
 

@@ -33,10 +33,12 @@ def foreach_batch(
     checkpoint = Checkpoint(checkpoint_location)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        query_id, offsets = checkpoint.read(batch.sparkSession, batch_id)
+        spark = batch.sparkSession
+        query_id = checkpoint.query_id(spark)
+        starts, ends = checkpoint.offsets(spark, batch_id - 1), checkpoint.offsets(spark, batch_id)
         rows = batch if transform is None else transform(batch, batch_id)
-        wrote = sink.write(rows, batch_id, query_id, topic=topic, source_offsets=offsets)
-        if not wrote and checkpoint.has_state(batch.sparkSession):
+        wrote = sink.write(rows, batch_id, query_id, topic=topic, source_offsets=ends, source_starts=starts)
+        if not wrote and checkpoint.has_state(spark):
             # Spark goes on from the state after this batch, which a plan that has not run does not make.
             batch.write.format("noop").mode("overwrite").save()
 
@@ -142,16 +144,24 @@ class Checkpoint:
     def __init__(self, location: str) -> None:
         self._location = location
 
-    def read(self, spark: SparkSession, batch_id: int) -> tuple[str, list[Any]]:
-        """The query's id, and the end offsets of every source in this batch."""
+    def query_id(self, spark: SparkSession) -> str:
         query_id: str = json.loads(self._text(spark, "metadata").splitlines()[0])["id"]
+        return query_id
+
+    def offsets(self, spark: SparkSession, batch_id: int) -> list[Any]:
+        """The end offsets of every source in this batch; empty if Spark has none of it, as before the first one."""
+        if not self._has(spark, f"offsets/{batch_id}"):
+            return []
         # A version, a line about the batch, then a line for each source; "-" where it gave nothing new.
         lines = self._text(spark, f"offsets/{batch_id}").splitlines()[2:]
-        return query_id, [None if line.strip() == "-" else json.loads(line) for line in lines if line.strip()]
+        return [None if line.strip() == "-" else json.loads(line) for line in lines if line.strip()]
 
     def has_state(self, spark: SparkSession) -> bool:
         """Whether the query keeps state from one batch to the next."""
-        files, path = self._place(spark, "state")
+        return self._has(spark, "state")
+
+    def _has(self, spark: SparkSession, name: str) -> bool:
+        files, path = self._place(spark, name)
         there: bool = files.exists(path)
         return there
 
