@@ -37,23 +37,29 @@ class Pace:
         self.pauses = 0
         """How often others may have been served meanwhile."""
 
+    def is_used_up(self, units: int) -> bool:
+        """Account for work; whether there should be a `rest` now.  Cheaper than `spend`, where nearly never is."""
+        self.left -= units
+        return self.left <= 0
+
+    def rest(self) -> Steps[None]:
+        """Begin a new step; others may be served first."""
+        self.pauses += 1
+        yield None
+        self.left = STEP
+
     def spend(self, units: int) -> Steps[None]:
         """Account for work that was done; a new step begins where this one is used up."""
-        self.left -= units
-        if self.left <= 0:
-            self.pauses += 1
-            yield None
-            self.left = STEP
+        if self.is_used_up(units):
+            yield from self.rest()
 
 
 def each(items: Iterable[S], answer: Callable[[S], T], pace: Pace) -> Steps[list[T]]:
     """What `answer` says of each."""
     answers = []
     for item in items:
-        if pace.left <= ITEM:
-            yield from pace.spend(ITEM)
-        else:
-            pace.left -= ITEM
+        if pace.is_used_up(ITEM):
+            yield from pace.rest()
         answers.append(answer(item))
     return answers
 

@@ -85,9 +85,8 @@ def _answer(plan: FetchPlan, found: Found, node: Node, now: Milliseconds, pace: 
     responses: list[FetchableTopicResponse] = []
     last: object = None
     for asked, answer in news.partitions:
-        if pace.left <= 0:
-            yield from pace.spend(0)
-        pace.left -= 1
+        if pace.is_used_up(1):
+            yield from pace.rest()
         if asked.key[0] != last:
             last = asked.key[0]
             topic = FetchableTopicResponse(topic=asked.topic or "", topic_id=asked.topic_id, partitions=[])

@@ -57,9 +57,8 @@ class FetchPlan:
         """Find the partitions; once, before anything is read."""
         nameless: list[Result] = []
         for asked in self.fetching.partitions:
-            if pace.left <= 0:
-                yield from pace.spend(0)
-            pace.left -= ITEM
+            if pace.is_used_up(ITEM):
+                yield from pace.rest()
             error = self._look_up(asked, self._context, self._node)
             if error is not None:
                 of = nameless if error is ErrorCode.UNKNOWN_TOPIC_ID else self.refused
@@ -144,9 +143,8 @@ class FetchPlan:
         budget, size, astray, results = min(self._max_bytes, room), 0, False, []
         goes_on, isolation = self.fetching.session is not None, self.isolation
         for asked, place in self.reads:
-            if pace.left <= 0:
-                yield from pace.spend(0)
-            pace.left -= 1
+            if pace.is_used_up(1):
+                yield from pace.rest()
             if pace.pauses:
                 place = self._place(asked, asked.topic or "")
             if goes_on and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation)):

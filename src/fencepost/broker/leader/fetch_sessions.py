@@ -229,14 +229,12 @@ def partitions_of(request: FetchRequest, version: int, pace: Pace) -> Steps[dict
     found: dict[Key, Asked] = {}
     by_id = version >= TOPIC_IDS_SINCE
     for topic in request.topics:
-        if pace.left <= 0:
-            yield from pace.spend(0)
-        pace.left -= 2
+        if pace.is_used_up(2):
+            yield from pace.rest()
         named, name = (topic.topic_id.int, None) if by_id else (topic.topic, topic.topic)
         for wanted in topic.partitions:
-            if pace.left <= 0:
-                yield from pace.spend(0)
-            pace.left -= 2
+            if pace.is_used_up(2):
+                yield from pace.rest()
             key = named, wanted.partition
             found[key] = Asked(key, name, topic.topic_id, wanted)
     return found

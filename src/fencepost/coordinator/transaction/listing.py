@@ -104,9 +104,8 @@ def select(
     last = 0
     for transaction, lsn in transactions:
         last = max(last, lsn)
-        if pace.left <= 0:
-            yield from pace.spend(0)
-        pace.left -= 1
+        if pace.is_used_up(1):
+            yield from pace.rest()
         if transaction.state is State.DEAD or (filters.states and transaction.state not in states):
             continue
         if producer_ids and transaction.producer_id not in producer_ids:
