@@ -8,11 +8,12 @@ running event loop (`call_later`), which the simulator replaces as well.
 from __future__ import annotations
 
 import asyncio
-import random
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from fencepost.listening import Admission as Admission
@@ -57,8 +58,10 @@ class Network(Protocol):
         """Listen on host:port (port 0: any free one).  Raises OSError if the address cannot be had."""
         ...
 
-    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
-        """Connect to host:port.  Raises OSError if nobody answers there."""
+    async def connect(
+        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.Transport, P]:
+        """Connect to host:port, with TLS if a context is given.  Raises OSError if nobody answers there as expected."""
         ...
 
 
@@ -77,8 +80,10 @@ class SocketNetwork:
     ) -> Listener:
         return SocketListener(protocol_factory, await bound_sockets(host, port), admission)
 
-    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
-        return await asyncio.get_running_loop().create_connection(protocol_factory, host, port)
+    async def connect(
+        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.Transport, P]:
+        return await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=tls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +92,14 @@ class Runtime:
 
     clock: Clock
     network: Network
-    random: random.Random
+    random: Random
+    nonces: Random = field(default_factory=SystemRandom)
+    """Chance that nobody can guess."""
 
     @classmethod
     def real(cls) -> Runtime:
         """The machine's clock and sockets, and a generator seeded by the operating system."""
-        return cls(SystemClock(), SocketNetwork(), random.Random())
+        return cls(SystemClock(), SocketNetwork(), Random())
 
 
 # Long work

@@ -4,6 +4,7 @@ from fencepost.client.admin import Admin, TransactionDescription
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.consumer import Consumer
 from fencepost.client.errors import (
+    AuthenticationError,
     BrokerError,
     ClientError,
     ClosedError,
@@ -17,11 +18,13 @@ from fencepost.client.errors import (
 )
 from fencepost.client.producer import Producer
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.security import SecurityOptions
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
 __all__ = [
     "Admin",
+    "AuthenticationError",
     "BrokerError",
     "ClientError",
     "ClosedError",
@@ -36,6 +39,7 @@ __all__ = [
     "ProducerFencedError",
     "RecordMetadata",
     "RecordTooLargeError",
+    "SecurityOptions",
     "TopicPartition",
     "TransactionAbortableError",
     "TransactionDescription",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, Unpack
 
 from fencepost.client.cluster import TRANSACTION, Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
+from fencepost.client.security import Security, SecurityOptions
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     CreatePartitionsRequest,
@@ -61,6 +62,7 @@ class Admin:
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         runtime: Runtime | None = None,
+        **security: Unpack[SecurityOptions],
     ) -> None:
         self._cluster = Cluster(
             bootstrap_servers,
@@ -68,6 +70,7 @@ class Admin:
             runtime=runtime,
             request_timeout_ms=request_timeout_ms,
             patience_ms=max_block_ms,
+            security=Security(**security),
         )
 
     async def __aenter__(self) -> Self:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fencepost.client.errors import DeliveryError
 from fencepost.protocol.compression import Compression
+from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import UNLIMITED, BatchBuilder, decode_batch
 from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, TopicPartition
 
@@ -164,3 +165,13 @@ def portions(lanes: list[Lane], largest: int) -> Iterable[list[Lane]]:
         portion.append(lane)
         size += batch.builder.size
     yield portion
+
+
+def topic_data(lanes: list[Lane]) -> list[TopicProduceData]:
+    """The batches on their way, as a Produce request names them."""
+    topics: dict[str, list[PartitionProduceData]] = {}
+    for lane in lanes:
+        assert lane.in_flight is not None, "what is sent is on its way"
+        data = PartitionProduceData(index=lane.at.partition, records=lane.in_flight.data)
+        topics.setdefault(lane.at.topic, []).append(data)
+    return [TopicProduceData(name=name, partition_data=data) for name, data in topics.items()]

@@ -6,9 +6,10 @@ Each object has an event loop in a thread of its own; use one object per thread,
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from fencepost.client import admin, consumer, producer
 from fencepost.client.admin import TransactionDescription
@@ -20,6 +21,8 @@ from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMe
 from fencepost.protocol.types import TopicPartition
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Parameters = ParamSpec("_Parameters")
+_Constructor = Callable[Concatenate[Any, _Parameters], None]
 
 
 def _as_in(original: Callable[..., Any]) -> Callable[[_Method], _Method]:
@@ -30,6 +33,20 @@ def _as_in(original: Callable[..., Any]) -> Callable[[_Method], _Method]:
         return method
 
     return documented
+
+
+def _takes(original: Callable[_Parameters, Any]) -> Callable[[Callable[..., None]], _Constructor[_Parameters]]:
+    """Gives a constructor the parameters of the asyncio client, whom it hands them to: a wrong one is a type error."""
+
+    def typed(constructor: Callable[..., None]) -> _Constructor[_Parameters]:
+        own, its = inspect.signature(constructor), inspect.signature(original)
+        itself = next(iter(own.parameters.values()))
+        constructor.__signature__ = own.replace(  # type: ignore[attr-defined]
+            parameters=[itself, *its.parameters.values()]
+        )
+        return constructor
+
+    return typed
 
 
 class Delivery:
@@ -89,8 +106,9 @@ class Producer(_Blocking):
     It is closed at the end of the block.
     """
 
-    def __init__(self, bootstrap_servers: str, **options: Any) -> None:
-        self._producer = producer.Producer(bootstrap_servers, **options)
+    @_takes(producer.Producer)
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._producer = producer.Producer(*given, **options)
         super().__init__(self._producer.close)
         self._portal.call(self._producer.start())
 
@@ -169,8 +187,9 @@ class Consumer(_Blocking):
     It is closed at the end of the block.
     """
 
-    def __init__(self, *topics: str, bootstrap_servers: str, **options: Any) -> None:
-        self._consumer = consumer.Consumer(*topics, bootstrap_servers=bootstrap_servers, **options)
+    @_takes(consumer.Consumer)
+    def __init__(self, *topics: str, **options: Any) -> None:
+        self._consumer = consumer.Consumer(*topics, **options)
         super().__init__(self._consumer.close)
 
     @_as_in(consumer.Consumer.subscribe)
@@ -243,8 +262,9 @@ class Admin(_Blocking):
         admin.create_topic("payments", partitions=6)
     """
 
-    def __init__(self, bootstrap_servers: str, **options: Any) -> None:
-        self._admin = admin.Admin(bootstrap_servers, **options)
+    @_takes(admin.Admin)
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._admin = admin.Admin(*given, **options)
         super().__init__(self._admin.close)
 
     @_as_in(admin.Admin.topics)

@@ -6,20 +6,22 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
+from fencepost.client.authentication import Login
 from fencepost.client.connection import Connection, Features, open_connection
+from fencepost.client.deadline import Deadline
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
     ClosedError,
     ConnectionLostError,
-    TimedOutError,
     UnreachableError,
     UnsupportedByBrokerError,
 )
+from fencepost.client.security import Security
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     FindCoordinatorRequest,
@@ -35,15 +37,11 @@ logger = logging.getLogger(__name__)
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-_FIRST_BACKOFF: Final = 0.01
-_LONGEST_BACKOFF: Final = 0.5
 _SHORTEST_AGE: Final = 0.1
 _LOOKED_AGAIN_AFTER: Final = 0.1
 _BATCHED_LOOKUP_SINCE: Final = 4
 #: Seconds after which a node that does not answer is not waited for alone.
 _SILENT_AFTER: Final = 1.0
-
-T = TypeVar("T")
 
 
 class Use(Enum):
@@ -67,45 +65,6 @@ class TopicView(NamedTuple):
         return len(self.leaders)
 
 
-class Deadline:
-    """A point in time by the event loop's clock, and the pauses between attempts until then."""
-
-    def __init__(self, runtime: Runtime, timeout_ms: float, what: str) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._random = runtime.random
-        self._at = self._loop.time() + timeout_ms / 1000
-        self._what = what
-        self._pause = _FIRST_BACKOFF
-        self._timeout_ms = timeout_ms
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        return self._at - self._loop.time()
-
-    async def pause(self, because: object) -> None:
-        """Wait before the next attempt.  Raises TimedOutError when there is no time for one."""
-        wait = self._pause * (0.8 + 0.4 * self._random.random())
-        self._pause = min(self._pause * 2, _LONGEST_BACKOFF)
-        if self.left <= wait:
-            raise self._timed_out(because)
-        await asyncio.sleep(wait)
-
-    async def within(self, work: Awaitable[T]) -> T:
-        """What `work` gives.  Raises TimedOutError when there is no time left for it; it is cancelled then."""
-        timer = asyncio.timeout_at(self._at)
-        try:
-            async with timer:
-                return await work
-        except TimeoutError:
-            if not timer.expired():
-                raise
-            raise self._timed_out("nobody answered") from None
-
-    def _timed_out(self, because: object) -> TimedOutError:
-        return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {because}")
-
-
 class Cluster:
     """Finds nodes, leaders and coordinators, and holds a connection to each node.
 
@@ -120,12 +79,15 @@ class Cluster:
         runtime: Runtime | None = None,
         request_timeout_ms: int = 30_000,
         patience_ms: int = 60_000,
+        security: Security | None = None,
     ) -> None:
         self.bootstrap = [_address(server) for server in bootstrap_servers.split(",") if server.strip()]
         if not self.bootstrap:
             raise ValueError("bootstrap_servers is empty: give at least one host:port")
         self.client_id = client_id
         self.runtime = runtime or Runtime.real()
+        self._security = security or Security()
+        self._login = Login(self._security, self.runtime) if self._security.uses_sasl else None
         self.request_timeout_ms = request_timeout_ms
         self.patience_ms = patience_ms
         """How long a call may take before it is given up, where nothing else is said."""
@@ -219,14 +181,14 @@ class Cluster:
         return task.done() and not task.cancelled() and task.exception() is None and task.result().is_open
 
     async def _open(self, address: tuple[str, int]) -> Connection:
-        host, port = address
-        network = self.runtime.network
-        try:
-            connection = await open_connection(network, host, port, self.client_id, self.request_timeout_ms)
-        except TimeoutError:
-            raise ConnectionLostError(f"{host}:{port} did not answer within {self.request_timeout_ms} ms") from None
-        except OSError as error:
-            raise ConnectionLostError(f"{host}:{port} cannot be reached: {error.strerror or error}") from None
+        connection = await open_connection(
+            self.runtime.network,
+            *address,
+            self.client_id,
+            self.request_timeout_ms,
+            context=self._security.tls(),
+            login=self._login,
+        )
         if connection.features.epoch >= self.features.epoch:
             self.features = connection.features
         return connection

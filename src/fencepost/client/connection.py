@@ -1,26 +1,38 @@
 """One connection to a broker: requests out, answers in, in order.
 
-What the broker serves is asked once, at the start; versions are then chosen from both sides' ranges.
+What the broker serves is asked once, at the start; versions are then chosen from both sides' ranges.  After that the
+connection logs in, if it has to, and does it again before its session ends (KIP-368).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
 from collections import deque
+from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
 from fencepost import __version__
-from fencepost.client.errors import ConnectionLostError, UnsupportedByBrokerError
+from fencepost.client import tls
+from fencepost.client.authentication import ENDLESS, Login
+from fencepost.client.errors import AuthenticationError, ClientError, ConnectionLostError, UnsupportedByBrokerError
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import RESPONSES, ApiVersionsRequest, ApiVersionsResponse
 from fencepost.runtime import Network
+
+logger = logging.getLogger(__name__)
 
 SOFTWARE: Final = ("fencepost", __version__)
 _LARGEST_ANSWER: Final = 256 * 1024 * 1024
 _FIRST_BUFFER: Final = 64 * 1024
 #: Every broker that can do transactions in a way that we use serves this version.
 _API_VERSIONS_VERSION: Final = 3
+#: Seconds after which credentials that could not be had are asked for again.
+_CREDENTIALS_AGAIN_AFTER: Final = 1.0
+#: What a message of TLS begins with: an alert or a handshake, and the version.
+_TLS: Final = (b"\x15\x03", b"\x16\x03")
 
 
 class _Waiting(NamedTuple):
@@ -41,13 +53,20 @@ class Features(NamedTuple):
 class Connection(asyncio.BufferedProtocol):
     """A client's connection to one broker.  Made by `open_connection`."""
 
-    def __init__(self, client_id: str, request_timeout_ms: int) -> None:
+    def __init__(self, client_id: str, request_timeout_ms: int, login: Login | None = None) -> None:
         self._client_id = client_id
         self._timeout = request_timeout_ms / 1000
+        self._login = login
+        self._session = ENDLESS
+        self._logging_in: asyncio.Task[None] | None = None
+        self._held: deque[tuple[_Waiting, bytes]] | None = None
+        """Requests that wait until the connection has logged in again; None: it is logged in."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
+        self._answered = 0
+        self._has_tls = False
         self._timer: asyncio.TimerHandle | None = None
         self._buffer = bytearray(_FIRST_BUFFER)
         self._view = memoryview(self._buffer)
@@ -64,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Requests that are not answered yet."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held or ())
 
     # Requests
 
@@ -93,33 +112,48 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_open:
             answer.set_exception(ConnectionLostError(f"the connection to {self.address} is closed"))
             return answer
+        entry, encoded = self._prepared(answer, message, version, timeout_ms)
+        if self._loop.time() >= self._session.again_at:
+            self._begin_to_log_in_again()
+        if self._held is None:
+            self._send(entry, encoded)
+        else:
+            self._held.append((entry, encoded))
+        if self._timer is None:
+            self._timer = self._loop.call_at(entry.deadline, self._check_time)
+        return answer
+
+    def _prepared(
+        self, answer: asyncio.Future[Any], message: Any, version: int, timeout_ms: int | None
+    ) -> tuple[_Waiting, bytes]:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         encoded = encode_request(message, version, self._correlation_id, self._client_id)
         wait = self._timeout if timeout_ms is None else timeout_ms / 1000
         response = RESPONSES[message.__schema__.api]
-        self._waiting.append(_Waiting(answer, response, version, self._correlation_id, self._loop.time() + wait))
-        self._send(encoded)
-        if self._timer is None:
-            self._timer = self._loop.call_later(wait, self._check_time)
-        return answer
+        return _Waiting(answer, response, version, self._correlation_id, self._loop.time() + wait), encoded
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, entry: _Waiting, encoded: bytes) -> None:
+        self._waiting.append(entry)
         if self._transport is not None:
-            self._transport.write(data)
+            self._transport.write(encoded)
 
     def _check_time(self) -> None:
         """End the connection if the answer to the oldest request is late: those after it wait behind it."""
         self._timer = None
-        if not self._waiting:
+        if not self.in_flight:
             return
-        left = min(waiting.deadline for waiting in self._waiting) - self._loop.time()
+        entries = chain(self._waiting, (entry for entry, _ in self._held or ()))
+        left = min(entry.deadline for entry in entries) - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._check_time)
         else:
             self.close(f"{self.address} did not answer in time")
 
     async def start(self) -> None:
-        """Ask what the broker serves."""
+        """Ask what the broker serves, and log in.
+
+        Raises AuthenticationError, ConnectionLostError, UnsupportedByBrokerError.
+        """
         request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
         answer: ApiVersionsResponse = await self.request(request, _API_VERSIONS_VERSION)
         if answer.error_code:
@@ -130,31 +164,100 @@ class Connection(asyncio.BufferedProtocol):
         self.ranges = {served.api_key: (served.min_version, served.max_version) for served in answer.api_keys}
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         self.features = Features(answer.finalized_features_epoch, levels)
+        if self._login is not None:
+            self._session = await self._login.carry_out(await self._login.exchange(), self.address, self._ask_of_login)
+
+    async def _ask_of_login(self, message: Any) -> Any:
+        """Ask something that belongs to logging in: nothing else is sent meanwhile."""
+        least, most = message.__schema__.versions
+        answer = self._loop.create_future()
+        if not self.is_open:
+            raise ConnectionLostError(f"the connection to {self.address} is closed")
+        self._send(*self._prepared(answer, message, self.version_of(type(message), most, least), None))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timeout, self._check_time)
+        return await answer
+
+    def _begin_to_log_in_again(self) -> None:
+        """Before the session ends; or after that, where the connection was idle, before anything else."""
+        if self._held is None and self._loop.time() >= self._session.safe_until:
+            self._held = deque()
+        if self._logging_in is None:
+            assert self._login is not None, "who has not logged in has no session"
+            self._logging_in = self._loop.create_task(self._log_in_again(self._login))
+
+    async def _log_in_again(self, login: Login) -> None:
+        """What is on its way is answered before it, what is asked for meanwhile is sent after it."""
+        try:
+            exchange = await login.exchange()
+            self._held = deque() if self._held is None else self._held
+            self._session = await login.carry_out(exchange, self.address, self._ask_of_login)
+        except ClientError as error:
+            self._logging_in = None
+            if self._held is None:
+                # There are no credentials; the session goes on for a while.
+                logger.warning("the connection to %s cannot log in again yet: %s", self.address, error)
+                again_at = self._loop.time() + _CREDENTIALS_AGAIN_AFTER
+                self._session = self._session._replace(again_at=again_at)
+            else:
+                # Whoever connects anew is told if it is for good.
+                self.close(f"the connection to {self.address} could not log in again: {error}")
+            return
+        self._logging_in = None
+        held, self._held = self._held, None
+        for entry, encoded in held:
+            self._send(entry, encoded)
 
     def close(self, why: str = "") -> None:
         """End the connection; whoever waits for an answer gets a ConnectionLostError."""
+        self._close_with(ConnectionLostError(why or f"the connection to {self.address} was closed"))
+
+    def _close_with(self, error: ClientError) -> None:
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
-        self._fail(why or f"the connection to {self.address} was closed")
+        self._fail(error)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, error: ClientError) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, deque()
+        if self._logging_in is not None:
+            self._logging_in.cancel()
+        waiting = [*self._waiting, *(entry for entry, _ in self._held or ())]
+        self._waiting, self._held = deque(), None
         for entry in waiting:
             if not entry.answer.done():
-                entry.answer.set_exception(ConnectionLostError(why))
+                # Each its own: a traceback grows with everybody who raises it.
+                entry.answer.set_exception(type(error)(*error.args))
 
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._has_tls = transport.get_extra_info("ssl_object") is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._fail(f"the connection to {self.address} was lost{f': {exc}' if exc else ''}")
+        self._fail(self._why_lost(exc))
+
+    def _why_lost(self, exc: Exception | None) -> ClientError:
+        lost = f"the connection to {self.address} was lost{f': {exc}' if exc else ''}"
+        if not self.ranges:
+            if isinstance(exc, ssl.SSLError):
+                return tls.refusal(self.address, exc)
+            return (
+                tls.cut_off(self.address)
+                if self._has_tls
+                else ConnectionLostError(
+                    f"{lost}, before anything was answered: if it always is, it is a port for another security_protocol"
+                )
+            )
+        if self._answered == 1 and self._login is None:
+            return ConnectionLostError(
+                f"{lost}, before a request was answered: if it always is, its port is one for SASL (security_protocol)"
+            )
+        return ConnectionLostError(lost)
 
     def eof_received(self) -> bool:
         return False
@@ -170,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             at = self._start
             size = int.from_bytes(self._view[at : at + 4], "big", signed=True)
             if not 4 <= size <= _LARGEST_ANSWER:
-                self.close(f"{self.address} announced an answer of {size} bytes: this is no Kafka broker")
+                self._close_with(self._no_answer(bytes(self._view[at : at + 4])))
                 return
             if self._end - at - 4 < size:
                 if at + 4 + size > len(self._buffer):
@@ -181,6 +284,13 @@ class Connection(asyncio.BufferedProtocol):
                 return
         if self._start == self._end:
             self._start = self._end = 0
+
+    def _no_answer(self, begins: bytes) -> ClientError:
+        """What comes in begins with these bytes, which are no length of an answer."""
+        if not self.ranges and begins.startswith(_TLS):
+            return AuthenticationError(f"{self.address} speaks TLS: set security_protocol to SSL or SASL_SSL")
+        size = int.from_bytes(begins, "big", signed=True)
+        return ConnectionLostError(f"{self.address} announced an answer of {size} bytes: this is no Kafka broker")
 
     def _make_room(self, size: int) -> None:
         rest = bytes(self._view[self._start : self._end])
@@ -194,6 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(f"{self.address} answered what nobody asked")
             return False
         entry = self._waiting.popleft()
+        self._answered += 1
         try:
             try:
                 correlation_id, response = decode_response(entry.response, frame, entry.version)
@@ -216,15 +327,37 @@ class Connection(asyncio.BufferedProtocol):
 
 
 async def open_connection(
-    network: Network, host: str, port: int, client_id: str, request_timeout_ms: int
+    network: Network,
+    host: str,
+    port: int,
+    client_id: str,
+    request_timeout_ms: int,
+    *,
+    context: ssl.SSLContext | None = None,
+    login: Login | None = None,
 ) -> Connection:
-    """Connect and ask what is served.  Raises OSError, ConnectionLostError, UnsupportedByBrokerError."""
-    async with asyncio.timeout(request_timeout_ms / 1000):
-        _, connection = await network.connect(lambda: Connection(client_id, request_timeout_ms), host, port)
-        connection.address = f"{host}:{port}"
-        try:
-            await connection.start()
-        except BaseException:
-            connection.close()
-            raise
+    """Connect, with TLS if there is a context; ask what is served, and log in if that is wanted.
+
+    Raises ConnectionLostError, AuthenticationError, UnsupportedByBrokerError.
+    """
+    where = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(request_timeout_ms / 1000):
+            _, connection = await network.connect(
+                lambda: Connection(client_id, request_timeout_ms, login), host, port, context
+            )
+            connection.address = where
+            try:
+                await connection.start()
+            except BaseException:
+                connection.close()
+                raise
+    except TimeoutError:
+        raise ConnectionLostError(f"{where} did not answer within {request_timeout_ms} ms") from None
+    except ssl.SSLError as error:
+        raise tls.refusal(where, error) from None
+    except OSError as error:
+        if context is not None and isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError):
+            raise tls.cut_off(where) from None
+        raise ConnectionLostError(f"{where} cannot be reached: {error.strerror or error}") from None
     return connection

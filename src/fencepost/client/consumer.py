@@ -6,24 +6,20 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Final, Self
+from typing import Any, Self, Unpack
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, ClosedError, CommitFailedError, MisuseError, NoOffsetError
 from fencepost.client.fetcher import EARLIEST, LATEST, Fetcher, list_offsets
 from fencepost.client.group import Group
 from fencepost.client.lasting import Lasting
+from fencepost.client.reading import isolation_of, reset_of
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.subscription import Subscription
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
-from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
-
-_ISOLATIONS: Final = {
-    "read_committed": Isolation.READ_COMMITTED,
-    "read_uncommitted": Isolation.READ_UNCOMMITTED,
-}
-_RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "error": None}
 
 
 class Consumer:
@@ -64,20 +60,17 @@ class Consumer:
         metadata_max_age_ms: int = 300_000,
         client_id: str = "fencepost-consumer",
         runtime: Runtime | None = None,
+        **security: Unpack[SecurityOptions],
     ) -> None:
-        if isolation_level not in _ISOLATIONS:
-            raise ValueError(f"isolation_level={isolation_level!r}: it must be one of {', '.join(_ISOLATIONS)}")
-        if auto_offset_reset not in _RESETS:
-            raise ValueError(f"auto_offset_reset={auto_offset_reset!r}: it must be one of {', '.join(_RESETS)}")
+        self._isolation, self._reset = isolation_of(isolation_level), reset_of(auto_offset_reset)
         self._cluster = Cluster(
             bootstrap_servers,
             client_id=client_id,
             runtime=runtime,
             request_timeout_ms=request_timeout_ms,
             patience_ms=max_block_ms,
+            security=Security(**security),
         )
-        self._isolation = _ISOLATIONS[isolation_level]
-        self._reset = _RESETS[auto_offset_reset]
         self._fetcher = Fetcher(
             self._cluster,
             self._isolation,

@@ -17,6 +17,14 @@ class ConnectionLostError(ClientError):
     """The connection ended before the answer came; whether the request was carried out is not known."""
 
 
+class AuthenticationError(ClientError):
+    """The broker does not accept who this client says it is, or the client does not accept the broker.
+
+    Nothing is tried again by itself: change the settings of TLS or SASL that the message names, or what the broker
+    knows of them, and call again or make a new client.
+    """
+
+
 class UnsupportedByBrokerError(ClientError):
     """The broker does not serve a request, or not in a version that is needed."""
 

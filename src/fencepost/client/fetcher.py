@@ -258,6 +258,8 @@ class Fetcher:
             await self._cluster.refresh(topics)
         except (ConnectionLostError, UnreachableError):
             pass
+        except ClientError as error:
+            self.error = error
         if any(name not in self._cluster.topics for name in topics):
             await asyncio.sleep(_PAUSE)
         self._wake()

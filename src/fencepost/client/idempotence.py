@@ -7,7 +7,14 @@ from typing import Final
 
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, TimedOutError, UnreachableError
+from fencepost.client.errors import (
+    AuthenticationError,
+    BrokerError,
+    ClientError,
+    ConnectionLostError,
+    TimedOutError,
+    UnreachableError,
+)
 from fencepost.client.outcomes import Outcome
 from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import BEFORE_TV2
@@ -76,6 +83,11 @@ class Idempotence:
                     raise BrokerError(error, "no producer id was given")
         except TimedOutError:
             pass  # it is asked again as long as something is to be sent
+        except AuthenticationError as error:
+            # It is asked again when somebody sends again, not for what was sent until now.
+            if self.sender is not None:
+                self.sender.abandon(error)
+            return
         except ClientError as error:
             self.error = error
             if self.sender is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
 from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, ClosedError, MisuseError
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
+from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.client.transactions import Transactions, check_group
@@ -57,6 +58,7 @@ class Producer:
         metadata_max_age_ms: int = 300_000,
         client_id: str = "fencepost-producer",
         runtime: Runtime | None = None,
+        **security: Unpack[SecurityOptions],
     ) -> None:
         try:
             self._compression = Compression[compression.upper()]
@@ -69,6 +71,7 @@ class Producer:
             runtime=runtime,
             request_timeout_ms=request_timeout_ms,
             patience_ms=max_block_ms,
+            security=Security(**security),
         )
         self._linger_ms = linger_ms
         self._batch_bytes = batch_bytes

@@ -9,7 +9,7 @@ import asyncio
 from functools import partial
 from typing import Any, Final
 
-from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata, portions
+from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata, portions, topic_data
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
@@ -29,7 +29,7 @@ from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
-from fencepost.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
+from fencepost.protocol.messages.produce import PartitionProduceResponse
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
@@ -294,21 +294,23 @@ class Sender:
             self._cluster.topics.clear()
             pause = _PAUSES[1]
         except ClientError as error:
-            self._fail_topic(what, error)
+            self._fail_lanes(what, error)
             pause = _PAUSES[-1]
         finally:
             self._preparing.pop(what, None)
         self._schedule(self._loop.time() + pause)
 
-    def _fail_topic(self, topic: object, error: ClientError) -> None:
+    def _fail_lanes(self, what: object, error: ClientError) -> None:
+        """Nothing can be sent to a topic, or to the node that leads a partition."""
         for lane in list(self._busy.values()):
-            if lane.at.topic == topic:
+            if what in (lane.at.topic, self._leader(lane.at)):
+                if lane.in_flight is not None and lane.retry_at is not None:
+                    self._refused(lane, Outcome.ABORTABLE, error, unresolved=lane.in_flight.in_doubt)
                 while lane.queue:
                     self._failed(lane, lane.queue.popleft(), Outcome.ABORTABLE, error, unresolved=False)
 
     def _send(self, connection: Connection, lanes: list[Lane], identity: ProducerIdAndEpoch) -> None:
         rules = self._rules
-        topics: dict[str, list[PartitionProduceData]] = {}
         for lane in lanes:
             batch = lane.in_flight
             if batch is None:
@@ -318,14 +320,11 @@ class Sender:
                 batch.number(identity, lane.next_sequence, rules.transactional_id is not None)
             lane.retry_at = None
             batch.tries += 1
-            topics.setdefault(lane.at.topic, []).append(
-                PartitionProduceData(index=lane.at.partition, records=batch.data)
-            )
         request = ProduceRequest(
             transactional_id=rules.transactional_id,
             acks=_ALL,
             timeout_ms=self._cluster.request_timeout_ms,
-            topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
+            topic_data=topic_data(lanes),
         )
         least, most = rules.versions()
         try:

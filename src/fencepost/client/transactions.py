@@ -15,6 +15,7 @@ from typing import Final
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import (
+    AuthenticationError,
     BrokerError,
     ClientError,
     MisuseError,
@@ -44,6 +45,9 @@ from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicParti
 #: Newest Produce that names topics; the ones after it need topic ids.
 NEWEST_PRODUCE: Final = 12
 _OLD_PAIR: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+#: The call may succeed when it is made again.
+_MAY_PASS: Final = (TimedOutError, AuthenticationError)
 
 
 class Transactions:
@@ -123,7 +127,7 @@ class Transactions:
         self._become(State.INITIALIZING)
         try:
             self._identity = await self._id.init(self._timeout_ms)
-        except (TimedOutError, asyncio.CancelledError):
+        except (*_MAY_PASS, asyncio.CancelledError):
             self._become(State.UNINITIALIZED)
             raise
         except ClientError as error:
@@ -174,7 +178,7 @@ class Transactions:
                 await self._id.add_offsets(self._identity, group.group_id)
             await self._id.commit_offsets(self._identity, group, offsets, self._tv2)
         except ClientError as error:
-            self._fail(error, fatal=not isinstance(error, TransactionAbortableError | TimedOutError))
+            self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *_MAY_PASS)))
             await self.raise_error()
         except asyncio.CancelledError:
             interrupted = "send_offsets_to_transaction() was interrupted, and the positions may be in it or not"
@@ -255,7 +259,7 @@ class Transactions:
             try:
                 await self._id.add_partitions(self._identity, waiting)
             except ClientError as error:
-                self._fail(error, fatal=not isinstance(error, TransactionAbortableError | TimedOutError))
+                self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *_MAY_PASS)))
                 return
             self._registered |= dict.fromkeys(waiting, True)
             assert self.sender is not None, "a transaction has a sender"
@@ -271,6 +275,9 @@ class Transactions:
         except TimedOutError as error:
             call = "commit_transaction" if commit else "abort_transaction"
             raise OutcomeUnknownError(f"{error}. Call {call}() again to find out") from error
+        except AuthenticationError as error:
+            call = "commit_transaction" if commit else "abort_transaction"
+            raise AuthenticationError(f"{error}. When that is mended call {call}() again to find out") from error
         except (TransactionAbortableError, UnsupportedByBrokerError, BrokerError) as error:
             if isinstance(error, BrokerError) and not _is_unsupported(error):
                 self._die(error)
@@ -291,7 +298,7 @@ class Transactions:
         """The next epoch of the current pair.  Raises ProducerFencedError if somebody else has the id."""
         try:
             return await self._id.init(self._timeout_ms, self._identity)
-        except TimedOutError:
+        except _MAY_PASS:
             raise
         except ClientError as error:
             self._die(error)

@@ -28,6 +28,8 @@ class Wire:
     last: int = LAST
     default: Any = MISSING
     tag: int | None = None
+    is_secret: bool = False
+    """Nobody is shown its value."""
 
     def in_version(self, version: int) -> bool:
         return self.first <= version <= self.last
@@ -74,6 +76,11 @@ def tagged(tag: int, *, since: int = 0, default: Any = None) -> Any:
     return Wire(first=since, default=default, tag=tag)
 
 
+def secret() -> Any:
+    """A field of every version that the message's representation leaves out: logs and errors may show that."""
+    return Wire(is_secret=True)
+
+
 def _range(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
     return int(first.rstrip("+")), int(last) if last else (LAST if text.endswith("+") else int(first))
@@ -113,7 +120,9 @@ def _equal(self: Any, other: Any) -> bool:
 
 
 def _represent(self: Any) -> str:
-    return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+    fields = self.__schema__.fields.items()
+    shown = (f"{name}={'<secret>' if wire.is_secret else repr(getattr(self, name))}" for name, wire in fields)
+    return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def _fields(cls: type) -> dict[str, Wire]:
@@ -124,25 +133,25 @@ def _fields(cls: type) -> dict[str, Wire]:
     return fields
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged))
+@dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged, secret))
 def struct(cls: type[T]) -> type[T]:
     """A structure inside messages; its versions are those of the message around it."""
     return _declare(cls, Schema((0, LAST), LAST, _fields(cls)))
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged))
+@dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged, secret))
 def request(*, api: int, versions: str, flexible: str = "never") -> Callable[[type[T]], type[T]]:
     """A request of the API with this key."""
     return _message(versions, flexible, api, is_request=True)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged))
+@dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged, secret))
 def response(*, api: int, versions: str, flexible: str = "never") -> Callable[[type[T]], type[T]]:
     """The response of the API with this key."""
     return _message(versions, flexible, api, is_request=False)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged))
+@dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged, secret))
 def data(*, versions: str, flexible: str = "never") -> Callable[[type[T]], type[T]]:
     """Something that is not sent by itself: a record in an internal topic, an embedded protocol."""
     return _message(versions, flexible, None, is_request=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+import ssl
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
@@ -94,7 +95,10 @@ class SimulatedNetwork:
         listening = self._listening[port] = _Listening(self, protocol_factory, port, admission)
         return listening
 
-    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
+    async def connect(
+        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.Transport, P]:
+        assert tls is None, "a network in memory has no TLS"
         await asyncio.sleep(self.delay())
         loop = asyncio.get_running_loop()
         while (listening := self._listening.get(port)) is not None and not listening.accepts(loop.time()):  # noqa: ASYNC110
@@ -157,8 +161,10 @@ class NamedNetwork:
     ) -> Listener:
         return await self._network.listen(protocol_factory, host, port, admission)
 
-    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
-        transport, protocol = await self._network.connect(protocol_factory, host, port)
+    async def connect(
+        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.Transport, P]:
+        transport, protocol = await self._network.connect(protocol_factory, host, port, tls)
         assert isinstance(transport, SimulatedTransport), "it is a simulated network"
         transport.owner = self.owner
         return transport, protocol

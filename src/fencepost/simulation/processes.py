@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+import ssl
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import partial
@@ -155,10 +156,12 @@ class Process:
 
     # Its network (runtime.Network)
 
-    async def connect(self, protocol_factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
+    async def connect(
+        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.Transport, P]:
         while (held := max(self._held)) > self._loop.time():  # noqa: ASYNC110
             await asyncio.sleep(held - self._loop.time())
-        transport, protocol = await self.world.network.connect(protocol_factory, host, port)
+        transport, protocol = await self.world.network.connect(protocol_factory, host, port, tls)
         assert isinstance(transport, SimulatedTransport), "it is a simulated network"
         transport.owner = self.name
         transport.request_faults = _Way(self, None if self._spared else transport.request_faults)

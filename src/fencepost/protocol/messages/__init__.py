@@ -44,6 +44,8 @@ from fencepost.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from fencepost.protocol.messages.produce import ProduceRequest, ProduceResponse
+from fencepost.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from fencepost.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from fencepost.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from fencepost.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -89,6 +91,8 @@ REQUESTS: dict[int, Any] = _by_key(
         OffsetFetchRequest,
         OffsetForLeaderEpochRequest,
         ProduceRequest,
+        SaslAuthenticateRequest,
+        SaslHandshakeRequest,
         SyncGroupRequest,
         TxnOffsetCommitRequest,
         UpdateFeaturesRequest,
@@ -132,6 +136,8 @@ RESPONSES: dict[int, Any] = _by_key(
         OffsetFetchResponse,
         OffsetForLeaderEpochResponse,
         ProduceResponse,
+        SaslAuthenticateResponse,
+        SaslHandshakeResponse,
         SyncGroupResponse,
         TxnOffsetCommitResponse,
         UpdateFeaturesResponse,
@@ -209,6 +215,10 @@ __all__ = [
     "OffsetForLeaderEpochResponse",
     "ProduceRequest",
     "ProduceResponse",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
     "SyncGroupRequest",
     "SyncGroupResponse",
     "TxnOffsetCommitRequest",

@@ -1,0 +1,56 @@
+"""How long something may take, carried through every wait, and the pauses between attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+from fencepost.client.errors import TimedOutError
+from fencepost.runtime import Runtime
+
+_FIRST_BACKOFF: Final = 0.01
+_LONGEST_BACKOFF: Final = 0.5
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """A point in time by the event loop's clock, and the pauses between attempts until then."""
+
+    def __init__(self, runtime: Runtime, timeout_ms: float, what: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._random = runtime.random
+        self._at = self._loop.time() + timeout_ms / 1000
+        self._what = what
+        self._pause = _FIRST_BACKOFF
+        self._timeout_ms = timeout_ms
+        self._because: object = "nobody answered"
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self._at - self._loop.time()
+
+    async def pause(self, because: object) -> None:
+        """Wait before the next attempt.  Raises TimedOutError when there is no time for one."""
+        self._because = because
+        wait = self._pause * (0.8 + 0.4 * self._random.random())
+        self._pause = min(self._pause * 2, _LONGEST_BACKOFF)
+        if self.left <= wait:
+            raise self._timed_out()
+        await asyncio.sleep(wait)
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """What `work` gives.  Raises TimedOutError when there is no time left for it; it is cancelled then."""
+        timer = asyncio.timeout_at(self._at)
+        try:
+            async with timer:
+                return await work
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise self._timed_out() from None
+
+    def _timed_out(self) -> TimedOutError:
+        return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {self._because}")

@@ -1,0 +1,189 @@
+"""How a client shows who it is, and whom it talks to: the settings of TLS and SASL, with Apache Kafka's names for them.
+
+Producer("broker:9093", security_protocol="SASL_SSL", ssl_cafile="ca.pem",
+         sasl_mechanism="SCRAM-SHA-512", sasl_plain_username="alice", sasl_plain_password="...")
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from os import PathLike
+from typing import Any, Final, TypedDict, Unpack
+
+from fencepost.client.sasl.scram import HASHES
+from fencepost.client.tls import Certificates, tls_context
+
+TokenProvider = Callable[[], str | Awaitable[str]]
+"""Gives a bearer token whenever one is needed.  One that is not a coroutine function is called in a thread."""
+
+
+class SecurityOptions(TypedDict, total=False):
+    """What every client takes, beside its own settings."""
+
+    security_protocol: str
+    """PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL; SSL stands for TLS 1.2 or newer."""
+    ssl_context: ssl.SSLContext
+    """Instead of everything else that begins with ssl."""
+    ssl_cafile: str | PathLike[str]
+    """A PEM file with the certificates of who may sign the broker's; by default whom the operating system trusts."""
+    ssl_cadata: str
+    """The same as text."""
+    ssl_certfile: str | PathLike[str]
+    """A PEM file with this client's own certificate and those up to its authority; the key may be in it."""
+    ssl_keyfile: str | PathLike[str]
+    """A PEM file with the key of that certificate, if it is not in ssl_certfile."""
+    ssl_certdata: str
+    """Certificate, chain and key as PEM text, instead of the two files."""
+    ssl_password: str
+    """Of the key, if it is encrypted."""
+    ssl_check_hostname: bool
+    """Whether the broker's certificate must be for the name that it is reached by (default)."""
+    sasl_mechanism: str
+    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; must be given with SASL_PLAINTEXT and SASL_SSL."""
+    sasl_plain_username: str
+    """Of PLAIN and SCRAM."""
+    sasl_plain_password: str
+    """Of PLAIN and SCRAM."""
+    sasl_oauth_token_provider: TokenProvider
+    """Of OAUTHBEARER."""
+
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER)
+_PASSWORDS: Final = ("sasl_plain_username", "sasl_plain_password")
+_TOKENS: Final = ("sasl_oauth_token_provider",)
+#: mechanism -> what it needs
+_NEEDS: Final = {PLAIN: _PASSWORDS, **dict.fromkeys(HASHES, _PASSWORDS), OAUTHBEARER: _TOKENS}
+_SHOWN: Final = ("security_protocol", "sasl_mechanism", "sasl_plain_username", "ssl_cafile", "ssl_certfile")
+
+
+class Security:
+    """The settings, checked.  Neither its representation nor its errors show a password, a token or a key.
+
+    It can be pickled unless it has an ssl_context or a token provider that cannot.
+    """
+
+    def __init__(self, **options: Unpack[SecurityOptions]) -> None:
+        """Raises TypeError for a setting that there is not, ValueError for one that makes no sense."""
+        unknown = [name for name in options if name not in SecurityOptions.__annotations__]
+        if unknown:
+            raise TypeError(f"there is no setting {unknown[0]!r}; of security there are {', '.join(sorted(_ALL))}")
+        self._options = options
+        self.protocol = options.get("security_protocol", "PLAINTEXT")
+        self.mechanism = options.get("sasl_mechanism") if self.uses_sasl else None
+        self._check_protocol()
+        if self.uses_sasl:
+            self._check_sasl()
+        self._context: ssl.SSLContext | None = None
+        if self.uses_tls:
+            self._check_tls()
+            self.tls()  # what cannot be read is said now
+
+    def __repr__(self) -> str:
+        given: Mapping[str, Any] = self._options
+        return f"Security({', '.join(f'{name}={given[name]!r}' for name in _SHOWN if name in given)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_context": None}
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def username(self) -> str:
+        return self._options["sasl_plain_username"]
+
+    @property
+    def password(self) -> str:
+        return self._options["sasl_plain_password"]
+
+    @property
+    def token_provider(self) -> TokenProvider:
+        return self._options["sasl_oauth_token_provider"]
+
+    def tls(self) -> ssl.SSLContext | None:
+        """What connections are made with; None: no TLS.  Raises ValueError for certificates that cannot be used."""
+        if self.uses_tls and self._context is None:
+            self._context = self._options.get("ssl_context") or tls_context(
+                Certificates(
+                    cafile=self._options.get("ssl_cafile"),
+                    cadata=self._options.get("ssl_cadata"),
+                    certfile=self._options.get("ssl_certfile"),
+                    keyfile=self._options.get("ssl_keyfile"),
+                    certdata=self._options.get("ssl_certdata"),
+                    password=self._options.get("ssl_password"),
+                ),
+                self._options.get("ssl_check_hostname", True),
+            )
+        return self._context
+
+    def hide(self, text: str) -> str:
+        """Text of somebody else's, without our password."""
+        secret = self._options.get("sasl_plain_password")
+        return text.replace(secret, "***") if secret else text
+
+    # What makes no sense
+
+    def _check_protocol(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(f"security_protocol={self.protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
+        for kind, used, protocols in (
+            ("ssl_", self.uses_tls, "SSL or SASL_SSL"),
+            ("sasl_", self.uses_sasl, "SASL_PLAINTEXT or SASL_SSL"),
+        ):
+            idle = [name for name in self._options if name.startswith(kind)]
+            if idle and not used:
+                raise ValueError(
+                    f"{idle[0]} is given, but security_protocol is {self.protocol}: set it to {protocols}, "
+                    f"or leave {idle[0]} out"
+                )
+
+    def _check_sasl(self) -> None:
+        if self.mechanism not in MECHANISMS:
+            raise ValueError(f"sasl_mechanism={self.mechanism!r}: it must be one of {', '.join(MECHANISMS)}")
+        given: Mapping[str, Any] = self._options
+        needed = _NEEDS[self.mechanism]
+        for name in needed:
+            if not given.get(name):
+                raise ValueError(f"{name} is missing: sasl_mechanism {self.mechanism} needs it")
+        for name in (*_PASSWORDS, *_TOKENS):
+            if name in given and name not in needed:
+                raise ValueError(f"{name} is given, but sasl_mechanism {self.mechanism} has no use for it")
+        for name in needed if needed is _PASSWORDS else ():
+            if not _is_sendable(given[name]):
+                raise ValueError(f"{name} must be a str without a NUL and without halves of characters")
+        if needed is _TOKENS and not callable(given[_TOKENS[0]]):
+            raise ValueError("sasl_oauth_token_provider must be a function that returns a token")
+
+    def _check_tls(self) -> None:
+        others = [name for name in self._options if name.startswith("ssl_") and name != "ssl_context"]
+        if "ssl_context" in self._options:
+            if not isinstance(self._options["ssl_context"], ssl.SSLContext):
+                raise ValueError("ssl_context must be an ssl.SSLContext, as ssl.create_default_context() makes one")
+            if others:
+                raise ValueError(f"ssl_context and {others[0]} are given: put what {others[0]} says into the context")
+        for one, other in _NOT_BOTH:
+            if one in self._options and other in self._options:
+                raise ValueError(f"{one} and {other} are given: give one of them")
+        for name, needed in (("ssl_keyfile", ("ssl_certfile",)), ("ssl_password", ("ssl_certfile", "ssl_certdata"))):
+            if name in self._options and not any(each in self._options for each in needed):
+                raise ValueError(f"{name} is given without {needed[0]}: there is no certificate that it could be for")
+
+
+_ALL: Final = tuple(SecurityOptions.__annotations__)
+_NOT_BOTH: Final = (("ssl_cafile", "ssl_cadata"), ("ssl_certfile", "ssl_certdata"), ("ssl_keyfile", "ssl_certdata"))
+
+
+def _is_sendable(text: object) -> bool:
+    try:
+        return isinstance(text, str) and b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False

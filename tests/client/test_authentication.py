@@ -1,0 +1,400 @@
+"""Clients log in by every mechanism, again before a session ends, and say what to do where they are not let in.
+
+On virtual time, in front of the real broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+from tests.client.sasl.servers import PASSWORD, USERNAME, PlainServer, Server, TokenServer
+from tests.client.secured import MECHANISMS, TOKEN, Front
+from tests.client.test_deadlines import be_silent
+from tests.client.test_producer import shown, simulate
+
+from fencepost.broker.network.connection_quotas import ConnectionQuotas
+from fencepost.client import Admin, AuthenticationError, Consumer, Producer, TopicPartition
+from fencepost.client.errors import DeliveryError, TimedOutError
+from fencepost.simulation.world import PORT, World
+
+SECURED = 9093
+SERVERS = f"127.0.0.1:{SECURED}"
+AT = TopicPartition("t", 0)
+WRONG = "not her secret"
+PASSWORDS = {"sasl_plain_username": USERNAME, "sasl_plain_password": PASSWORD}
+
+
+async def token() -> str:
+    return TOKEN
+
+
+def settings(mechanism: str, **changed: Any) -> dict[str, Any]:
+    own: dict[str, Any] = {"sasl_oauth_token_provider": token} if mechanism == "OAUTHBEARER" else PASSWORDS
+    return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism} | own | changed
+
+
+async def front(world: World, mechanisms: Mapping[str, Callable[[], Server]] | None = MECHANISMS, **more: Any) -> Front:
+    async def connect(factory: Callable[[], asyncio.Protocol]) -> Any:
+        return await world.network.connect(factory, "127.0.0.1", PORT)
+
+    found = Front(connect, SECURED, mechanisms, **more)
+    await world.network.listen(found, "127.0.0.1", SECURED, ConnectionQuotas(most=100, most_per_ip=100))
+    return found
+
+
+EVERY_MECHANISM = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+@EVERY_MECHANISM
+@pytest.mark.parametrize("versions", [(0, 0), (0, 1), (0, 2)], ids=str)
+def test_every_client_logs_in_by_every_mechanism(mechanism: str, versions: tuple[int, int]) -> None:
+    async def scenario(world: World) -> None:
+        there = await front(world, versions=versions)
+        how = settings(mechanism)
+        async with Admin(SERVERS, runtime=world.runtime("a"), **how) as admin:
+            await admin.create_topic("made", partitions=1)
+        async with Producer(SERVERS, transactional_id="id", runtime=world.runtime("p"), **how) as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send("made", b"1")
+        async with Consumer(
+            "made", bootstrap_servers=SERVERS, group_id="g", runtime=world.runtime("c"), **how
+        ) as group:
+            assert (await anext(group)).value == b"1"
+            await group.commit()
+        assert there.refusals == [] and there.logins >= 3
+
+    simulate(scenario)
+
+
+CALLS: dict[str, Callable[[World, dict[str, Any]], Awaitable[Any]]] = {
+    "send": lambda world, how: _send(world, how),
+    "init_transactions": lambda world, how: Producer(
+        SERVERS, transactional_id="id", runtime=world.runtime("p"), **how
+    ).init_transactions(),
+    "poll": lambda world, how: Consumer("t", bootstrap_servers=SERVERS, runtime=world.runtime("c"), **how).poll(60_000),
+    "poll in a group": lambda world, how: Consumer(
+        "t", bootstrap_servers=SERVERS, group_id="g", runtime=world.runtime("c"), **how
+    ).poll(60_000),
+    "topics": lambda world, how: Admin(SERVERS, runtime=world.runtime("a"), **how).topics(),
+    "create_topic": lambda world, how: Admin(SERVERS, runtime=world.runtime("a"), **how).create_topic("new"),
+    "list_transactions": lambda world, how: Admin(SERVERS, runtime=world.runtime("a"), **how).list_transactions(),
+}
+
+
+async def _send(world: World, how: dict[str, Any]) -> None:
+    async with Producer(SERVERS, runtime=world.runtime("p"), **how) as producer:
+        await (await producer.send("t", b"", partition=0))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_who_is_not_let_in_is_told_at_once_and_does_not_try_for_ever(call: str, caplog: Any) -> None:
+    async def scenario(world: World) -> None:
+        there = await front(world)
+        begun = world.loop.time()
+        with pytest.raises(AuthenticationError, match="refused user 'alice' by PLAIN") as refused:
+            await CALLS[call](world, settings("PLAIN", sasl_plain_password=WRONG))
+        assert "sasl_plain_password" in str(refused.value)
+        assert world.loop.time() - begun < 1
+        tries = len(there.refusals)
+        assert tries <= 2
+        await asyncio.sleep(30)
+        assert len(there.refusals) - tries <= 1
+        shown = "".join(traceback.format_exception(refused.value)) + caplog.text
+        assert WRONG not in shown
+
+    with caplog.at_level(logging.DEBUG):
+        simulate(scenario)
+
+
+def refused_with(how: dict[str, Any], mechanisms: Any = MECHANISMS, **more: Any) -> str:
+    """What a client is told that is not let in."""
+    told: list[str] = []
+
+    async def scenario(world: World) -> None:
+        await front(world, mechanisms, **more)
+        with pytest.raises(AuthenticationError) as refused:
+            await Admin(SERVERS, runtime=world.runtime("a"), **how).topics()
+        told.append(str(refused.value))
+
+    simulate(scenario)
+    return told[0]
+
+
+def test_the_sentence_names_what_to_do() -> None:
+    async def expired() -> str:
+        return "yesterdays.token"
+
+    async def broken() -> str:
+        raise LookupError("client_secret=hidden")
+
+    async def empty() -> str:
+        return ""
+
+    only = {"PLAIN": MECHANISMS["PLAIN"]}
+    bearer = "OAUTHBEARER"
+    table = {
+        "has not enabled sasl_mechanism SCRAM-SHA-256: it offers PLAIN": (settings("SCRAM-SHA-256"), only),
+        "has no SASL at this port: set security_protocol to PLAINTEXT": (settings("PLAIN"), None),
+        "(invalid_token: Authentication failed: the token is not valid): it may have expired": (
+            settings(bearer, sasl_oauth_token_provider=expired),
+            MECHANISMS,
+        ),
+        "sasl_oauth_token_provider raised LookupError": (
+            settings(bearer, sasl_oauth_token_provider=broken),
+            MECHANISMS,
+        ),
+        "returned a str that is no bearer token": (settings(bearer, sasl_oauth_token_provider=empty), MECHANISMS),
+        "refused user 'bob' by SCRAM-SHA-512": (settings("SCRAM-SHA-512", sasl_plain_username="bob"), MECHANISMS),
+    }
+    for sentence, (how, mechanisms) in table.items():
+        told = refused_with(how, mechanisms)
+        assert sentence in told and "\n" not in told
+        assert PASSWORD not in told and "hidden" not in told and "yesterdays.token" not in told
+
+
+def test_a_broker_that_repeats_the_password_is_not_quoted() -> None:
+    class Telltale(PlainServer):
+        def answer(self, message: bytes) -> bytes:
+            from tests.client.sasl.servers import Refused
+
+            raise Refused(f"wrong: {message!r}")
+
+    told = refused_with(settings("PLAIN", sasl_plain_password="t0p-secret"), {"PLAIN": lambda: Telltale({})})
+    assert "t0p-secret" not in told
+
+
+def test_a_server_that_cannot_prove_who_it_is_gets_nothing() -> None:
+    class Impostor:
+        """Says yes to everybody, at once."""
+
+        is_content = True
+
+        def answer(self, message: bytes) -> bytes:  # noqa: ARG002
+            return b""
+
+    told = refused_with(settings("SCRAM-SHA-256"), {"SCRAM-SHA-256": Impostor})
+    assert "is not trusted after SCRAM-SHA-256" in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"), [("wants SASL", "its port is one for SASL"), ("is silent", "did not answer within 500 ms")]
+)
+def test_what_may_pass_is_tried_until_time_is_up_and_named_then(kind: str, hint: str) -> None:
+    async def scenario(world: World) -> None:
+        servers, how = SERVERS, dict[str, Any]()
+        if kind == "is silent":
+            await be_silent(world)
+            servers, how = "127.0.0.1:7", settings("PLAIN")
+        else:
+            await front(world)
+        admin = Admin(servers, runtime=world.runtime("a"), max_block_ms=2000, request_timeout_ms=500, **how)
+        with pytest.raises(TimedOutError, match=hint):
+            await admin.topics()
+
+    simulate(scenario)
+
+
+class Cutting:
+    """Breaks off the connection at the given message of a login, so many times."""
+
+    def __init__(self, at: int, times: int) -> None:
+        self.at, self.left = at, times
+
+    def server(self, mechanism: str, there: list[Front]) -> Server:
+        real, cutting = MECHANISMS[mechanism](), self
+
+        class Cut:
+            is_content = False
+            seen = 0
+
+            def answer(self, message: bytes) -> bytes:
+                self.seen += 1
+                if cutting.left and self.seen == cutting.at:
+                    cutting.left -= 1
+                    for connection in list(there[0].open):
+                        connection.hang_up("cut")
+                answer = real.answer(message)
+                self.is_content = real.is_content
+                return answer
+
+        return Cut()
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_connection_that_is_cut_off_in_the_middle_of_a_login_is_made_anew(at: int) -> None:
+    async def scenario(world: World) -> None:
+        cutting, there = Cutting(at, times=3), list[Front]()
+        there.append(await front(world, {"SCRAM-SHA-256": lambda: cutting.server("SCRAM-SHA-256", there)}))
+        async with Admin(SERVERS, runtime=world.runtime("a"), **settings("SCRAM-SHA-256")) as admin:
+            assert "t" in await admin.topics()
+        assert there[0].refusals == ["cut"] * 3
+
+    simulate(scenario)
+
+
+# Sessions that end
+
+SESSION_MS = 60_000
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_a_connection_in_use_logs_in_again_and_nothing_is_lost_doubled_or_out_of_order(mechanism: str) -> None:
+    async def scenario(world: World) -> None:
+        there = await front(world, session_ms=SESSION_MS)
+        how = settings(mechanism)
+        end = world.loop.time() + 200
+        sent = list[bytes]()
+        found = list[bytes]()
+
+        async def write(producer: Producer) -> None:
+            while world.loop.time() < end:
+                for _ in range(3):
+                    await producer.send("t", b"%d" % len(sent), partition=0)
+                    sent.append(b"%d" % len(sent))
+                await asyncio.sleep(0.05)
+            await producer.flush()
+
+        async def read(consumer: Consumer) -> None:
+            while world.loop.time() < end or len(found) < len(sent):
+                found.extend(record.value or b"" for record in await consumer.poll(500))
+
+        async with (
+            Producer(SERVERS, runtime=world.runtime("p"), **how) as producer,
+            Consumer("t", bootstrap_servers=SERVERS, group_id="g", runtime=world.runtime("c"), **how) as consumer,
+        ):
+            await asyncio.gather(write(producer), read(consumer))
+            assert found == sent and len(sent) > 10_000
+            opened = there.logins
+            assert there.refusals == [], "no connection was ended"
+        assert there.renewals >= 3 * (opened - 1), "every connection that is in use does it"
+        assert there.logins == opened
+
+    simulate(scenario)
+
+
+def test_an_idle_connection_logs_in_again_when_it_is_used_again() -> None:
+    async def scenario(world: World) -> None:
+        there = await front(world, session_ms=10_000)
+        async with Admin(SERVERS, runtime=world.runtime("a"), **settings("SCRAM-SHA-256")) as admin:
+            for _ in range(5):
+                assert "t" in await admin.topics()
+                await asyncio.sleep(15)
+        assert (there.logins, there.renewals, there.refusals) == (1, 4, [])
+
+    simulate(scenario)
+
+
+def test_a_session_without_an_end_is_not_renewed() -> None:
+    async def scenario(world: World) -> None:
+        there = await front(world)
+        async with Admin(SERVERS, runtime=world.runtime("a"), **settings("PLAIN")) as admin:
+            for _ in range(3):
+                await admin.topics()
+                await asyncio.sleep(100)
+        assert (there.logins, there.renewals) == (1, 0)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("outage", [0.0, 3.0, 20.0])
+def test_requests_go_on_while_a_new_token_is_waited_for(outage: float) -> None:
+    """The provider is slow, and fails for some seconds: shorter than the rest of the session, or longer."""
+
+    async def scenario(world: World) -> None:
+        there = await front(world, session_ms=SESSION_MS)
+        begun = world.loop.time()
+
+        async def provide() -> str:
+            now = world.loop.time() - begun
+            if now > 40:
+                await asyncio.sleep(2)
+            if 40 < now < 60 * 0.85 + outage:
+                raise ConnectionError("no token today")
+            return TOKEN
+
+        how = settings("OAUTHBEARER", sasl_oauth_token_provider=provide)
+        async with Producer(SERVERS, runtime=world.runtime("p"), **how) as producer:
+            waited = 0.0
+            for number in range(1500):
+                asked = world.loop.time()
+                assert (await (await producer.send("t", b"%d" % number, partition=0))).offset == number
+                waited = max(waited, world.loop.time() - asked)
+                await asyncio.sleep(0.1)
+        assert there.refusals == [], "no request comes after the session's end"
+        if outage < 6:
+            assert waited < 0.1, "nobody waits for the token"
+        else:
+            assert waited < outage, "only for as long as there is neither a session nor a token"
+
+    simulate(scenario)
+
+
+def test_a_password_that_no_longer_holds_is_told_and_one_that_holds_again_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        passwords = {USERNAME: PASSWORD}
+        there = await front(world, {"PLAIN": lambda: PlainServer(passwords)}, session_ms=10_000)
+        async with Producer(SERVERS, runtime=world.runtime("p"), **settings("PLAIN")) as producer:
+            assert (await (await producer.send("t", b"0", partition=0))).offset == 0
+            passwords[USERNAME] = "changed"
+            await asyncio.sleep(11)
+            begun = world.loop.time()
+            sending = await producer.send("t", b"1", partition=0)
+            with pytest.raises((AuthenticationError, DeliveryError)) as refused:
+                await sending
+            assert isinstance(refused.value, AuthenticationError)
+            assert world.loop.time() - begun < 5
+            passwords[USERNAME] = PASSWORD
+            await asyncio.sleep(5)
+            assert (await (await producer.send("t", b"2", partition=0))).offset >= 1
+        assert there.logins >= 2
+
+    simulate(scenario)
+
+
+def test_a_commit_that_meets_a_refusal_is_called_again() -> None:
+    async def scenario(world: World) -> None:
+        passwords = {USERNAME: PASSWORD}
+        there = await front(world, {"PLAIN": lambda: PlainServer(passwords)})
+        async with Producer(
+            SERVERS, transactional_id="id", runtime=world.runtime("p"), **settings("PLAIN")
+        ) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("t", b"0", partition=0))
+            passwords[USERNAME] = "changed"
+            for connection in list(there.open):
+                connection.hang_up("cut")
+            with pytest.raises(AuthenticationError, match=r"call commit_transaction\(\) again"):
+                await producer.commit_transaction()
+            passwords[USERNAME] = PASSWORD
+            await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"1", partition=0)
+        assert await shown(world) == [b"0", b"1"]
+
+    simulate(scenario)
+
+
+def test_a_token_is_fetched_for_each_login() -> None:
+    async def scenario(world: World) -> None:
+        valid = ["one"]
+
+        async def provide() -> str:
+            return valid[0]
+
+        there = await front(world, {"OAUTHBEARER": lambda: TokenServer(lambda sent: sent in valid)}, session_ms=10_000)
+        how = settings("OAUTHBEARER", sasl_oauth_token_provider=provide)
+        async with Admin(SERVERS, runtime=world.runtime("a"), **how) as admin:
+            for name in ("one", "two", "three"):
+                valid[0] = name
+                await admin.topics()
+                await asyncio.sleep(12)
+        assert (there.logins, there.renewals, there.refusals) == (1, 2, [])
+
+    simulate(scenario)
