@@ -128,22 +128,18 @@ DOCUMENTS: dict[str, tuple[Promise, ...]] = {
             "2014.commit-order",
             "A consumer that is not held up by somebody else's open transaction: each is delivered when its "
             "commit comes.",
-            "the consumer stops at the last stable offset",
         ),
         Promise(
             "2014.spill",
             "What it buffers of open transactions goes to disk beyond a limit.",
-            "there is no such consumer",
         ),
         Promise(
             "2014.offset-pair",
             "Its committed offset is a pair: where the earliest open transaction begins, and how far it has delivered.",
-            "there is no such consumer",
         ),
         Promise(
             "2014.inside-transaction",
             "A third offset tells how far it is inside a long transaction.",
-            "there is no such consumer",
         ),
     ),
 }

@@ -52,6 +52,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "os.unlink": (),
     "shutil.rmtree": (),
     "tempfile.TemporaryDirectory": ("broker/running.py",),
+    "tempfile.TemporaryFile": ("client/commit_order/spill_file.py",),
     "sqlite3.connect": ("broker/metadata/store.py",),
     "random.random": (),
     "random.choice": (),

@@ -11,8 +11,9 @@ import pytest
 
 from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import ConnectionLostError
-from fencepost.client.fetcher import EARLIEST, Fetcher, list_offsets
+from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
+from fencepost.client.positions import EARLIEST, list_offsets
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -131,7 +132,7 @@ async def look_up_offsets(cluster: Cluster) -> None:
 
 
 async def read(cluster: Cluster) -> None:
-    sizes: dict[str, int] = {"min_bytes": 1, "max_bytes": 100, "max_partition_bytes": 100}
+    sizes: dict[str, Any] = {"min_bytes": 1, "max_bytes": 100, "max_partition_bytes": 100}
     fetcher = Fetcher(cluster, Isolation.READ_UNCOMMITTED, max_wait_ms=10, **sizes)
     fetcher.follow({AT: 0}, {"t": TOPIC_ID})
     for _ in range(100):

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 from tests.simulation.narrow_worlds import World, groups
 
-from fencepost.client import assignors, consumer, fetcher, group
+from fencepost.client import assignors, fetcher, group, positions
 from fencepost.client.consumer import Consumer
-from fencepost.client.fetcher import LATEST, Fetcher, Followed
+from fencepost.client.fetcher import Fetcher
+from fencepost.client.followed import Followed
 from fencepost.client.group import Group
-from fencepost.client.transactional_id import ConsumerGroupMetadata
+from fencepost.client.positions import LATEST
+from fencepost.client.transactional_id import ConsumerGroupMetadata, with_metadata
 from fencepost.coordinator.group import coordinator, membership, shards
 from fencepost.coordinator.group.classic import group as classic_group
 from fencepost.coordinator.group.classic import heartbeat, leave, responses, sync
@@ -81,19 +83,21 @@ def an_answer_from_before_a_seek_is_taken_for_one_after_it(patch: Patch) -> None
 
 @bug(TOPICS_CHANGE)
 def a_position_that_is_gone_is_set_to_the_end(patch: Patch) -> None:
-    list_offsets = fetcher.list_offsets
+    list_offsets = positions.list_offsets
 
     async def latest(cluster: Any, partitions: Any, _: int, isolation: Any) -> Any:
         return await list_offsets(cluster, partitions, LATEST, isolation)
 
-    patch.setattr(consumer, "list_offsets", latest)
+    patch.setattr(positions, "list_offsets", latest)
 
 
 @bug(MEMBERS)
 def the_offset_of_the_last_record_is_committed(patch: Patch) -> None:
     positions = Consumer._positions
     patch.setattr(
-        Consumer, "_positions", lambda self: {at: max(n - 1, 0) for at, n in positions(self).items()}, raising=True
+        Consumer,
+        "_positions",
+        lambda self: {at: max(with_metadata(n).offset - 1, 0) for at, n in positions(self).items()},
     )
 
 

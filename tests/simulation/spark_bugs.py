@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from fencepost.client.errors import ProducerFencedError, TransactionAbortableError
-from fencepost.client.fetcher import list_offsets
+from fencepost.client.positions import list_offsets
 from fencepost.client.shared_transaction import SharedTransaction
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.client.errors import ConnectionLostError
-from fencepost.client.fetcher import EARLIEST
+from fencepost.client.positions import EARLIEST
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode

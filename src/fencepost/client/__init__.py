@@ -2,6 +2,7 @@
 
 from fencepost.client.admin import Admin, TransactionDescription
 from fencepost.client.batches import RecordMetadata
+from fencepost.client.commit_order.partition import OpenTransaction
 from fencepost.client.consumer import Consumer
 from fencepost.client.errors import (
     AuthenticationError,
@@ -11,8 +12,10 @@ from fencepost.client.errors import (
     CommitInDoubtError,
     FencedInstanceIdError,
     OutcomeUnknownError,
+    PositionMetadataError,
     ProducerFencedError,
     RecordTooLargeError,
+    SpillError,
     TransactionAbortableError,
     TransactionTimedOutError,
 )
@@ -34,12 +37,15 @@ __all__ = [
     "ConsumerRecord",
     "FencedInstanceIdError",
     "OffsetAndMetadata",
+    "OpenTransaction",
     "OutcomeUnknownError",
+    "PositionMetadataError",
     "Producer",
     "ProducerFencedError",
     "RecordMetadata",
     "RecordTooLargeError",
     "SecurityOptions",
+    "SpillError",
     "TopicPartition",
     "TransactionAbortableError",
     "TransactionDescription",

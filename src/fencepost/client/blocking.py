@@ -14,12 +14,14 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from fencepost.client import admin, consumer, producer
 from fencepost.client.admin import TransactionDescription
 from fencepost.client.batches import Headers, RecordMetadata
+from fencepost.client.commit_order.partition import OpenTransaction
 from fencepost.client.errors import ClosedError
 from fencepost.client.portal import Portal
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
+T = TypeVar("T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Parameters = ParamSpec("_Parameters")
 _Constructor = Callable[Concatenate[Any, _Parameters], None]
@@ -171,6 +173,10 @@ class Producer(_Blocking):
         self._portal.call(self._producer.send_offsets_to_transaction(offsets, group))
 
 
+async def _in_the_loop(call: Callable[[], T]) -> T:
+    return call()
+
+
 async def _leave(entered: Any, error: BaseException | None) -> None:
     await entered.__aexit__(
         None if error is None else type(error), error, None if error is None else error.__traceback__
@@ -230,8 +236,16 @@ class Consumer(_Blocking):
     def position(self, at: TopicPartition) -> int:
         return self._consumer.position(at)
 
+    @_as_in(consumer.Consumer.next_offsets)
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._consumer.next_offsets()
+
+    @_as_in(consumer.Consumer.open_transactions)
+    def open_transactions(self) -> list[OpenTransaction]:
+        return self._portal.call(_in_the_loop(self._consumer.open_transactions))
+
     @_as_in(consumer.Consumer.seek)
-    def seek(self, at: TopicPartition, offset: int) -> None:
+    def seek(self, at: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         self._consumer.seek(at, offset)
 
     @_as_in(consumer.Consumer.pause)

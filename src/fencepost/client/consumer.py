@@ -9,16 +9,19 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Self, Unpack
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError, ClosedError, CommitFailedError, MisuseError, NoOffsetError
-from fencepost.client.fetcher import EARLIEST, LATEST, Fetcher, list_offsets
+from fencepost.client.commit_order.options import commit_order
+from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.errors import ClientError, ClosedError, CommitFailedError, MisuseError
+from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
 from fencepost.client.lasting import Lasting
-from fencepost.client.reading import isolation_of, reset_of
+from fencepost.client.lost_positions import find_lost_positions
+from fencepost.client.positions import EARLIEST, LATEST, Positions, isolation_of
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.subscription import Subscription
-from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
-from fencepost.protocol.types import TopicPartition
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
+from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import Runtime
 
 
@@ -36,6 +39,12 @@ class Consumer:
 
     Partitions that are added are seen after `metadata_max_age_ms`; without a group they are read from their beginning.
     A topic that was deleted and made anew is read from its beginning.
+
+    With delivery="commit_order" no open transaction holds up what others commit.  Of each partition a transaction is
+    delivered, all its records in a row, when its commit is read, and a record outside transactions at once.  Until then
+    transactions are kept, all together in `transaction_buffer_bytes` of memory, what has no room there in a temporary
+    file in `spill_directory` (None: where the system has them).  One that is open for longer than
+    `open_transaction_warning_ms` is logged as a warning, and again each time that doubles.
     """
 
     def __init__(
@@ -45,6 +54,10 @@ class Consumer:
         group_id: str | None = None,
         group_instance_id: str | None = None,
         isolation_level: str = "read_committed",
+        delivery: str = "offset_order",
+        transaction_buffer_bytes: int = 64 * 1024 * 1024,
+        spill_directory: str | None = None,
+        open_transaction_warning_ms: int = 900_000,
         auto_offset_reset: str = "earliest",
         auto_commit: bool = True,
         auto_commit_interval_ms: int = 5000,
@@ -62,7 +75,9 @@ class Consumer:
         runtime: Runtime | None = None,
         **security: Unpack[SecurityOptions],
     ) -> None:
-        self._isolation, self._reset = isolation_of(isolation_level), reset_of(auto_offset_reset)
+        order = commit_order(
+            delivery, isolation_level, transaction_buffer_bytes, spill_directory, open_transaction_warning_ms
+        )
         self._cluster = Cluster(
             bootstrap_servers,
             client_id=client_id,
@@ -71,13 +86,16 @@ class Consumer:
             patience_ms=max_block_ms,
             security=Security(**security),
         )
+        isolation = isolation_of(isolation_level) if order is None else Isolation.READ_UNCOMMITTED
+        self._places = Positions(self._cluster, auto_offset_reset, isolation, order is not None)
         self._fetcher = Fetcher(
             self._cluster,
-            self._isolation,
+            isolation,
             max_wait_ms=fetch_max_wait_ms,
             min_bytes=fetch_min_bytes,
             max_bytes=fetch_max_bytes,
             max_partition_bytes=max_partition_fetch_bytes,
+            order=order,
         )
         self._group: Group | None = None
         if group_id is not None:
@@ -99,10 +117,8 @@ class Consumer:
         self._started = self._closing = False
         self._subscription = Subscription(self._cluster, topics, metadata_max_age_ms / 1000)
         self._preparation = Lasting(self._prepare)
-        self._sought: dict[TopicPartition, int] = {}
+        self._sought: dict[TopicPartition, int | OffsetAndMetadata] = {}
         """Where to begin in partitions that are assigned and not read yet."""
-        self._working: dict[TopicPartition, int] = {}
-        """The first offset of each partition that the caller may still be working on."""
 
     # Life
 
@@ -177,62 +193,36 @@ class Consumer:
             self._to_follow = await self._subscription.partitions() if self._assigned is None else self._assigned
         if self._to_follow is not None:
             await self._follow(self._to_follow)
-        await self._find_lost_positions()
+        await find_lost_positions(self._fetcher, self._places)
         new = self._new_partitions()
         if new:
-            first = await list_offsets(self._cluster, list(new), EARLIEST, self._isolation)
             ids = {at.topic: topic_id for at, topic_id in new.items()}
-            self._fetcher.follow_too({at: offset for at, (offset, _) in first.items()}, ids)
+            self._fetcher.follow_too(await self._places.ends(list(new), EARLIEST), ids)
 
     async def _join(self, group: Group) -> None:
         if self._auto_commit and self._started:
             with suppress(CommitFailedError):  # they belong to others by now, who read them again
                 await self._commit_done()
         self._fetcher.follow({}, {})
-        self._working = {}
         self._to_follow = None
+        self._sought.clear()
         self._to_follow = await group.join(self._subscription.topics)
 
     async def _follow(self, partitions: Sequence[TopicPartition]) -> None:
         # First the ids: a position that is asked for later is not older than its topic.
         topic_ids = await self._subscription.topic_ids(dict.fromkeys(at.topic for at in partitions))
-        positions: dict[TopicPartition, int] = {}
+        positions: dict[TopicPartition, int | OffsetAndMetadata] = {}
         if self._group is not None and partitions:
             committed = await self._group.committed(partitions)
-            positions = {at: found.offset for at, found in committed.items() if found is not None}
+            positions |= {at: found for at, found in committed.items() if found is not None}
         rest = [at for at in partitions if at not in positions and at not in self._sought]
-        positions |= await self._reset_positions(rest)
+        positions |= await self._places.reset(rest)
         positions |= self._sought
-        self._working = {}
         self._fetcher.follow({at: positions[at] for at in partitions}, topic_ids)
         if self._group is not None and self._assigned is None:
             self._group.follow()
         self._to_follow, self._started = None, True
         self._sought.clear()
-
-    async def _find_lost_positions(self) -> None:
-        """Begin anew where the log has no such offset, and where the topic was made anew."""
-        seeks = {at: followed.seeks for at, followed in self._fetcher.followed.items()}
-        anew = self._fetcher.made_anew()
-        if anew:
-            found = await list_offsets(self._cluster, list(anew), EARLIEST, self._isolation)
-            for at, (offset, _) in found.items():
-                self._seek_unless_sought(at, offset, seeks[at])
-                self._fetcher.followed[at].topic_id = anew[at]
-                self._working.pop(TopicPartition(*at), None)
-        lost = {
-            at: offset
-            for at, offset in self._fetcher.out_of_range.items()
-            if at in self._fetcher.followed and self._fetcher.followed[at].fetch_offset == offset
-        }
-        for at, position in (await self._reset_positions(list(lost))).items():
-            self._seek_unless_sought(at, position, seeks[at])
-        self._fetcher.out_of_range.clear()
-
-    def _seek_unless_sought(self, at: TopicPartition, offset: int, seeks: int) -> None:
-        """What the caller said meanwhile counts."""
-        if self._fetcher.followed[at].seeks == seeks:
-            self._fetcher.followed[at].seek(offset)
 
     def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
         """Those that came later, and the ids of their topics.  In a group whoever leads it has it share out anew."""
@@ -250,17 +240,6 @@ class Consumer:
         places = {TopicPartition(name, n): view.topic_id for name, view in views.items() for n in view.leaders}
         return {at: topic_id for at, topic_id in places.items() if at not in self._fetcher.followed}
 
-    async def _reset_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        if self._reset is None:
-            at = partitions[0]
-            raise NoOffsetError(
-                f"no position for {at.topic}-{at.partition}, and auto_offset_reset is 'error': seek() first"
-            )
-        found = await list_offsets(self._cluster, partitions, self._reset, self._isolation)
-        return {at: offset for at, (offset, _) in found.items()}
-
     # Reading
 
     async def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
@@ -271,7 +250,7 @@ class Consumer:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_ms / 1000
-        self._working = {}
+        self._fetcher.working = {}
         while True:
             self._check_open()
             if not self._is_prepared() and not await self._preparation.done_within(end - loop.time()):
@@ -282,8 +261,6 @@ class Consumer:
             taken = self._fetcher.take(max_records)
             self._fetcher.fetch()
             if taken:
-                for record in reversed(taken):
-                    self._working[TopicPartition(record.topic, record.partition)] = record.offset
                 return taken
             if self._fetcher.error is not None:
                 error, self._fetcher.error = self._fetcher.error, None
@@ -301,7 +278,6 @@ class Consumer:
         if self._started and not self._must_join() and not self._commit_is_due():
             record = self._fetcher.take_one(self._is_prepared)
             if record is not None:
-                self._working = {TopicPartition(record.topic, record.partition): record.offset}
                 return record
         while not (taken := await self.poll(max_records=1)):
             pass
@@ -312,30 +288,32 @@ class Consumer:
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
         """Store positions of the group: these, or those after all records handed out so far.
 
-        An offset is the next one to read.  Raises CommitFailedError if the group was rebalanced meanwhile,
-        FencedInstanceIdError if another consumer has our group_instance_id, MisuseError without a group_id.
+        An offset is the next one to read; in commit order a number does not say what was delivered, and only what
+        `next_offsets` gave is taken, or an OffsetAndMetadata without metadata to begin there.  Raises CommitFailedError
+        if the group was rebalanced meanwhile, FencedInstanceIdError if another consumer has our group_instance_id,
+        MisuseError without a group_id.
         """
         if self._group is None:
             raise MisuseError("commit() needs a group_id")
         if self._group.fenced is not None:
             raise self._group.fenced
-        given = self._positions() if offsets is None else offsets
-        positions = {
-            TopicPartition(*at): found if isinstance(found, OffsetAndMetadata) else OffsetAndMetadata(found)
-            for at, found in given.items()
-        }
+        positions = self.next_offsets() if offsets is None else self._places.checked(offsets)
         if positions:
             followed = self._fetcher.followed
             topic_ids = {at.topic: followed[at].topic_id for at in positions if at in followed}
             await self._group.commit(positions, topic_ids)
 
-    def _positions(self) -> dict[TopicPartition, int]:
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit of each partition that is being read, after all records handed out so far."""
+        return {at: with_metadata(position) for at, position in self._positions().items()}
+
+    def _positions(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
         """After everything that was handed out, and after what nobody is shown."""
-        return {at: followed.position for at, followed in self._fetcher.followed.items()}
+        return {at: followed.next_offset() for at, followed in self._fetcher.followed.items()}
 
     async def _commit_done(self) -> None:
         """Store the positions after what the caller is done with."""
-        positions = self._positions() | self._working
+        positions = self._positions() | self._fetcher.working
         if positions:
             await self.commit(positions)
 
@@ -356,17 +334,24 @@ class Consumer:
         return await self._group.committed([TopicPartition(*at) for at in partitions])
 
     def position(self, at: TopicPartition) -> int:
-        """Offset of the next record of a partition that is being read.  Raises MisuseError for any other."""
-        self._followed(at)
-        return self._positions()[TopicPartition(*at)]
+        """Offset of the next record of a partition that is being read; in commit order where the oldest open
+        transaction begins (`next_offsets` has the rest).  Raises MisuseError for any other partition.
+        """
+        return int(self._followed(at).position)
 
-    def seek(self, at: TopicPartition, offset: int) -> None:
-        """Go on with this offset, or begin with it after `assign`.  Raises MisuseError for any other partition."""
-        if not self._started and at in (self._assigned or ()):
-            self._sought[TopicPartition(*at)] = offset
+    def seek(self, at: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on with this offset, or begin with it when the partition is assigned and not read yet.
+
+        In commit order a number is where to begin: of a transaction that began before, only the rest is delivered.
+        What `next_offsets` or `committed` gave goes back to exactly there.  Raises MisuseError for a partition that is
+        not assigned, PositionMetadataError for metadata that is none.
+        """
+        position = self._places.checked_one(TopicPartition(*at), offset)
+        if at in (self._to_follow or ()) or (not self._started and at in (self._assigned or ())):
+            self._sought[TopicPartition(*at)] = position
         else:
-            self._followed(at).seek(offset)
-            self._working.pop(TopicPartition(*at), None)
+            self._followed(at)
+            self._fetcher.seek(TopicPartition(*at), position)
 
     def _followed(self, at: TopicPartition) -> Any:
         if TopicPartition(*at) not in self._fetcher.followed:
@@ -386,13 +371,20 @@ class Consumer:
         for at in partitions:
             self._followed(at).paused = False
 
+    def open_transactions(self) -> list[OpenTransaction]:
+        """In commit order: the transactions whose end was not read yet, and what is held of each.
+
+        Raises MisuseError in offset order.
+        """
+        return self._fetcher.open_transactions()
+
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offsets that are still there."""
-        return await self._offsets(partitions, EARLIEST)
+        return await self._places.ends([TopicPartition(*at) for at in partitions], EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where reading stops now: the last stable offset with read_committed, else the high watermark."""
-        return await self._offsets(partitions, LATEST)
+        """Where reading stops now: the high watermark, in offset order with read_committed the last stable offset."""
+        return await self._places.ends([TopicPartition(*at) for at in partitions], LATEST)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
@@ -401,13 +393,4 @@ class Consumer:
 
         Times and timestamps are in milliseconds since 1970.  Raises BrokerError, as for a partition that is not there.
         """
-        found: dict[TopicPartition, tuple[int, int] | None] = {}
-        for at, time in times.items():
-            answer = (await list_offsets(self._cluster, [TopicPartition(*at)], time, self._isolation))[at]
-            found[at] = None if answer[0] < 0 else answer
-        return found
-
-    async def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        wanted = [TopicPartition(*at) for at in partitions]
-        found = await list_offsets(self._cluster, wanted, which, self._isolation)
-        return {at: offset for at, (offset, _) in found.items()}
+        return await self._places.for_times(times)

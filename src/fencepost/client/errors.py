@@ -98,3 +98,11 @@ class FencedInstanceIdError(ClientError):
 
 class NoOffsetError(ClientError):
     """There is no committed position, and auto_offset_reset="error" says not to choose one."""
+
+
+class PositionMetadataError(ClientError):
+    """The metadata of a committed offset is not what a consumer with delivery="commit_order" writes, or damaged."""
+
+
+class SpillError(ClientError):
+    """What is kept of open transactions cannot be written to a temporary file, or read back.  No record is lost."""

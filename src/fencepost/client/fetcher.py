@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, UnreachableError
-from fencepost.client.records import ConsumerRecord, records_of
+from fencepost.client.commit_order.options import CommitOrder
+from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    ConnectionLostError,
+    MisuseError,
+    SpillError,
+    UnreachableError,
+)
+from fencepost.client.followed import Fetched, Followed
+from fencepost.client.records import ConsumerRecord
+from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode, ProtocolError
-from fencepost.protocol.messages import FetchRequest, ListOffsetsRequest
+from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
-from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
-EARLIEST: Final = -2
-LATEST: Final = -1
+logger = logging.getLogger(__name__)
+
 #: Newest Fetch that names topics; the ones after it need topic ids.
 _NEWEST_FETCH_BY_NAME: Final = 12
 _PAUSE: Final = 0.05
@@ -37,59 +48,6 @@ _LEADER_MOVED: Final = (
 )
 
 
-class Fetched(NamedTuple):
-    """What came for one partition: raw batches from `position` on."""
-
-    position: int
-    data: memoryview
-    aborted: list[tuple[int, int]] | None
-
-
-class Followed:
-    """One partition that is being read."""
-
-    __slots__ = ("at", "chunk", "fetched", "had_some", "in_flight", "paused", "position", "ready", "seeks", "topic_id")
-
-    def __init__(self, at: TopicPartition, position: int, topic_id: uuid.UUID = ZERO_UUID) -> None:
-        self.at = at
-        self.topic_id = topic_id
-        """Of the topic that the position is in; zero: not known."""
-        self.position = position
-        """Offset of the next record to hand out."""
-        self.fetched: Fetched | None = None
-        """The next data, not looked into yet."""
-        self.ready: list[ConsumerRecord] = []
-        self.chunk = position
-        """Where to go on when `ready` is used up."""
-        self.in_flight = False
-        self.had_some = True
-        """Whether the last answer had records, so that there may be more at once."""
-        self.paused = False
-        self.seeks = 0
-        """How often it was said where to go on."""
-
-    def seek(self, position: int) -> None:
-        self.seeks += 1
-        self.position = self.chunk = position
-        self.ready, self.fetched = [], None
-
-    @property
-    def fetch_offset(self) -> int:
-        return self.chunk
-
-    def decode(self) -> None:
-        """Look into what was fetched."""
-        if not self.ready and self.fetched is not None:
-            fetched, self.fetched = self.fetched, None
-            if fetched.position == self.chunk:
-                topic, partition = self.at
-                found, self.chunk = records_of(topic, partition, fetched.data, fetched.aborted, self.chunk)
-                found.reverse()
-                self.ready = found
-                if not found:
-                    self.position = self.chunk
-
-
 class Fetcher:
     """Fetches the assigned partitions from their leaders before the consumer asks, and keeps the position of each."""
 
@@ -102,6 +60,7 @@ class Fetcher:
         min_bytes: int,
         max_bytes: int,
         max_partition_bytes: int,
+        order: CommitOrder | None = None,
     ) -> None:
         self._cluster = cluster
         self._isolation = isolation
@@ -109,7 +68,10 @@ class Fetcher:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._max_partition_bytes = max_partition_bytes
+        self._order = order
         self.followed: dict[TopicPartition, Followed] = {}
+        self.working: dict[TopicPartition, int | OffsetAndMetadata] = {}
+        """The position before what was handed out last of each partition: the caller may still be working on that."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._refresh_from = 0.0
@@ -119,21 +81,39 @@ class Fetcher:
         self._current: Followed | None = None
         """Where `take_one` took the last record."""
         self.error: ClientError | None = None
+        self._failed: ProtocolError | SpillError | None = None
+        """What went wrong with one partition while others had records to hand out."""
         self.out_of_range: dict[TopicPartition, int] = {}
         """Partitions whose position is not in the log, and that position."""
 
-    def follow(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, uuid.UUID]) -> None:
-        """Read these partitions and no others, from these positions on."""
-        self.followed = {
-            at: Followed(at, position, topic_ids.get(at.topic, ZERO_UUID)) for at, position in positions.items()
-        }
+    def follow(
+        self, positions: Mapping[TopicPartition, int | OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
+    ) -> None:
+        """Read these partitions and no others, from these positions on.  Raises PositionMetadataError."""
+        followed = {at: self._follow(at, position, topic_ids) for at, position in positions.items()}
+        for partition in self.followed.values():
+            partition.let_go()
+        self.followed = followed
+        self.working = {}
         self.out_of_range.clear()
         self._current = None
 
-    def follow_too(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, uuid.UUID]) -> None:
+    def follow_too(
+        self, positions: Mapping[TopicPartition, int | OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
+    ) -> None:
         """Read these partitions as well."""
         for at, position in positions.items():
-            self.followed.setdefault(at, Followed(at, position, topic_ids.get(at.topic, ZERO_UUID)))
+            self.followed.setdefault(at, self._follow(at, position, topic_ids))
+
+    def _follow(
+        self, at: TopicPartition, position: int | OffsetAndMetadata, topic_ids: Mapping[str, uuid.UUID]
+    ) -> Followed:
+        return Followed(at, position, topic_ids.get(at.topic, ZERO_UUID), self._order)
+
+    def seek(self, at: TopicPartition, position: int | OffsetAndMetadata) -> None:
+        """Go on there with one partition that is followed.  Raises PositionMetadataError."""
+        self.followed[at].seek(position)
+        self.working.pop(at, None)
 
     def made_anew(self) -> dict[TopicPartition, uuid.UUID]:
         """Partitions whose topic is another one by now, and its id."""
@@ -144,25 +124,40 @@ class Fetcher:
                 found[at] = topic.topic_id
         return found
 
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Those whose end was not read yet, by partition.  Raises MisuseError in offset order."""
+        if self._order is None:
+            raise MisuseError("open_transactions() needs delivery='commit_order'")
+        now = asyncio.get_running_loop().time()
+        readers = [partition.in_commit_order for _, partition in sorted(self.followed.items())]
+        return [found for reader in readers if reader is not None for found in reader.open_transactions(now)]
+
     # Records out
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Up to `count` records that are here already, of partitions in turn."""
+        """Up to `count` records that are here already, of partitions in turn.
+
+        Raises ProtocolError, SpillError; not before the records of others, which would be lost by that.
+        """
+        self._raise_what_failed()
         taken: list[ConsumerRecord] = []
         for at in list(self.followed):
             partition = self.followed[at]
-            if partition.paused:
+            if partition.paused or not self._look_into(partition, Followed.decode):
                 continue
-            partition.decode()
-            before = len(taken)
+            self.working[at] = partition.before_ready()
             while partition.ready and len(taken) < count:
-                taken.append(partition.ready.pop())
-            if len(taken) > before:
-                partition.position = taken[-1].offset + 1 if partition.ready else partition.chunk
-                # The next call begins with another partition.
-                self.followed[at] = self.followed.pop(at)
+                some = partition.ready[len(taken) - count :]
+                del partition.ready[len(taken) - count :]
+                taken += reversed(some)
+                partition.handed_out(taken[-1].offset)
+                self._look_into(partition, Followed.decode_on)
+            # The next call begins with another partition.
+            self.followed[at] = self.followed.pop(at)
             if len(taken) >= count:
                 break
+        if not taken:
+            self._raise_what_failed()
         return taken
 
     def take_one(self, may_go_on: Callable[[], bool]) -> ConsumerRecord | None:
@@ -171,24 +166,39 @@ class Fetcher:
         Then it is asked whether to go on with another one.
         """
         partition = self._current
-        if partition is None or not partition.ready or partition.paused:
+        if partition is None or partition.paused or not self._look_into(partition, Followed.decode_on):
             self._current = partition = self._next_partition() if may_go_on() else None
             if partition is None:
                 return None
+        self.working = {partition.at: partition.before_ready()}
         record = partition.ready.pop()
-        partition.position = record.offset + 1 if partition.ready else partition.chunk
+        partition.handed_out(record.offset)
         return record
 
     def _next_partition(self) -> Followed | None:
+        self._raise_what_failed()
         for at in list(self.followed):
             partition = self.followed[at]
-            if not partition.paused:
-                partition.decode()
-                if partition.ready:
-                    self.followed[at] = self.followed.pop(at)
-                    self.fetch()
-                    return partition
+            if not partition.paused and self._look_into(partition, Followed.decode):
+                self.followed[at] = self.followed.pop(at)
+                self.fetch()
+                return partition
+        self._raise_what_failed()
         return None
+
+    def _look_into(self, partition: Followed, decode: Callable[[Followed], None]) -> bool:
+        """Whether it has records to hand out, after more was decoded if it had none."""
+        if not partition.ready:
+            try:
+                decode(partition)
+            except (ProtocolError, SpillError) as error:
+                self._failed = error
+        return bool(partition.ready)
+
+    def _raise_what_failed(self) -> None:
+        error, self._failed = self._failed, None
+        if error is not None:
+            raise error
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error if nothing comes
         """Wait until something may have come."""
@@ -317,6 +327,7 @@ class Fetcher:
                 if self.followed.get(at) is not partition or partition.fetch_offset != offset:
                     continue  # no longer read, or from elsewhere
                 partition.had_some = bool(found.records)
+                self._warn(partition, found)
                 error = ErrorCode(found.error_code)
                 if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.out_of_range[at] = offset
@@ -325,7 +336,15 @@ class Fetcher:
                 elif error:
                     raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
                 elif found.records:
-                    partition.fetched = Fetched(offset, memoryview(found.records), self._aborted(found))
+                    now = asyncio.get_running_loop().time()
+                    partition.fetched = Fetched(offset, memoryview(found.records), self._aborted(found), now)
+
+    def _warn(self, partition: Followed, found: Any) -> None:
+        if partition.in_commit_order is not None and not found.error_code:
+            now = asyncio.get_running_loop().time()
+            ends = found.high_watermark, found.last_stable_offset, found.log_start_offset
+            for warning in partition.in_commit_order.warnings(now, *ends):
+                logger.warning(warning)
 
     def _aborted(self, found: Any) -> list[tuple[int, int]] | None:
         if self._isolation is Isolation.READ_UNCOMMITTED:
@@ -335,6 +354,8 @@ class Fetcher:
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
+        if self._order is not None:
+            self._order.buffers.close()
         self._wake()
 
 
@@ -361,48 +382,3 @@ async def fetch_partition(
     )
     answer = await cluster.call(leader, request, most=_NEWEST_FETCH_BY_NAME)
     return answer.responses[0].partitions[0]
-
-
-async def list_offsets(
-    cluster: Cluster, partitions: Sequence[TopicPartition], timestamp: int, isolation: Isolation
-) -> dict[TopicPartition, tuple[int, int]]:
-    """(offset, timestamp) by time: EARLIEST, LATEST, or the first record not older than so many milliseconds.
-
-    Raises BrokerError, TimedOutError.
-    """
-    deadline = cluster.deadline("looking up offsets")
-    found: dict[TopicPartition, tuple[int, int]] = {}
-    while True:
-        by_node: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
-        for at in partitions:
-            if at not in found:
-                wanted = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
-                by_node.setdefault(await cluster.leader(at, deadline), {}).setdefault(at.topic, []).append(wanted)
-        if not by_node:
-            return found
-        because: object = None
-        for node, topics in by_node.items():
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=isolation,
-                topics=[ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in topics.items()],
-            )
-            try:
-                answer = await deadline.within(cluster.call(node, request, most=7))
-            except (ConnectionLostError, UnreachableError) as lost:
-                because = lost
-                for name in topics:
-                    cluster.forget_topic(name)
-                continue
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    error = ErrorCode(part.error_code)
-                    if error.retriable:
-                        because = error.name
-                        cluster.forget_topic(topic.name)
-                    elif error:
-                        raise BrokerError(error, f"no offsets of {topic.name}-{part.partition_index} are told")
-                    else:
-                        found[TopicPartition(topic.name, part.partition_index)] = (part.offset, part.timestamp)
-        if because is not None:
-            await deadline.pause(because)

@@ -14,7 +14,7 @@ from fencepost.client.idempotence import Idempotence
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
-from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
 from fencepost.client.transactions import Transactions, check_group
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
@@ -312,9 +312,6 @@ class Producer:
         cannot be committed any more.
         """
         transactions, member = self._transactional(), check_group(group)
-        positions = {
-            TopicPartition(*at): found if isinstance(found, OffsetAndMetadata) else OffsetAndMetadata(found)
-            for at, found in offsets.items()
-        }
+        positions = {TopicPartition(*at): with_metadata(found) for at, found in offsets.items()}
         if positions:
             await transactions.send_offsets(positions, member)

@@ -55,6 +55,11 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+def with_metadata(position: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """A position as it is committed."""
+    return position if isinstance(position, OffsetAndMetadata) else OffsetAndMetadata(position)
+
+
 class ConsumerGroupMetadata(NamedTuple):
     """Who commits offsets: the group, and the member of it if there is one."""
 

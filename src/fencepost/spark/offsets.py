@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, TimedOutError
-from fencepost.client.fetcher import list_offsets
 from fencepost.client.group import Group
+from fencepost.client.positions import list_offsets
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 from fencepost.spark.losses import behind, gone

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
-from fencepost.client.fetcher import EARLIEST, LATEST, fetch_partition, list_offsets
+from fencepost.client.fetcher import fetch_partition
+from fencepost.client.positions import EARLIEST, LATEST, list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch

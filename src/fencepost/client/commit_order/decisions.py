@@ -1,0 +1,103 @@
+"""What a reader in commit order does with each batch.  Pure.
+
+The 2014 design, "READ_COMMITTED": the reader buffers the records of a transaction until it reads the COMMIT, and
+exposes them then, or discards them at its ABORT.  Everything goes by producer id, never by epoch, as in Apache Kafka's
+own consumers (facts §8.2).  The log does the fencing: it takes no batch and no marker of an older epoch, a newer epoch
+goes on with the transaction that is open, and the marker of a producer that was fenced has the epoch after that of its
+records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+from fencepost.client.commit_order.position import Position
+from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.control import COMMIT, ControlRecord
+
+
+class Kind(Enum):
+    """What a batch is to a reader."""
+
+    PLAIN = auto()
+    """Records outside transactions."""
+    TRANSACTIONAL = auto()
+    """Records of a transaction."""
+    COMMIT_MARKER = auto()
+    ABORT_MARKER = auto()
+    NOTHING = auto()
+    """A batch that compaction has emptied, or a control record that ends no transaction."""
+
+
+class Step(Enum):
+    """What is done with it."""
+
+    DELIVER = auto()
+    """Deliver its records at once."""
+    BEGIN = auto()
+    """A transaction of its producer begins here: keep its records until that ends."""
+    KEEP = auto()
+    """Keep its records with what there is of the transaction."""
+    DELIVER_TRANSACTION = auto()
+    """Deliver what was kept, all of it before anything else of the partition."""
+    DROP = auto()
+    """Drop what was kept."""
+    PASS = auto()
+
+
+#: (kind, whether a transaction of its producer is open) -> what is done.
+#: A marker without records, or a second one, ends nothing.  An emptied batch begins nothing: compaction keeps such a
+#: batch for its producer's last sequence only, and may have removed the marker of its transaction.
+STEPS: Final[Mapping[tuple[Kind, bool], Step]] = {
+    (Kind.PLAIN, False): Step.DELIVER,
+    (Kind.PLAIN, True): Step.DELIVER,
+    (Kind.TRANSACTIONAL, False): Step.BEGIN,
+    (Kind.TRANSACTIONAL, True): Step.KEEP,
+    (Kind.COMMIT_MARKER, False): Step.PASS,
+    (Kind.COMMIT_MARKER, True): Step.DELIVER_TRANSACTION,
+    (Kind.ABORT_MARKER, False): Step.PASS,
+    (Kind.ABORT_MARKER, True): Step.DROP,
+    (Kind.NOTHING, False): Step.PASS,
+    (Kind.NOTHING, True): Step.PASS,
+}
+
+
+def kind_of(header: BatchHeader, control: ControlRecord | None) -> Kind:
+    """What a batch is.  `control`: what it says if it is a control batch that has a record."""
+    if header.is_control:
+        if control is None or not control.ends_transaction:
+            return Kind.NOTHING
+        return Kind.COMMIT_MARKER if control.type == COMMIT else Kind.ABORT_MARKER
+    if header.record_count == 0:
+        return Kind.NOTHING
+    return Kind.TRANSACTIONAL if header.is_transactional else Kind.PLAIN
+
+
+def first_wanted(begun: Position, marker: int) -> int | None:
+    """The first offset that is still to be delivered of a transaction whose commit marker is at `marker`.
+
+    `begun`: where reading began.  None: all of it was delivered before.
+    """
+    if marker < begun.delivered:
+        return None
+    return begun.inside + 1 if marker == begun.delivered else 0
+
+
+def is_surely_open(first: int, looked_at: int, high_watermark: int, last_stable_offset: int) -> bool:
+    """Whether the transaction that began at `first` was open when the leader told these two offsets.
+
+    `looked_at`: up to where batches were looked at without finding its end.  A reader that is behind knows it only of
+    the oldest one, which is where the last stable offset is.
+    """
+    return looked_at >= high_watermark or first == last_stable_offset
+
+
+def due_again(open_for: float, bound: float, said: int) -> bool:
+    """Whether to say (again) that a transaction has been open for longer than `bound`.
+
+    `said`: how often it was.  Each time the time has doubled, so that one of a year is said 16 times with a bound of
+    15 minutes.
+    """
+    return open_for >= bound * (1 << said)

@@ -1,0 +1,33 @@
+"""Positions that are lost: begin anew where the log has no such offset, and where the topic was made anew."""
+
+from __future__ import annotations
+
+from fencepost.client.fetcher import Fetcher
+from fencepost.client.positions import EARLIEST, Positions
+from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.protocol.types import TopicPartition
+
+
+async def find_lost_positions(fetcher: Fetcher, places: Positions) -> None:
+    """Have every partition that is followed where something can be fetched.  Raises NoOffsetError, BrokerError."""
+    seeks = {at: followed.seeks for at, followed in fetcher.followed.items()}
+    anew = fetcher.made_anew()
+    if anew:
+        for at, offset in (await places.ends(list(anew), EARLIEST)).items():
+            _seek_unless_sought(fetcher, at, offset, seeks[at])
+            fetcher.followed[at].topic_id = anew[at]
+            fetcher.working.pop(at, None)
+    lost = {
+        at: fetcher.followed[at].next_offset()
+        for at, offset in fetcher.out_of_range.items()
+        if at in fetcher.followed and fetcher.followed[at].fetch_offset == offset
+    }
+    for at, position in (await places.instead_of(lost)).items():
+        _seek_unless_sought(fetcher, at, position, seeks[at])
+    fetcher.out_of_range.clear()
+
+
+def _seek_unless_sought(fetcher: Fetcher, at: TopicPartition, position: int | OffsetAndMetadata, seeks: int) -> None:
+    """What the caller said meanwhile counts."""
+    if fetcher.followed[at].seeks == seeks:
+        fetcher.followed[at].seek(position)

@@ -1,0 +1,72 @@
+"""One partition in commit order, against a naive model, over drawn logs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.client.commit_order.logs import STEPS, Step, build
+from tests.client.commit_order.reading import Reader
+
+from fencepost.client.transactional_id import OffsetAndMetadata
+
+#: Nothing, less than a batch, a few batches, everything.
+LIMITS = st.sampled_from([0, 200, 1000, 10**6])
+#: Bytes of an answer: one batch, a few, everything.
+MOST = st.sampled_from([1, 500, 10**6])
+FATES = st.lists(st.sampled_from(["well", "well", "short", "failed"]), max_size=30)
+BEGINNING = OffsetAndMetadata(0)
+
+
+@pytest.mark.promise("2014.commit-order", "2014.spill")
+@given(STEPS, LIMITS, MOST, st.integers(1, 9), FATES)
+def test_exactly_what_is_committed_is_delivered_each_transaction_in_one_piece_in_the_order_of_commits(
+    steps: list[Step], limit: int, most: int, count: int, fates: list[str]
+) -> None:
+    """Under any interleaving, however much is fetched at once, whatever memory has room for, and on a bad disk."""
+    log = build(steps)
+    reader = Reader(log, BEGINNING, limit, most, iter(fates))
+    delivered: list[int] = []
+    while taken := reader.take(count):
+        delivered += taken
+    assert delivered == log.delivered
+    oldest = min(log.open_since.values(), default=log.end)
+    assert reader.next_offset() == (
+        OffsetAndMetadata(oldest) if oldest == log.end else OffsetAndMetadata(oldest, f"commit-order/1 {log.end}")
+    )
+    reader.end()
+
+
+@pytest.mark.promise("2014.offset-pair", "2014.inside-transaction")
+@given(STEPS, st.lists(st.tuples(LIMITS, MOST, st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6), FATES)
+def test_whoever_goes_on_from_a_committed_position_is_given_exactly_what_was_not_delivered_before_it(
+    steps: list[Step], lives: list[tuple[int, int, int, int]], fates: list[str]
+) -> None:
+    """Also in the middle of a transaction, and however little was fetched since the last time."""
+    log, fate = build(steps), iter(fates)
+    committed, processed = BEGINNING, 0
+    for limit, most, done, more in lives:
+        reader = Reader(log, committed, limit, most, fate)
+        expected = log.delivered[processed:]
+        assert reader.take(done) == expected[:done]
+        committed, processed = reader.next_offset(), processed + len(expected[:done])
+        assert reader.take(more) == expected[done : done + more]  # not committed: it is killed then
+        reader.end()
+    reader = Reader(log, committed, 1000, 500, iter(()))
+    assert reader.take(10**6) == log.delivered[processed:]
+    reader.end()
+
+
+@given(STEPS, st.integers(0, 60), LIMITS)
+def test_a_number_is_where_to_begin(steps: list[Step], begun: int, limit: int) -> None:
+    """Of what is delivered from the beginning all that lies behind it; and going on from there works as ever."""
+    log = build(steps)
+    begun = min(begun, log.end)
+    expected = [offset for piece in log.pieces for offset in piece if offset >= begun]
+    reader = Reader(log, OffsetAndMetadata(begun), limit, 500, iter(()))
+    half = len(expected) // 2
+    assert reader.take(half) == expected[:half]
+    again = Reader(log, reader.next_offset(), limit, 500, iter(()))
+    assert again.take(10**6) == expected[half:]
+    for each in (reader, again):
+        each.end()
