@@ -10,8 +10,8 @@ import pytest
 from fencepost import client
 from fencepost.broker import Broker, running_broker
 from fencepost.client import ProducerFencedError, TopicPartition, blocking
-from fencepost.client.blocking import Admin, Consumer, Producer
-from fencepost.client.errors import MisuseError
+from fencepost.client.blocking import Admin, Consumer, ExactlyOnce, Producer
+from fencepost.client.errors import ClosedError, MisuseError
 
 AT = TopicPartition("t", 0)
 
@@ -70,7 +70,7 @@ def test_a_closed_one_says_so(broker: Broker) -> None:
 
 
 #: What the blocking face has no use for: it starts by itself, and its objects are closed.
-ASYNCIO_ONLY = {"start", "abandon"}
+ASYNCIO_ONLY = {"start", "abandon", "check_transactional"}
 
 
 def public(kind: type) -> dict[str, inspect.Signature]:
@@ -78,7 +78,7 @@ def public(kind: type) -> dict[str, inspect.Signature]:
     return {name: inspect.signature(method) for name, method in methods if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin", "ExactlyOnce", "Transaction"])
 def test_it_has_every_method_of_the_asyncio_client_with_the_same_parameters(name: str) -> None:
     theirs, ours = public(getattr(client, name)), public(getattr(blocking, name))
     assert {method: signature.parameters for method, signature in ours.items()} == {
@@ -97,6 +97,52 @@ def test_every_public_method_says_what_it_does(kind: type) -> None:
         if not name.startswith("_") and not (method.__doc__ or "").strip()
     ]
     assert silent == []
+
+
+def copy_until(loop: ExactlyOnce, count: int, error: type[BaseException] | None = None) -> None:
+    for transaction in loop:
+        with transaction:
+            for record in transaction.records:
+                transaction.send("out", record.value)
+            if error is not None:
+                raise error
+        assert transaction.committed
+        count -= len(transaction.records)
+        if count <= 0:
+            loop.stop()
+
+
+def test_records_are_read_and_written_in_one_transaction(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    with Producer(servers) as filler:
+        for number in range(10):
+            filler.send("t", b"%d" % number).result()
+    with (
+        Consumer("t", bootstrap_servers=servers, group_id="group", auto_commit=False) as consumer,
+        Producer(servers, transactional_id="id") as producer,
+    ):
+        for error in (ZeroDivisionError, KeyboardInterrupt):
+            with pytest.raises(error):
+                copy_until(ExactlyOnce(consumer, producer, max_records=3), 10, error)
+        copy_until(ExactlyOnce(consumer, producer, max_records=3), 10)
+    with Consumer("out", bootstrap_servers=servers) as judge:
+        found = [next(judge).value for _ in range(10)] + [record.value for record in judge.poll(300)]
+    assert sorted(found, key=str) == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("which", ["consumer", "producer"])
+def test_a_loop_whose_client_was_closed_says_so(broker: Broker, which: str) -> None:
+    servers = broker.bootstrap_servers
+    with Producer(servers) as filler:
+        filler.send("t", b"1").result()
+    with (
+        Consumer("t", bootstrap_servers=servers, group_id="group", auto_commit=False) as consumer,
+        Producer(servers, transactional_id="id") as producer,
+    ):
+        loop = ExactlyOnce(consumer, producer)
+        (consumer if which == "consumer" else producer).close()
+        with pytest.raises(ClosedError):
+            next(loop)
 
 
 def test_records_are_looked_for_by_time_and_partitions_paused(broker: Broker) -> None:

@@ -33,3 +33,58 @@ def test_who_waits_is_told_when_it_is_closed_and_so_is_who_comes_later() -> None
     assert told == [ClosedError]
     with pytest.raises(ClosedError):
         portal.call(wait())
+
+
+def test_what_is_awaited_from_another_loop_has_ended_when_that_is_told() -> None:
+    portal, log = Portal(), list[str]()
+
+    async def work(seconds: float) -> str:
+        try:
+            await asyncio.sleep(seconds)
+            return "done"
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.05)
+            log.append("cleaned up")
+            raise
+
+    async def elsewhere() -> None:
+        assert await portal.elsewhere(work(0)) == "done"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await portal.elsewhere(work(100))
+        assert log == ["cleaned up"]
+        waiting = asyncio.ensure_future(portal.elsewhere(work(100)))
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(portal.close)
+        for waits in (waiting, portal.elsewhere(work(0))):
+            with pytest.raises(ClosedError):
+                await waits
+
+    asyncio.run(elsewhere())
+
+
+def test_what_was_done_while_it_was_cancelled_is_told_and_the_cancellation_comes_later() -> None:
+    portal, told = Portal(), list[str]()
+
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            return "done"
+        return "never"
+
+    async def elsewhere() -> None:
+        told.append(await portal.elsewhere(stubborn()))
+        await asyncio.sleep(0)
+        told.append("not cancelled")
+
+    async def main() -> None:
+        task = asyncio.ensure_future(elsewhere())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    portal.close()
+    assert told == ["done"]

@@ -19,6 +19,7 @@ from fencepost.client.errors import (
     TransactionAbortableError,
     TransactionTimedOutError,
 )
+from fencepost.client.exactly_once import ExactlyOnce, Transaction
 from fencepost.client.producer import Producer
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import SecurityOptions
@@ -35,6 +36,7 @@ __all__ = [
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
+    "ExactlyOnce",
     "FencedInstanceIdError",
     "OffsetAndMetadata",
     "OpenTransaction",
@@ -47,6 +49,7 @@ __all__ = [
     "SecurityOptions",
     "SpillError",
     "TopicPartition",
+    "Transaction",
     "TransactionAbortableError",
     "TransactionDescription",
     "TransactionTimedOutError",

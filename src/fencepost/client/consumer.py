@@ -86,11 +86,11 @@ class Consumer:
             patience_ms=max_block_ms,
             security=Security(**security),
         )
-        isolation = isolation_of(isolation_level) if order is None else Isolation.READ_UNCOMMITTED
-        self._places = Positions(self._cluster, auto_offset_reset, isolation, order is not None)
+        self._isolation = isolation_of(isolation_level) if order is None else Isolation.READ_UNCOMMITTED
+        self._places = Positions(self._cluster, auto_offset_reset, self._isolation, order is not None)
         self._fetcher = Fetcher(
             self._cluster,
-            isolation,
+            self._isolation,
             max_wait_ms=fetch_max_wait_ms,
             min_bytes=fetch_min_bytes,
             max_bytes=fetch_max_bytes,
@@ -176,6 +176,12 @@ class Consumer:
             raise MisuseError("this consumer has no group_id")
         return self._group.metadata()
 
+    def check_transactional(self) -> None:
+        """Raises MisuseError unless it is a group's, commits nothing by itself, and reads what is committed."""
+        self.group_metadata()
+        if self._auto_commit or self._isolation is not Isolation.READ_COMMITTED:
+            raise MisuseError("a consumer in transactions needs auto_commit=False, read_committed and offset order")
+
     def _is_prepared(self) -> bool:
         """Whether nothing is to be asked for before records are handed out."""
         if self._preparation.is_under_way or not self._started or self._to_follow is not None or self._must_join():
@@ -232,9 +238,7 @@ class Consumer:
             topics |= dict.fromkeys((*self._subscription.topics, *(group.counted if group is not None else ())))
         views = self._subscription.views(list(topics), self._fetcher.refresh)
         if group is not None:
-            known = {name: view.partition_count for name, view in views.items() if name in group.counted}
-            if known != {name: group.counted[name] for name in known}:
-                group.must_join = True
+            group.compare(views)
         if group is not None or self._assigned is not None:
             return {}
         places = {TopicPartition(name, n): view.topic_id for name, view in views.items() for n in view.leaders}
@@ -352,6 +356,12 @@ class Consumer:
         else:
             self._followed(at)
             self._fetcher.seek(TopicPartition(*at), position)
+
+    def seek_to_committed(self) -> None:
+        """Go on where the group's positions are: from the next poll on, and as after a rebalance."""
+        if self._started and self._to_follow is None:
+            self._to_follow = self.assignment()
+            self._fetcher.follow({}, {})
 
     def _followed(self, at: TopicPartition) -> Any:
         if TopicPartition(*at) not in self._fetcher.followed:

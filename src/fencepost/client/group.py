@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.client.assignors import RANGE, assign_ranges
-from fencepost.client.cluster import GROUP, Cluster, Deadline, Use
+from fencepost.client.cluster import GROUP, Cluster, Deadline, TopicView, Use
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
@@ -197,6 +197,11 @@ class Group:
             for at in assigned:
                 counts[at.topic] = counts.get(at.topic, 0) + 1
         return counts
+
+    def compare(self, topics: Mapping[str, TopicView]) -> None:
+        """Share out anew where a topic has other partitions than were counted."""
+        if any(view.partition_count != self.counted.get(name, view.partition_count) for name, view in topics.items()):
+            self.must_join = True
 
     def _check_fenced(self, error: ErrorCode) -> None:
         """Two members with one id would take the place from each other for ever: the first one gives up."""

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from fencepost.client.errors import ClosedError
@@ -38,6 +39,42 @@ class Portal:
         except BaseException:
             future.cancel()
             raise
+
+    async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it in the loop, for somebody in another loop.  Raises ClosedError once this is closed.
+
+        It has ended when this returns or raises, also where it is cancelled: if it was done all the same, that is told,
+        and the cancellation comes with the next thing that is awaited.
+        """
+        here = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(self._loop.create_task(work))
+            tasks[0].add_done_callback(lambda _: here.call_soon_threadsafe(ended.set))
+
+        with self._opening:
+            if self._is_closed:
+                work.close()
+                raise _closed()
+            self._loop.call_soon_threadsafe(begin)
+        cancelled = False
+        while not ended.is_set():
+            try:
+                await ended.wait()
+            except asyncio.CancelledError:
+                cancelled = True
+                with suppress(RuntimeError):  # it has ended meanwhile, and the loop with it
+                    self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+        task = tasks[0]
+        if task.cancelled():
+            if cancelled:
+                raise asyncio.CancelledError
+            raise _closed()
+        if cancelled and (current := asyncio.current_task()) is not None:
+            current.cancel()
+        return task.result()
 
     def close(self) -> None:
         """End the loop and its thread.  Other threads that wait in `call` are told that it is closed."""

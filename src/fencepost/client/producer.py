@@ -79,6 +79,8 @@ class Producer:
         self._buffer_bytes = buffer_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
+        self.transactional_id = transactional_id
+        self.transaction_timeout_ms = transaction_timeout_ms
         self._transactions: Transactions | None = None
         if transactional_id is not None:
             self._transactions = Transactions(self._cluster, transactional_id, transaction_timeout_ms)
@@ -240,6 +242,11 @@ class Producer:
             raise MisuseError("this producer has no transactional_id: give it one to use transactions")
         self._open_sender()
         return self._transactions
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether the transactional id was taken over, by `init_transactions`."""
+        return self._transactions is not None and self._transactions.is_initialized
 
     async def init_transactions(self) -> None:
         """Take the transactional id over: whoever had it is fenced, and its open transaction aborted.

@@ -79,6 +79,11 @@ class Transactions:
         """The call that moves the transaction on just now."""
 
     @property
+    def is_initialized(self) -> bool:
+        """The transactional id was taken over."""
+        return self._state not in (State.UNINITIALIZED, State.INITIALIZING)
+
+    @property
     def is_open(self) -> bool:
         """A transaction is open or has failed, and is to be ended."""
         return self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)

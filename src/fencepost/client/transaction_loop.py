@@ -1,0 +1,334 @@
+"""The one loop that reads, transforms and writes: what both faces of `ExactlyOnce` do, by the table in `loop_steps`.
+
+Nothing is read while a transaction is open.  A consumer joins its group anew only when it reads, so its partitions go
+to somebody else only after its transaction has ended; or after the group's rebalance time-out, and then the coordinator
+refuses the positions of the last generation, and the transaction is aborted (KIP-447).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Final, Protocol, TypeVar
+
+from fencepost.client.consumer import Consumer
+from fencepost.client.errors import ClientError, MisuseError
+from fencepost.client.loop_steps import STEPS, Next, Phase, ending_of
+from fencepost.client.records import ConsumerRecord
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Milliseconds after which somebody who waits for records looks whether the loop is to stop.
+_SLICE_MS: Final = 200
+#: Seconds between two tries.
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 1.0
+
+
+class TransactionalProducer(Protocol):
+    """What the loop asks of a producer, wherever that runs."""
+
+    @property
+    def transactional_id(self) -> str | None: ...
+
+    @property
+    def is_initialized(self) -> bool: ...
+
+    async def init_transactions(self) -> None: ...
+
+    async def begin_transaction(self) -> None: ...
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
+    ) -> None: ...
+
+    async def commit_transaction(self) -> None: ...
+
+    async def abort_transaction(self) -> None: ...
+
+
+class State(Enum):
+    """Of what was handed out."""
+
+    HANDED_OUT = auto()
+    OPEN = auto()
+    COMMITTED = auto()
+    ENDED = auto()
+    """Aborted or given up, or nobody knows yet."""
+
+
+class Handed:
+    """Records that were handed out, and where reading goes on after them, or before them again."""
+
+    def __init__(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
+        self.state = State.HANDED_OUT
+        self.member = consumer.group_metadata()
+        self.records: list[ConsumerRecord] = []
+        self.first: dict[TopicPartition, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
+        self.add(consumer, records)
+
+    def add(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
+        """Those that follow."""
+        self.records += records
+        for record in records:
+            self.first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        self.positions = {at: consumer.position(at) for at in self.first}
+
+    def goes_on_with(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> bool:
+        """Whether these follow: nobody has read on from elsewhere, as after a rebalance."""
+        if consumer.group_metadata() != self.member or not set(self.first) <= set(consumer.assignment()):
+            return False
+        reached = {at: consumer.position(at) for at in self.first}
+        for record in reversed(records):
+            reached[TopicPartition(record.topic, record.partition)] = record.offset
+        return all(reached[at] >= position for at, position in self.positions.items())
+
+
+class TransactionLoop:
+    """One at a time: `next`, `begin` what it gave, `end` it."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        producer: TransactionalProducer,
+        *,
+        max_records: int,
+        linger_ms: float,
+        retry_timeout_ms: float,
+    ) -> None:
+        if max_records < 1:
+            raise ValueError(f"max_records={max_records!r}: a transaction has one record at least")
+        if linger_ms < 0 or retry_timeout_ms < 0:
+            raise ValueError("linger_ms and retry_timeout_ms are milliseconds, 0 or more")
+        if producer.transactional_id is None:
+            raise MisuseError("the producer has no transactional_id: give it one")
+        consumer.check_transactional()
+        self._consumer = consumer
+        self._producer = producer
+        self._max_records = max_records
+        self._linger = linger_ms / 1000
+        self._patience = _Patience(retry_timeout_ms / 1000)
+        self._is_stopped = False
+        self._is_asked = False
+        self._handed: Handed | None = None
+        """The last that was handed out."""
+        self._unsettled: Phase | None = None
+        """COMMIT or ABORT: how its transaction was to end, where nobody knows whether it has."""
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        self._is_stopped = True
+
+    # Handing out
+
+    async def next(self) -> Handed | None:
+        """The next records; None after `stop`.  What became of the last transaction is found out first."""
+        if self._is_asked:
+            raise MisuseError("the next transaction is asked for already: one task at a time")
+        self._is_asked = True
+        try:
+            self._check_left()
+            await self._settle()
+            if not self._producer.is_initialized:
+                await self._done(Phase.INIT, self._producer.init_transactions)
+            while not self._is_stopped:
+                self._handed = await self._done(Phase.POLL, self._collect)
+                if self._handed is not None:
+                    return self._handed
+            return None
+        finally:
+            self._is_asked = False
+
+    def _check_left(self) -> None:
+        """What was handed out last must have been entered, and left.  If not, its records are put back."""
+        handed = self._handed
+        if handed is None or handed.state in (State.COMMITTED, State.ENDED):
+            return
+        was_open = handed.state is State.OPEN
+        self._put_back(handed)
+        if was_open:
+            self._unsettled = Phase.ABORT
+            raise MisuseError("the last transaction was not left, and is aborted: leave its block first")
+        raise MisuseError("the last transaction was not entered: process its records inside `with` (`async with`)")
+
+    async def _collect(self) -> Handed | None:
+        """What is there, and what comes within the time that is waited for more."""
+        loop, consumer = asyncio.get_running_loop(), self._consumer
+        records = await consumer.poll(_SLICE_MS, self._max_records)
+        handed, end = Handed(consumer, records) if records else None, loop.time() + self._linger
+        try:
+            while handed is not None and (room := self._max_records - len(handed.records)):
+                if (left := end - loop.time()) <= 0 or self._is_stopped:
+                    break
+                records = await consumer.poll(min(left * 1000, _SLICE_MS), room)
+                if handed.goes_on_with(consumer, records):
+                    handed.add(consumer, records)
+                else:
+                    handed = Handed(consumer, records) if records else None
+        except BaseException:
+            if handed is not None:
+                self._put_back(handed)
+            raise
+        return handed
+
+    def _put_back(self, handed: Handed) -> None:
+        """Where the consumer still has these partitions it reads them again; whoever else has them begins there."""
+        handed.state = State.ENDED
+        if self._consumer.group_metadata() != handed.member:
+            return
+        for at in self._consumer.assignment():
+            if at in handed.first:
+                self._consumer.seek(at, handed.first[at])
+
+    # One transaction
+
+    async def begin(self, handed: Handed) -> None:
+        """Open the transaction."""
+        if handed is not self._handed or handed.state is not State.HANDED_OUT:
+            raise MisuseError("a transaction is entered once, before the next one is asked for")
+        try:
+            await self._done(Phase.BEGIN, self._producer.begin_transaction)
+        except BaseException as error:
+            await self._follow_up(Phase.BEGIN, error, handed)
+            raise
+        handed.state = State.OPEN
+
+    async def end(self, handed: Handed, error: BaseException | None) -> bool:
+        """Commit, or what follows from an error of the block; whether that error is dealt with.
+
+        Raises what ended the transaction otherwise.
+        """
+        if handed.state is not State.OPEN:
+            raise MisuseError("this transaction is not open")
+        phase, producer = Phase.BLOCK, self._producer
+        try:
+            if error is None:
+                phase = Phase.SEND_OFFSETS
+                await self._done(phase, lambda: producer.send_offsets_to_transaction(handed.positions, handed.member))
+                phase = Phase.COMMIT
+                await self._done(phase, producer.commit_transaction)
+        except BaseException as failure:
+            error = failure
+        if error is None:
+            self._has_committed(handed)
+        elif not await self._follow_up(phase, error, handed):
+            if phase is not Phase.BLOCK:
+                raise error
+            return False
+        return True
+
+    def _has_committed(self, handed: Handed) -> None:
+        handed.state = State.COMMITTED
+        self._unsettled = None
+        self._patience.renew()
+
+    async def _settle(self) -> None:
+        """Find out what became of the last transaction, before anything else."""
+        handed, phase = self._handed, self._unsettled
+        if handed is None or phase is None:
+            return
+        if phase is Phase.ABORT:
+            await self._abort()
+            return
+        try:
+            await self._done(Phase.COMMIT, self._producer.commit_transaction)
+        except BaseException as error:
+            if not await self._follow_up(Phase.COMMIT, error, handed):
+                raise
+        else:
+            self._has_committed(handed)
+
+    # What follows
+
+    async def _done(self, phase: Phase, call: Callable[[], Awaitable[T]]) -> T:
+        """Call until it is done.  Raises what ends it otherwise, and AGAIN when there is no more patience."""
+        while True:
+            try:
+                return await call()
+            except BaseException as error:
+                if STEPS[phase][ending_of(error)] is not Next.AGAIN or not await self._patience.pause():
+                    raise
+                logger.warning("%s is tried again: %s", self._named(phase), error)
+
+    async def _follow_up(self, phase: Phase, error: BaseException, handed: Handed) -> bool:
+        """Do what the table says; whether the records are handed out again instead of the error being raised."""
+        follows = STEPS[phase][ending_of(error)]
+        handed.state = State.ENDED
+        if follows in (Next.RETRY, Next.GIVE_UP):
+            self._put_back(handed)
+            self._unsettled = Phase.ABORT
+        if follows is Next.RETRY:
+            logger.warning(
+                "%s: its %d records are handed out again: %s", self._named(phase), len(handed.records), error
+            )
+            await self._abort()
+            return await self._patience.pause()
+        if follows is Next.GIVE_UP:
+            await self._abort_because_of(error)
+        elif follows is Next.PUT_BACK or phase is Phase.BEGIN:
+            self._put_back(handed)
+        elif follows is Next.SETTLE:
+            self._unsettled = Phase.COMMIT
+            await self._ask_once_more(handed)
+        elif follows is Next.LEAVE:
+            self._unsettled = None
+            self._consumer.seek_to_committed()
+        elif phase is Phase.COMMIT:
+            self._unsettled = Phase.COMMIT
+        return False
+
+    async def _abort(self) -> None:
+        await self._done(Phase.ABORT, self._producer.abort_transaction)
+        self._unsettled = None
+
+    async def _abort_because_of(self, error: BaseException) -> None:
+        """Once: whoever is told of the error may go on, and then it is aborted first."""
+        try:
+            await self._producer.abort_transaction()
+            self._unsettled = None
+        except ClientError as failure:
+            error.add_note(
+                f"The transaction could not be aborted ({failure}): the broker aborts it when its time is up."
+            )
+
+    async def _ask_once_more(self, handed: Handed) -> None:
+        try:
+            await self._producer.commit_transaction()
+        except ClientError as error:
+            logger.warning("%s: it is not known what became of it: %s", self._named(Phase.COMMIT), error)
+        else:
+            self._has_committed(handed)
+
+    def _named(self, phase: Phase) -> str:
+        return f"transactional_id={self._producer.transactional_id} {phase.name}"
+
+
+class _Patience:
+    """For how many seconds failures are followed by another try: from the first one on, until something succeeds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: float | None = None
+        self._pause = _FIRST_PAUSE
+
+    async def pause(self) -> bool:
+        """Wait before the next try; whether there is time for one."""
+        now = asyncio.get_running_loop().time()
+        if self._until is None:
+            self._until = now + self._seconds
+        if now + self._pause > self._until:
+            return False
+        pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+        await asyncio.sleep(pause)
+        return True
+
+    def renew(self) -> None:
+        """Something has succeeded."""
+        self._until, self._pause = None, _FIRST_PAUSE
