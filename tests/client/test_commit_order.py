@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+from contextlib import suppress
+from itertools import repeat
 from typing import Any
 
 import pytest
+from tests.client.commit_order.reading import Disk
 from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import simulate
 
@@ -14,8 +18,15 @@ from fencepost.client import (
     Consumer,
     ConsumerRecord,
     OffsetAndMetadata,
+    PositionMetadataError,
     Producer,
+    SpillError,
 )
+from fencepost.client.cluster import Cluster
+from fencepost.client.commit_order import options as order_options
+from fencepost.client.errors import MisuseError, NoOffsetError
+from fencepost.protocol.messages import DeleteRecordsRequest
+from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.simulation.world import ADDRESS, World
 
 AT = PARTITIONS[0]
@@ -176,3 +187,332 @@ def test_a_consumer_that_is_killed_at_any_step_loses_and_doubles_nothing(seed: i
         assert all(sent.values())
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+async def delete_records(world: World, before: int) -> None:
+    """As retention does."""
+    cluster = Cluster(ADDRESS, runtime=world.runtime(f"deleter-{before}"))
+    wanted = [DeleteRecordsPartition(partition_index=AT.partition, offset=before)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=AT.topic, partitions=wanted)], timeout_ms=1000)
+    answer = await cluster.call_controller(request, deadline=cluster.deadline("deleting records"))
+    assert answer.topics[0].partitions[0].error_code == 0
+    await cluster.close()
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name.startswith("fencepost.client")]
+
+
+def test_a_transaction_that_does_not_end_is_named_again_each_time_its_age_doubles(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with await begin(world, "forgotten", b"f"), reader(world, open_transaction_warning_ms=10_000) as ordered:
+            async with await begin(world, "slow", b"s") as slow:
+                await take(ordered, 1, 9)
+                assert said(caplog) == []
+                await slow.commit_transaction()
+            assert values(await take(ordered, 1)) == [b"s"]
+            assert await take(ordered, 1, 50) == []
+            (found,) = ordered.open_transactions()
+        assert len(said(caplog)) == 3  # after 10 s, 20 s and 40 s
+        for text in said(caplog):
+            assert f"producer_id={found.producer_id} producer_epoch={found.producer_epoch}" in text
+            assert text.startswith("t-0: ") and "--partition 0 --start-offset 0" in text
+
+    with caplog.at_level(logging.WARNING):
+        simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_who_reads_slowly_does_not_take_what_has_ended_for_open(caplog: pytest.LogCaptureFixture) -> None:
+    """Its end is in the log, and was not read yet."""
+
+    async def scenario(world: World) -> None:
+        started = await begin(world, "id", b"t")
+        await write(world, [b"%d" % number for number in range(60)])
+        await started.commit_transaction()
+        await started.close()
+        options: dict[str, Any] = {"open_transaction_warning_ms": 10_000, "max_partition_fetch_bytes": 100}
+        async with reader(world, **options) as ordered, await begin(world, "other", b"o"):
+            for _ in range(30):
+                await ordered.poll(100, max_records=1)
+                await asyncio.sleep(5)
+            assert ordered.open_transactions()[0].first_offset == 0
+        assert said(caplog) == []
+
+    with caplog.at_level(logging.WARNING):
+        simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_a_beginning_that_retention_has_passed_is_named_and_nothing_else_is_lost_or_doubled(
+    reset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        async with await begin(world, "forgotten", b"f0") as forgotten:
+            await commit(world, "before", b"b")
+            async with reader(world, "first", auto_offset_reset="earliest") as ordered:
+                assert values(await take(ordered, 1)) == [b"b"]
+                await ordered.commit()
+                await delete_records(world, 2)
+                await send(forgotten, b"f1")
+                await take(ordered, 1, 1)
+                (warning,) = said(caplog)
+                assert "deleted from the log, which begins at 2 now" in warning and "at offset 0" in warning
+                await commit(world, "after", b"a")  # which the first one does not commit
+            caplog.clear()
+            async with reader(world, "second", auto_offset_reset=reset) as ordered:
+                if reset == "error":
+                    with pytest.raises(NoOffsetError, match=r"the log begins at 2 now.*began at 0.*seek") as raised:
+                        await take(ordered, 1)
+                    kept = OffsetAndMetadata(2, "commit-order/1 3")
+                    assert repr(kept) in str(raised.value)
+                    ordered.seek(AT, kept)
+                assert values(await take(ordered, 1, 2)) == [b"a"]
+                if reset != "error":
+                    (warning,) = said(caplog)
+                    assert "the log begins at 2 now" in warning and "began at 0" in warning
+                await forgotten.commit_transaction()
+                assert values(await take(ordered, 2, 2)) == [b"f1"]
+
+    with caplog.at_level(logging.WARNING):
+        simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("delivery", ["commit_order", "offset_order"])
+def test_what_was_fetched_is_handed_out_before_what_is_gone_is_passed_over(
+    delivery: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        for number in range(8):
+            await write(world, [b"%d" % number])  # a batch of its own
+        options = {"delivery": delivery, "max_partition_fetch_bytes": 1, "group_id": None}
+        async with member(world, "reader", **options) as consumer:
+            assert values(await consumer.poll(1000, max_records=1)) == [b"0"]
+            await asyncio.sleep(0.2)  # the next one is fetched
+            await delete_records(world, 5)
+            assert values(await take(consumer, 4, 2)) == [b"1", b"5", b"6", b"7"]
+        if delivery == "commit_order":
+            (warning,) = said(caplog)
+            assert "begins anew" in warning
+
+    with caplog.at_level(logging.WARNING):
+        simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_number_and_foreign_metadata_are_no_positions_in_commit_order() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1", b"2"])
+        foreign = {AT: OffsetAndMetadata(1, "host-7")}
+        async with member(world, "tool", group_id="g") as tool:
+            await tool.commit(foreign)
+        async with reader(world) as ordered:
+            for _ in range(2):
+                with pytest.raises(PositionMetadataError, match=r"t-0.*host-7.*seek"):
+                    await take(ordered, 1)
+            for wrong in ({AT: 2}, {AT: OffsetAndMetadata(2), PARTITIONS[1]: 0}):
+                with pytest.raises(MisuseError, match="next_offsets"):
+                    await ordered.commit(wrong)  # type: ignore[arg-type]
+            with pytest.raises(PositionMetadataError):
+                await ordered.commit(foreign)
+            with pytest.raises(PositionMetadataError):
+                ordered.seek(AT, foreign[AT])
+            ordered.seek(AT, 2)
+            assert values(await take(ordered, 2, 1)) == [b"2"]
+            with pytest.raises(PositionMetadataError):
+                ordered.seek(AT, foreign[AT])
+            assert ordered.position(AT) == 3
+            await ordered.commit({AT: OffsetAndMetadata(1)})
+        async with reader(world, "next") as ordered:
+            assert values(await take(ordered, 3, 1)) == [b"1", b"2"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_seeking_goes_back_to_exactly_where_a_position_was() -> None:
+    async def scenario(world: World) -> None:
+        async with await begin(world, "forgotten", b"f0") as forgotten, reader(world, group_id=None) as ordered:
+            await commit(world, "id", b"0", b"1", b"2")
+            assert values(await ordered.poll(1000, max_records=2)) == [b"0", b"1"]
+            inside = ordered.next_offsets()
+            assert inside[AT] == OffsetAndMetadata(0, "commit-order/1 4 2")
+            for _ in range(3):
+                assert values(await take(ordered, 1)) == [b"2"]
+                ordered.seek(AT, inside[AT])
+                assert ordered.next_offsets() == inside and ordered.position(AT) == 0
+            assert values(await take(ordered, 1)) == [b"2"]
+            await forgotten.commit_transaction()
+            assert values(await take(ordered, 1)) == [b"f0"]
+            ordered.seek(AT, 2)
+            assert values(await take(ordered, 2)) == [b"1", b"2"]
+            assert await take(ordered, 1, 1) == []
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_positions_are_committed_with_a_transaction_and_gone_back_to_after_an_abort(level: int) -> None:
+    """Consume, transform, produce."""
+    chance = random.Random(f"loop {level}")
+
+    async def scenario(world: World) -> None:
+        sent: dict[int, list[list[bytes]]] = {0: [], 1: []}
+        done: list[ConsumerRecord] = []
+        async with await begin(world, "forgotten", b"f"), writer(world, "loop") as out, asyncio.TaskGroup() as tasks:
+            loads = [tasks.create_task(load(world, chance, f"id-{n}", 8, sent)) for n in range(2)]
+            await out.init_transactions()
+            async with reader(world, transaction_buffer_bytes=200) as ordered:
+                idle = 0
+                while idle < 3:
+                    found = await ordered.poll(500, max_records=chance.randint(1, 5))
+                    idle = 0 if found or not all(each.done() for each in loads) else idle + 1
+                    await out.begin_transaction()
+                    await out.send_offsets_to_transaction(ordered.next_offsets(), ordered.group_metadata())
+                    if chance.random() < 0.5:
+                        await out.commit_transaction()
+                        done += found
+                    else:
+                        await out.abort_transaction()
+                        for at, position in (await ordered.committed(ordered.assignment())).items():
+                            ordered.seek(at, 0 if position is None else position)
+                        idle = min(idle, 2)
+        check(done, sent)
+
+    simulate(scenario, transaction_version=level, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_members_that_come_and_go_hand_over_whole_positions(seed: int) -> None:
+    """Each commits by itself what it was done with before its partitions go to others."""
+    chance = random.Random(f"members {seed}")
+
+    async def scenario(world: World) -> None:
+        sent: dict[int, list[list[bytes]]] = {0: [], 1: []}
+        done: list[ConsumerRecord] = []
+
+        async def live(name: str, first: float, until: asyncio.Event) -> None:
+            await asyncio.sleep(first)
+            options: dict[str, Any] = {
+                "auto_commit": True,
+                "auto_commit_interval_ms": 50,
+                **{"session_timeout_ms": 30_000},
+            }
+            async with reader(world, name, transaction_buffer_bytes=chance.choice((0, 10**6)), **options) as ordered:
+                while not until.is_set():
+                    done.extend(await ordered.poll(100, max_records=chance.randint(1, 5)))
+                while found := await ordered.poll(0):
+                    done.extend(found)  # and all of it is done now
+
+        async with await begin(world, "forgotten", b"f"):
+            gone, over = asyncio.Event(), asyncio.Event()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(live("first", 0, over))
+                tasks.create_task(live("second", 0.5, gone))
+                await asyncio.gather(*(load(world, chance, f"id-{n}", 8, sent) for n in range(3)))
+                gone.set()
+                await asyncio.sleep(5)
+                over.set()
+        check(done, sent)
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_what_is_paused_is_kept_and_handed_out_later() -> None:
+    async def scenario(world: World) -> None:
+        await commit(world, "id", b"0", b"1", b"2")
+        async with reader(world, group_id=None, transaction_buffer_bytes=0) as ordered:
+            assert values(await ordered.poll(1000, max_records=1)) == [b"0"]
+            ordered.pause([AT])
+            await write(world, [b"other"], partition=1)
+            assert values(await take(ordered, 2, 1)) == [b"other"]
+            ordered.resume([AT])
+            assert values(await take(ordered, 2)) == [b"1", b"2"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_from_the_latest_on_each_transaction_comes_whole() -> None:
+    async def scenario(world: World) -> None:
+        started = await begin(world, "open", b"o0")
+        await commit(world, "before", b"b")
+        async with reader(world, group_id=None, auto_offset_reset="latest") as ordered:
+            assert await take(ordered, 1, 1) == []
+            await send(started, b"o1")
+            await started.commit_transaction()
+            await started.close()
+            assert values(await take(ordered, 3, 2)) == [b"o0", b"o1"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_full_disk_stops_one_partition_with_a_sentence_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fate = repeat("failed")
+    disk = Disk(fate)
+    monkeypatch.setattr(order_options, "temporary_file", lambda _: disk.open())
+
+    async def scenario(world: World) -> None:
+        started = await begin(world, "id", *(b"%d" % number for number in range(9)))
+        await write(world, [b"other"] * 3, partition=1)
+        async with reader(world, transaction_buffer_bytes=300) as ordered:
+            found = values(await ordered.poll(1000))
+            while len(found) < 3:
+                with suppress(SpillError):
+                    found += values(await ordered.poll(1000))
+            assert found == [b"other"] * 3
+            for _ in range(3):
+                with pytest.raises(SpillError, match=r"it fails.*make room"):
+                    await ordered.poll(1000)
+            await ordered.commit()
+            disk.fate = repeat("short")
+            await started.commit_transaction()
+            assert values(await take(ordered, 9)) == [b"%d" % number for number in range(9)]
+            assert len(disk.files) == 1
+        assert disk.files[0].file.closed
+        await started.close()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_what_cannot_be_read_back_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(repeat("well"))
+    monkeypatch.setattr(order_options, "temporary_file", lambda _: disk.open())
+
+    async def scenario(world: World) -> None:
+        started = await begin(world, "id", *(b"%d" % number for number in range(9)))
+        async with reader(world, transaction_buffer_bytes=200) as ordered:
+            await take(ordered, 1, 1)
+            await started.commit_transaction()
+            found = values(await ordered.poll(1000, max_records=5))
+            disk.fate = repeat("failed")
+            found += values(await ordered.poll(1000))  # what was decoded before
+            with pytest.raises(SpillError, match="cannot be read back"):
+                await ordered.poll(1000)
+            disk.fate = repeat("well")
+            assert 5 <= len(found) < 9
+            assert found + values(await take(ordered, 9, 2)) == [b"%d" % number for number in range(9)]
+        await started.close()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"delivery": "commit"}, "offset_order, commit_order"),
+        ({"delivery": "commit_order", "isolation_level": "read_uncommitted"}, "read_uncommitted"),
+        ({"delivery": "commit_order", "transaction_buffer_bytes": -1}, "transaction_buffer_bytes=-1"),
+        ({"delivery": "commit_order", "open_transaction_warning_ms": 0}, "open_transaction_warning_ms=0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Consumer("t", bootstrap_servers=ADDRESS, **options)
+
+
+def test_in_offset_order_open_transactions_are_not_known() -> None:
+    async def scenario(world: World) -> None:
+        async with member(world, "reader") as usual:
+            with pytest.raises(MisuseError, match="commit_order"):
+                usual.open_transactions()
+
+    simulate(scenario)

@@ -186,7 +186,7 @@ class Consumer:
         """Whether nothing is to be asked for before records are handed out."""
         if self._preparation.is_under_way or not self._started or self._to_follow is not None or self._must_join():
             return False
-        return not (self._fetcher.out_of_range or self._fetcher.made_anew() or self._new_partitions())
+        return not (self._fetcher.lost() or self._fetcher.made_anew() or self._new_partitions())
 
     def _must_join(self) -> bool:
         return self._group is not None and self._assigned is None and self._group.must_join

@@ -115,6 +115,14 @@ class Fetcher:
         self.followed[at].seek(position)
         self.working.pop(at, None)
 
+    def lost(self) -> list[TopicPartition]:
+        """Partitions whose log does not have what is to be fetched next, when all that was fetched is handed out."""
+        return [
+            at
+            for at, offset in self.out_of_range.items()
+            if at in self.followed and self.followed[at].fetch_offset == offset and not self.followed[at].has_more
+        ]
+
     def made_anew(self) -> dict[TopicPartition, uuid.UUID]:
         """Partitions whose topic is another one by now, and its id."""
         found = {}

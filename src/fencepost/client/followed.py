@@ -109,6 +109,13 @@ class Followed:
             self.position = self.in_commit_order.position().start
         self.ready.reverse()
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something that was fetched is not handed out, or not looked into."""
+        if self.ready or self.fetched is not None:
+            return True
+        return self.in_commit_order is not None and self.in_commit_order.has_more
+
     def handed_out(self, offset: int) -> None:
         """The record of that offset was the last one that was taken from `ready`."""
         if self.in_commit_order is None:

@@ -17,11 +17,7 @@ async def find_lost_positions(fetcher: Fetcher, places: Positions) -> None:
             _seek_unless_sought(fetcher, at, offset, seeks[at])
             fetcher.followed[at].topic_id = anew[at]
             fetcher.working.pop(at, None)
-    lost = {
-        at: fetcher.followed[at].next_offset()
-        for at, offset in fetcher.out_of_range.items()
-        if at in fetcher.followed and fetcher.followed[at].fetch_offset == offset
-    }
+    lost = {at: fetcher.followed[at].next_offset() for at in fetcher.lost()}
     for at, position in (await places.instead_of(lost)).items():
         _seek_unless_sought(fetcher, at, position, seeks[at])
     fetcher.out_of_range.clear()

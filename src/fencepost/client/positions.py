@@ -105,7 +105,15 @@ class Positions:
                 kept = self._behind_what_is_gone(at, with_metadata(lost[at]), log_start)
                 if kept is not None:
                     found[at] = kept
-        return found | await self.reset([at for at in lost if at not in found])
+        anew = await self.reset([at for at in lost if at not in found])
+        if self._in_commit_order:
+            for at, position in anew.items():
+                logger.warning(
+                    "%s: the log has not what comes after %s any more: reading begins anew at %s, and what was kept of "
+                    "open transactions is dropped",
+                    *(at, with_metadata(lost[at]), with_metadata(position)),
+                )
+        return found | anew
 
     def _behind_what_is_gone(
         self, at: TopicPartition, lost: OffsetAndMetadata, log_start: int

@@ -134,6 +134,11 @@ class PartitionInCommitOrder:
             if found:
                 return found
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something is left that `more` has not looked at."""
+        return self._ending is not None or self._place < len(self._data)
+
     def handed_out(self, offset: int, all_of_the_batch: bool) -> None:
         """The record of that offset was handed out, and with it all before it that `more` gave."""
         if self._ending is None:
