@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -174,6 +176,19 @@ def test_a_query_whose_checkpoint_is_lost_goes_on_where_it_was(spark: SparkSessi
         place.fill(ROWS + count - 100, 100)
         place.run(spark, resume_offsets(place.application, place.servers), resume=True)
         assert place.shown() == list(range(ROWS + count))
+
+
+def test_a_query_that_has_ended_holds_nothing(spark: SparkSession, place: Place) -> None:
+    """However it ended: a job that is started again and again has no more connections than one."""
+    before = threading.enumerate()
+    place.run(spark)
+    place.fill(ROWS, 1)
+    with pytest.raises(Exception, match="foo"):
+        place.run(spark, watch=lambda *_: int("foo"))
+    until = time.monotonic() + 30
+    while left := [thread for thread in threading.enumerate() if thread not in before and "fencepost" in thread.name]:
+        assert time.monotonic() < until, left
+        time.sleep(0.1)
 
 
 def test_a_query_whose_batches_are_not_in_the_cluster_stops(spark: SparkSession, place: Place) -> None:

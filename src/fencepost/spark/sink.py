@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from fencepost.client.cluster import Cluster
@@ -61,6 +62,7 @@ class Sink:
     accept_gap: bool = False
     watch: Callable[[Step, int], None] | None = None
     _opened: _Open | None = field(default=None, init=False, repr=False)
+    _in_use: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.application_id or len(self.application_id) > _LARGEST_ID:
@@ -88,11 +90,15 @@ class Sink:
         return self._opened
 
     def close(self) -> None:
-        """End the connections.  An open transaction is aborted by whoever comes next."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.portal.call(opened.cluster.close())
-            opened.portal.close()
+        """End the connections, after the write that is under way.  The next write opens them again.
+
+        An open transaction is aborted by whoever comes next.
+        """
+        with self._in_use:
+            opened, self._opened = self._opened, None
+            if opened is not None:
+                opened.portal.call(opened.cluster.close())
+                opened.portal.close()
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
@@ -110,7 +116,9 @@ class Sink:
         source_starts: Sequence[Any] = (),
         new_query: bool = False,
     ) -> bool:
-        """Write a micro-batch, unless it was committed before; whether it was written.  Raises WriteFailed.
+        """Write a micro-batch, unless it was committed before; whether it was written.  One at a time; the next waits.
+
+        Raises WriteFailed if it cannot be written.
 
         Raises WriteCancelled if Spark's job was cancelled, as by `query.stop()`.
         `source_offsets`: where the sources stand after the batch, an entry for each.  A batch that was committed before
@@ -122,10 +130,11 @@ class Sink:
         from fencepost.spark.routing import check_columns
 
         check_columns(rows, topic)
-        opened = self._open()
         batch = Progress.of(query_id, batch_id, source_offsets, source_starts)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
-        return _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
+        with self._in_use:
+            opened = self._open()
+            return _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
 
 
 class _InThisThread:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.client.cluster import Cluster
@@ -75,7 +77,17 @@ def write_stream(
         writer = writer.queryName(query_name)
     if trigger is not None:
         writer = writer.trigger(**trigger)
-    return writer.start()
+    query = writer.start()
+    Thread(
+        target=_close_after, args=(query, sink), name=f"fencepost-until-end-of-{application_id}", daemon=True
+    ).start()
+    return query
+
+
+def _close_after(query: StreamingQuery, sink: Sink) -> None:
+    with suppress(Exception):  # of the query, which its caller is told; or of a session that is no more
+        query.awaitTermination()
+    sink.close()
 
 
 def resume_offsets(application_id: str, bootstrap_servers: str, *, source: int = 0, otherwise: str = "earliest") -> str:
