@@ -265,6 +265,24 @@ def test_who_is_refused_does_not_fence_the_healthy_driver(wrong: Progress) -> No
     in_world(test)
 
 
+def test_a_batch_behind_missing_ones_is_refused_and_the_driver_goes_on_with_what_follows() -> None:
+    async def test(bench: Bench) -> None:
+        driver = bench.driver()
+        assert await driver.write(batch(0, 10), 2, False, Tasks(bench, b"0"))
+        later = batch(2, 30)._replace(source_starts=[{"in": {"0": 20}}])
+        for each in (driver, bench.driver("restarted")):
+            refused = Tasks(bench, b"refused")
+            with pytest.raises(WriteFailed, match="the rows in between are missing"):
+                await each.write(later, 2, False, refused)
+            assert refused.plans == []
+        follows = batch(1, 20)._replace(source_starts=[{"in": {"0": 10}}])
+        assert await each.write(follows, 2, False, Tasks(bench, b"1"))
+        assert await each.write(later, 2, False, Tasks(bench, b"2"))
+        assert await bench.values() == [b"0", b"0", b"1", b"1", b"2", b"2"]
+
+    in_world(test)
+
+
 def begun(at: int, end: int) -> Progress:
     """The first batch of a successor: where it began, and its end."""
     return Progress.of("successor", 0, [{"in": {"0": end}, "@began": {"in": {"0": at}}}])

@@ -16,7 +16,7 @@ from fencepost.protocol.record_scan import first_moment
 from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Isolation, ProducerId
 
-_REMEMBERED = 64
+_REMEMBERED = 32
 _HEADERS_AT_ONCE = 1000
 """How many batches are passed by in one step, each with its checksum."""
 _SUMMED_IN_A_UNIT = 4096
@@ -72,7 +72,8 @@ Places: TypeAlias = dict[int, tuple[Segment, int, int]]
 
 
 class Reader:
-    """Reads of one partition.  Remembers in `places` where the last reads ended: consumers go on from there.
+    """Reads of one partition.  Remembers in `places` where the last reads began and ended: consumers go on from there,
+    and others may read the same.
 
     Raises FileDamaged where what is asked for cannot be read.
     """
@@ -180,12 +181,13 @@ class Reader:
 
         Raises FileDamaged where a segment ends too early.
         """
-        known = self._positions.pop(offset, None)
+        known = self._positions.get(offset)
         if known is not None and known[1] < known[0].size:
             return known
         for segment in self._segments.holding(offset):
             position = segment.locate(offset)
             if position is not None:
+                self._remember(offset, segment, position, segment.base_offset)
                 return segment, position, segment.base_offset
         return None
 
@@ -211,7 +213,6 @@ class Reader:
         if place is None:
             last = self._segments[-1]
             return last.base_offset, last.size
-        self._remember(offset, *place)
         return place[0].base_offset, place[1]
 
     # By time (facts §8.3), in steps: few bytes may be many records

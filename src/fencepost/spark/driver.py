@@ -37,7 +37,7 @@ from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicParti
 from fencepost.spark import progress
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
-from fencepost.spark.committed import Verdict, judge
+from fencepost.spark.committed import Judgement, Verdict, judge
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, read_progress
 
@@ -186,22 +186,28 @@ class Driver:
         return failures
 
     def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool) -> bool:
-        judgement = judge(self.application_id, last, batch, new_query, self._resume, self._accept_gap)
+        judgement = self._judge(last, batch, new_query)
         if judgement.verdict in (Verdict.REFUSE, Verdict.MISSES):
             raise WriteFailed(judgement.reason)
         return judgement.verdict is Verdict.SKIP
+
+    def _judge(self, last: Progress | None, batch: Progress, new_query: bool) -> Judgement:
+        return judge(self.application_id, last, batch, new_query, self._resume, self._accept_gap)
 
     # The steps of it
 
     async def take_over(self, batch: Progress, new_query: bool) -> None:
         """Take the application's id over: an older driver is fenced, what it left open is aborted.
 
-        Unless `batch` is to be refused: then nobody is disturbed, since the healthy driver may be another one.
+        Unless `batch` is to be refused: then nobody is disturbed, since the healthy driver may be another one.  What is
+        missing is not known before: the last batch may be committed, and the marker of its record on its way.
         """
         cluster = self._cluster
         await progress.ensure_topic(cluster)
         await self._count_partitions()
-        self._was_committed(await read_progress(cluster, self.application_id), batch, new_query)
+        judgement = self._judge(await read_progress(cluster, self.application_id), batch, new_query)
+        if judgement.verdict is Verdict.REFUSE:
+            raise WriteFailed(judgement.reason)
         self.identity = await self._id.init(self._timeout_ms)
         # An older driver may have committed in between; from now on none does.
         self._progress = await read_progress(cluster, self.application_id)
