@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fencepost" / f"apache-kafka-{VERSION}"
@@ -66,6 +67,16 @@ def java(*arguments: str, heap: str = "256m") -> list[str]:
     return ["java", f"-Xmx{heap}", "-Dorg.apache.logging.log4j.level=warn", "-cp", jars(), *arguments]
 
 
+class Secured(NamedTuple):
+    """Listeners beside the plain one, and who may use them."""
+
+    listeners: Mapping[str, str]
+    """Name of a listener -> its security protocol."""
+    settings: Mapping[str, str]
+    passwords: Mapping[str, str]
+    """User -> password, for SCRAM."""
+
+
 @contextmanager
 def apache_kafka(
     settings: Mapping[str, str] | None = None, features: Mapping[str, int] | None = None
@@ -77,11 +88,13 @@ def apache_kafka(
 
 @contextmanager
 def restartable_apache_kafka(
-    settings: Mapping[str, str] | None = None, features: Mapping[str, int] | None = None
+    settings: Mapping[str, str] | None = None,
+    features: Mapping[str, int] | None = None,
+    secured: Secured | None = None,
 ) -> Iterator[ApacheKafka]:
     """One KRaft node on free ports, running, that may be killed and started again.  Its data goes with the block."""
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
-        node = ApacheKafka(Path(folder), dict(settings or {}), dict(features or {}))
+        node = ApacheKafka(Path(folder), dict(settings or {}), dict(features or {}), secured or Secured({}, {}, {}))
         try:
             node.start()
             yield node
@@ -90,20 +103,24 @@ def restartable_apache_kafka(
 
 
 class ApacheKafka:
-    """A node with a folder and two ports of its own, from one start to the next."""
+    """A node with a folder and ports of its own, from one start to the next."""
 
-    def __init__(self, folder: Path, settings: dict[str, str], features: dict[str, int]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str], features: dict[str, int], secured: Secured) -> None:
         clients, controller = _free_port(), _free_port()
         self.bootstrap = f"127.0.0.1:{clients}"
+        self.addresses = {name: f"127.0.0.1:{_free_port()}" for name in secured.listeners}
+        """Of the secured listeners."""
+        more = "".join(f",{name}://{address}" for name, address in self.addresses.items())
+        protocols = "".join(f",{name}:{protocol}" for name, protocol in secured.listeners.items())
         self._folder, self._port = folder, clients
         self._process: subprocess.Popen[bytes] | None = None
-        settings = {
+        base = {
             "process.roles": "broker,controller",
             "node.id": "0",
             "controller.quorum.voters": f"0@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controller}{more}",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}",
             "log.dirs": str(folder / "data"),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
@@ -111,13 +128,17 @@ class ApacheKafka:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-        } | settings
+        }
+        settings = base | dict(secured.settings) | settings
         self._properties = folder / "server.properties"
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
+        words = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
+        for hash_name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            for user, password in secured.passwords.items():
+                words += ["--add-scram", f"{hash_name}=[name={user},password={password}]"]
         storage = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
-        subprocess.run(java(*storage, *levels), check=True, capture_output=True)
+        subprocess.run(java(*storage, *words), check=True, capture_output=True)
 
     @property
     def process_id(self) -> int:
