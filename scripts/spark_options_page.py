@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scripts.page import Cell, Pages, table, write
 
 from fencepost.spark.options import KNOWN
+from fencepost.spark.security import KNOWN as SECURITY
+from fencepost.spark.security import REFUSED
 from fencepost.spark.sink import Sink
 
 
@@ -24,6 +26,8 @@ def sink_default(default: object) -> str:
 
 def page() -> str:
     options: list[list[Cell]] = [[f"`{name}`", meaning] for name, meaning in KNOWN.items()]
+    of_security: list[list[Cell]] = [[f"`{name}`", meaning] for name, meaning in SECURITY.items()]
+    refused: list[list[Cell]] = [[f"`{name}`", why] for name, why in REFUSED.items()]
     of_sink: list[list[Cell]] = [
         [f"`{field.name}`", f"`{field.type}`", sink_default(field.default)] for field in fields(Sink) if field.init
     ]
@@ -37,6 +41,17 @@ def page() -> str:
         "here is refused.",
         "",
         *table(["option", "what it does"], options),
+        "",
+        "## Of TLS and SASL",
+        "",
+        "For the source as options, for the sink and `resume_offsets` as a mapping, `kafka_options`. "
+        "[Security](../security.md) has examples.",
+        "",
+        *table(["option", "what it does"], of_security),
+        "",
+        "Refused by name:",
+        "",
+        *table(["option", "why"], refused),
         "",
         "## Of the sink, `write_stream`, `write` and `Sink`",
         "",

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from tests.client.sasl.servers import PASSWORD, USERNAME, PlainServer, Refused, ScramServer, Server, TokenServer
 
+from fencepost.broker import Broker
 from fencepost.protocol.codec import decode_request, decode_response, encode_response, read_request_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -79,6 +82,44 @@ class Front:
 
     def __call__(self) -> Accepted:
         return Accepted(self)
+
+
+@asynccontextmanager
+async def listening(
+    broker: Broker, tls: ssl.SSLContext | None, *, with_sasl: bool = False, **more: Any
+) -> AsyncIterator[Front]:
+    """On a port of its own, by real sockets."""
+    loop = asyncio.get_running_loop()
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+
+    async def connect(factory: Callable[[], asyncio.Protocol]) -> Any:
+        return await loop.create_connection(factory, "127.0.0.1", port)
+
+    front = Front(connect, 0, MECHANISMS if with_sasl else None, **more)
+    server = await loop.create_server(front, "127.0.0.1", 0, ssl=tls)
+    front.port = server.sockets[0].getsockname()[1]
+    try:
+        yield front
+    finally:
+        server.close()
+        for connection in list(front.open):
+            connection.hang_up("the test is over")
+
+
+@contextmanager
+def listening_in_a_thread(broker: Broker, tls: ssl.SSLContext | None, **more: Any) -> Iterator[Front]:
+    """The same for tests that are not asynchronous."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    entered = listening(broker, tls, **more)
+    try:
+        yield asyncio.run_coroutine_threadsafe(entered.__aenter__(), loop).result()
+        asyncio.run_coroutine_threadsafe(entered.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 class Accepted(asyncio.Protocol):

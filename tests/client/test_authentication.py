@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
-from tests.client.sasl.servers import PASSWORD, USERNAME, PlainServer, Server, TokenServer
+from tests.client.sasl.servers import PASSWORD, USERNAME, PlainServer, Refused, Server, TokenServer
 from tests.client.secured import MECHANISMS, TOKEN, Front
 from tests.client.test_deadlines import be_silent
 from tests.client.test_producer import shown, simulate
@@ -158,15 +158,19 @@ def test_the_sentence_names_what_to_do() -> None:
         assert PASSWORD not in told and "hidden" not in told and "yesterdays.token" not in told
 
 
-def test_a_broker_that_repeats_the_password_is_not_quoted() -> None:
-    class Telltale(PlainServer):
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_a_broker_that_repeats_a_secret_is_not_quoted(mechanism: str) -> None:
+    class Telltale:
+        is_content = False
+
         def answer(self, message: bytes) -> bytes:
-            from tests.client.sasl.servers import Refused
+            raise Refused(f"wrong:\n{message!r}" + "!" * 1000)
 
-            raise Refused(f"wrong: {message!r}")
-
-    told = refused_with(settings("PLAIN", sasl_plain_password="t0p-secret"), {"PLAIN": lambda: Telltale({})})
-    assert "t0p-secret" not in told
+    told = refused_with(
+        settings(mechanism, **({"sasl_plain_password": WRONG} if mechanism == "PLAIN" else {})), {mechanism: Telltale}
+    )
+    assert "wrong: " in told and "***" in told and len(told) < 600 and "\n" not in told
+    assert WRONG not in told and TOKEN not in told
 
 
 def test_a_server_that_cannot_prove_who_it_is_gets_nothing() -> None:
@@ -257,7 +261,7 @@ def test_a_connection_in_use_logs_in_again_and_nothing_is_lost_doubled_or_out_of
                 for _ in range(3):
                     await producer.send("t", b"%d" % len(sent), partition=0)
                     sent.append(b"%d" % len(sent))
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.1)
             await producer.flush()
 
         async def read(consumer: Consumer) -> None:
@@ -269,7 +273,7 @@ def test_a_connection_in_use_logs_in_again_and_nothing_is_lost_doubled_or_out_of
             Consumer("t", bootstrap_servers=SERVERS, group_id="g", runtime=world.runtime("c"), **how) as consumer,
         ):
             await asyncio.gather(write(producer), read(consumer))
-            assert found == sent and len(sent) > 10_000
+            assert found == sent and len(sent) > 5_000
             opened = there.logins
             assert there.refusals == [], "no connection was ended"
         assert there.renewals >= 3 * (opened - 1), "every connection that is in use does it"

@@ -7,13 +7,13 @@ import pickle
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any, Self
 
 import pytest
 from tests.client.sasl.servers import PASSWORD, USERNAME
-from tests.client.secured import CERTIFICATES, MECHANISMS, TOKEN, Front, server_tls
+from tests.client.secured import CERTIFICATES, TOKEN, Front, listening, server_tls
 
 from fencepost.broker import Broker, running_broker
 from fencepost.client import Admin, AuthenticationError, Consumer, Producer, SecurityOptions, blocking
@@ -35,27 +35,6 @@ def broker() -> Iterator[Broker]:
     settings = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
     with running_broker(settings=settings | {"group.initial.rebalance.delay.ms": 0}, flush="os") as broker:
         yield broker
-
-
-@asynccontextmanager
-async def listening(
-    broker: Broker, tls: ssl.SSLContext | None, *, with_sasl: bool = False, **more: Any
-) -> AsyncIterator[Front]:
-    loop = asyncio.get_running_loop()
-    port = int(broker.bootstrap_servers.rpartition(":")[2])
-
-    async def connect(factory: Callable[[], asyncio.Protocol]) -> Any:
-        return await loop.create_connection(factory, "127.0.0.1", port)
-
-    front = Front(connect, 0, MECHANISMS if with_sasl else None, **more)
-    server = await loop.create_server(front, "127.0.0.1", 0, ssl=tls)
-    front.port = server.sockets[0].getsockname()[1]
-    try:
-        yield front
-    finally:
-        server.close()
-        for connection in list(front.open):
-            connection.hang_up("the test is over")
 
 
 def with_front(

@@ -106,21 +106,14 @@ class Admin:
         exist_ok: bool = False,
     ) -> None:
         """Make a topic; -1 leaves a number to the broker.  Raises BrokerError, also if it is there (but `exist_ok`)."""
-        configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=partitions,
+        await create_topic(
+            self._cluster,
+            name,
+            partitions=partitions,
             replication_factor=replication_factor,
-            assignments=[],
-            configs=configs,
+            config=config or {},
+            exist_ok=exist_ok,
         )
-        deadline = self._cluster.deadline(f"creating topic {name!r}")
-        answer = await self._cluster.call_controller(CreateTopicsRequest(topics=[topic]), deadline=deadline)
-        found = answer.topics[0]
-        if not (exist_ok and found.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
-            _check(found.error_code, f"topic {name!r} was not created: {found.error_message}")
-        for number in (await self._cluster.topic(name, deadline)).leaders:
-            await self._cluster.leader(TopicPartition(name, number), deadline)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records.  Raises BrokerError."""
@@ -190,6 +183,26 @@ class Admin:
             _check(answer.error_code, "transactions cannot be listed")
             found |= {state.transactional_id: state.transaction_state for state in answer.transaction_states}
         return dict(sorted(found.items()))
+
+
+async def create_topic(
+    cluster: Cluster, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, str], exist_ok: bool
+) -> None:
+    """As `Admin.create_topic`, for who has a cluster already."""
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
+    )
+    deadline = cluster.deadline(f"creating topic {name!r}")
+    answer = await cluster.call_controller(CreateTopicsRequest(topics=[topic]), deadline=deadline)
+    found = answer.topics[0]
+    if not (exist_ok and found.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
+        _check(found.error_code, f"topic {name!r} was not created: {found.error_message}")
+    for number in (await cluster.topic(name, deadline)).leaders:
+        await cluster.leader(TopicPartition(name, number), deadline)
 
 
 async def describe_transactions(

@@ -107,7 +107,7 @@ class Login:
             try:
                 message = exchange.answer(answer.auth_bytes)
             except SaslError as error:
-                said = self._security.hide(str(error))
+                said = self._security.quoted(str(error))
                 raise AuthenticationError(
                     f"{address} is not trusted after {self._security.mechanism}: {said}"
                 ) from None
@@ -142,13 +142,15 @@ class Login:
         error = ErrorCode(answer.error_code)
         if error.retriable:
             return ConnectionLostError(f"{address} answered the SASL exchange with {error.name}")
-        said = self._security.hide(answer.error_message or error.name)
+        said = answer.error_message or error.name
         if isinstance(exchange, OAuthBearer):
-            status = f"{exchange.refusal}: " if exchange.refusal else ""
+            said = f"{exchange.refusal}: {said}" if exchange.refusal else said
+            said = self._security.quoted(said, exchange.token)
             return AuthenticationError(
-                f"{address} refused the token of sasl_oauth_token_provider ({status}{said}): it may have expired, or "
+                f"{address} refused the token of sasl_oauth_token_provider ({said}): it may have expired, or "
                 "be meant for another service"
             )
+        said = self._security.quoted(said)
         return AuthenticationError(
             f"{address} refused user {self._security.username!r} by {self._security.mechanism} ({said}): check "
             "sasl_plain_username and sasl_plain_password"

@@ -14,6 +14,7 @@ from fencepost.client.authentication import Login
 from fencepost.client.connection import Connection, Features, open_connection
 from fencepost.client.deadline import Deadline
 from fencepost.client.errors import (
+    AuthenticationError,
     BrokerError,
     ClientError,
     ClosedError,
@@ -86,8 +87,8 @@ class Cluster:
             raise ValueError("bootstrap_servers is empty: give at least one host:port")
         self.client_id = client_id
         self.runtime = runtime or Runtime.real()
-        self._security = security or Security()
-        self._login = Login(self._security, self.runtime) if self._security.uses_sasl else None
+        self.security = security or Security()
+        self._login = Login(self.security, self.runtime) if self.security.uses_sasl else None
         self.request_timeout_ms = request_timeout_ms
         self.patience_ms = patience_ms
         """How long a call may take before it is given up, where nothing else is said."""
@@ -181,14 +182,17 @@ class Cluster:
         return task.done() and not task.cancelled() and task.exception() is None and task.result().is_open
 
     async def _open(self, address: tuple[str, int]) -> Connection:
-        connection = await open_connection(
-            self.runtime.network,
-            *address,
-            self.client_id,
-            self.request_timeout_ms,
-            context=self._security.tls(),
-            login=self._login,
-        )
+        try:
+            connection = await open_connection(
+                self.runtime.network,
+                *address,
+                self.client_id,
+                self.request_timeout_ms,
+                context=self.security.tls(),
+                login=self._login,
+            )
+        except (AuthenticationError, ConnectionLostError) as error:
+            raise type(error)(self.security.named(str(error))) from error.__cause__
         if connection.features.epoch >= self.features.epoch:
             self.features = connection.features
         return connection

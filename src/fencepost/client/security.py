@@ -6,6 +6,8 @@ Producer("broker:9093", security_protocol="SASL_SSL", ssl_cafile="ca.pem",
 
 from __future__ import annotations
 
+import copy
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from os import PathLike
@@ -77,6 +79,7 @@ class Security:
         self._check_protocol()
         if self.uses_sasl:
             self._check_sasl()
+        self._names: Mapping[str, str] = {}
         self._context: ssl.SSLContext | None = None
         if self.uses_tls:
             self._check_tls()
@@ -88,6 +91,16 @@ class Security:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_context": None}
+
+    def called(self, names: Mapping[str, str]) -> Security:
+        """The same where settings have other names: `named` gives them in what is said."""
+        other = copy.copy(self)
+        other._names = names
+        return other
+
+    def named(self, text: str) -> str:
+        """A message about settings, by the names that they have where they were given."""
+        return renamed(text, self._names)
 
     @property
     def uses_tls(self) -> bool:
@@ -125,10 +138,11 @@ class Security:
             )
         return self._context
 
-    def hide(self, text: str) -> str:
-        """Text of somebody else's, without our password."""
-        secret = self._options.get("sasl_plain_password")
-        return text.replace(secret, "***") if secret else text
+    def quoted(self, text: str, token: str = "") -> str:
+        """What somebody else said, on one line, without our password and our token."""
+        for secret in (self._options.get("sasl_plain_password"), token):
+            text = text.replace(secret, "***") if secret else text
+        return " ".join(text.split())[:_LONGEST_QUOTE]
 
     # What makes no sense
 
@@ -178,6 +192,15 @@ class Security:
                 raise ValueError(f"{name} is given without {needed[0]}: there is no certificate that it could be for")
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """A message with other names of settings in it; the first that fits at a place is taken."""
+    if not names:
+        return text
+    pattern = "|".join(re.escape(name) for name in names)
+    return re.sub(rf"(?<![\w.])(?:{pattern})(?!\w)", lambda found: names[found[0]], text)
+
+
+_LONGEST_QUOTE: Final = 300
 _ALL: Final = tuple(SecurityOptions.__annotations__)
 _NOT_BOTH: Final = (("ssl_cafile", "ssl_cadata"), ("ssl_certfile", "ssl_certdata"), ("ssl_keyfile", "ssl_certdata"))
 

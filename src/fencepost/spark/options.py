@@ -8,8 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from fencepost.client.security import Security
 from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark.bad_option import BadOption as BadOption
 from fencepost.spark.positions import Positions
+from fencepost.spark.security import KNOWN as SECURITY
+from fencepost.spark.security import REFUSED, parse_security
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -43,10 +47,6 @@ KNOWN: Final = {
     "failOnDataLoss": "Whether a query fails when records that it still needed are gone. Default: `true`.",
     "applicationId": "Pins where a stream began: a query that starts anew under this id begins there again.",
 }
-
-
-class BadOption(ValueError):
-    """An option that cannot be used; the message says which, and what to do."""
 
 
 Offsets = Mapping[TopicPartition, int]
@@ -99,6 +99,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     application_id: str | None
     group_id: str | None
+    security: Security
 
 
 def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
@@ -143,14 +144,15 @@ def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
         fail_on_data_loss=_flag("failOnDataLoss", get("failOnDataLoss") or "true"),
         application_id=get("applicationId"),
         group_id=get("kafka.group.id"),
+        security=parse_security(given),
     )
 
 
 def _check_names(given: Mapping[str, str]) -> None:
-    known = {name.lower() for name in KNOWN} | {"path"}
+    known = {name.lower() for name in (*KNOWN, *SECURITY, *REFUSED)} | {"path"}
     for name in given:
         if name not in known:
-            raise BadOption(f"option {name} is not known; there are {', '.join(KNOWN)}")
+            raise BadOption(f"option {name} is not known; there are {', '.join((*KNOWN, *SECURITY))}")
 
 
 def _bound(name: str, get: object, default: str, timestamp_name: str) -> Bound:

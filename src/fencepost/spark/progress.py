@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin import Admin
+from fencepost.client.admin import create_topic
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
 from fencepost.client.fetcher import fetch_partition
@@ -85,11 +85,20 @@ class ProgressUnusable(Exception):
 async def ensure_topic(cluster: Cluster) -> None:
     """Make the topic if it is not there.  Raises ProgressUnusable if it is there and cannot keep the records."""
     servers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
-    timeout, patience = cluster.request_timeout_ms, cluster.patience_ms
-    async with Admin(servers, runtime=cluster.runtime, request_timeout_ms=timeout, max_block_ms=patience) as admin:
+    creating = Cluster(
+        servers,
+        client_id="fencepost-admin",
+        runtime=cluster.runtime,
+        request_timeout_ms=cluster.request_timeout_ms,
+        patience_ms=cluster.patience_ms,
+        security=cluster.security,
+    )
+    try:
         # Only what is not in the newest segment is compacted.
         config = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
-        await admin.create_topic(TOPIC, partitions=1, config=config, exist_ok=True)
+        await create_topic(creating, TOPIC, partitions=1, replication_factor=-1, config=config, exist_ok=True)
+    finally:
+        await creating.close()
     deadline = cluster.deadline(f"looking at topic {TOPIC!r}")
     view = await cluster.topic(TOPIC, deadline, create=False)
     resource = DescribeConfigsResource(

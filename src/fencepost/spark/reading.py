@@ -13,6 +13,7 @@ from fencepost.client.errors import BrokerError, ConnectionLostError, Unreachabl
 from fencepost.client.fetcher import fetch_partition
 from fencepost.client.positions import EARLIEST, LATEST, list_offsets
 from fencepost.client.records import visible_batches
+from fencepost.client.security import Security
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
@@ -36,6 +37,7 @@ FIELDS: Final = {
 
 def read_range(
     bootstrap_servers: str,
+    security: Security | None,
     at: TopicPartition,
     start: int,
     end: int,
@@ -50,7 +52,7 @@ def read_range(
     the topic is another one now, unless `fail_on_data_loss` says not to.
     """
     loop = asyncio.new_event_loop()
-    cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-source", runtime=None)
+    cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-source", security=security)
     reader = _RangeReader(cluster, at, end, isolation, fail_on_data_loss, topic_id)
     try:
         position = start

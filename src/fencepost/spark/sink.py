@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
+from fencepost.client.security import Security
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Written
 from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
 from fencepost.spark.progress import Progress
+from fencepost.spark.security import check_names, parse_security
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +51,7 @@ class Sink:
     `attempts`: how often a batch is tried before the query fails.  `resume`: a new query under this id is let in if it
     begins where the last committed one ended (`resume_offsets`); else any new query is refused.  `accept_gap`: a batch
     is written though rows before it were not committed on this cluster; else it is refused.
+    `kafka_options`: the source's options of TLS and SASL, with the same names (`kafka.security.protocol`, ...).
     """
 
     application_id: str
@@ -60,8 +63,10 @@ class Sink:
     attempts: int = 3
     resume: bool = False
     accept_gap: bool = False
+    kafka_options: Mapping[str, str] | None = field(default=None, repr=False)
     watch: Callable[[Step, int], None] | None = None
     _opened: _Open | None = field(default=None, init=False, repr=False)
+    _security: Security = field(init=False, repr=False)
     _in_use: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -72,10 +77,12 @@ class Sink:
         if self.compression.upper() not in Compression.__members__:
             codecs = ", ".join(codec.name.lower() for codec in Compression)
             raise ValueError(f"compression={self.compression!r}: it must be one of {codecs}")
+        check_names(self.kafka_options)
+        self._security = parse_security(self.kafka_options)
 
     def _open(self) -> _Open:
         if self._opened is None:
-            cluster = Cluster(self.bootstrap_servers, client_id="fencepost-spark-driver")
+            cluster = Cluster(self.bootstrap_servers, client_id="fencepost-spark-driver", security=self._security)
             driver = Driver(
                 cluster,
                 self.application_id,
@@ -156,7 +163,7 @@ class _InThisThread:
         from fencepost.spark.routing import route
         from fencepost.spark.tasks import RESULT, Task
 
-        task = Task(self._sink.bootstrap_servers, plan)
+        task = Task(self._sink.bootstrap_servers, self._sink._security, plan)
         routed = route(self._rows, self._topic, plan.counts, len(plan.slots))
         what = f"a batch of application {plan.application_id!r} was cancelled, nothing of it is committed"
         if _is_stopped(self._rows.sparkSession):

@@ -82,6 +82,7 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
         return iter(())  # Spark makes up a partition where there is none to read
     return read_range(
         options.bootstrap_servers,
+        options.security,
         partition.at,
         partition.start,
         partition.end,
@@ -98,7 +99,9 @@ class _Asker:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._portal = Portal("fencepost-spark-source")
-        self._cluster = Cluster(options.bootstrap_servers, client_id="fencepost-spark-source")
+        self._cluster = Cluster(
+            options.bootstrap_servers, client_id="fencepost-spark-source", security=options.security
+        )
 
     def positions(self, bound: Bound) -> Positions:
         return self._portal.call(positions_of(self._cluster, bound, self._options))

@@ -12,6 +12,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, ensure_topic, read_progress
+from fencepost.spark.security import check_names, parse_security
 from fencepost.spark.sink import Sink
 
 if TYPE_CHECKING:
@@ -90,19 +91,26 @@ def _close_after(query: StreamingQuery, sink: Sink) -> None:
     sink.close()
 
 
-def resume_offsets(application_id: str, bootstrap_servers: str, *, source: int = 0, otherwise: str = "earliest") -> str:
+def resume_offsets(
+    application_id: str,
+    bootstrap_servers: str,
+    *,
+    source: int = 0,
+    otherwise: str = "earliest",
+    kafka_options: Mapping[str, str] | None = None,
+) -> str:
     """Where the last committed micro-batch of an application ended, for the option `startingOffsets` of a new query.
 
     With it, and `resume=True` for the sink, a query goes on whose checkpoint was lost, or is an older copy: no row is
     left out, and none written twice.  What the checkpoint had besides, state and watermarks, is lost.
 
     `bootstrap_servers`: of the sink.  `source`: which one, in the order in which the query names them.  `otherwise`:
-    what to give where nothing was committed yet.  Raises ValueError if the application has no such source, or one that
-    does not read topics.
+    what to give where nothing was committed yet.  `kafka_options`: as of `Sink`.  Raises ValueError if the application
+    has no such source, or one that does not read topics.
     """
     portal = Portal("fencepost-spark-resume")
     try:
-        last = portal.call(_last_progress(application_id, bootstrap_servers))
+        last = portal.call(_last_progress(application_id, bootstrap_servers, kafka_options))
     finally:
         portal.close()
     if last is None:
@@ -117,8 +125,12 @@ def resume_offsets(application_id: str, bootstrap_servers: str, *, source: int =
     return json.dumps(ended.encode(), separators=(",", ":"))
 
 
-async def _last_progress(application_id: str, bootstrap_servers: str) -> Progress | None:
-    cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-resume")
+async def _last_progress(
+    application_id: str, bootstrap_servers: str, kafka_options: Mapping[str, str] | None
+) -> Progress | None:
+    check_names(kafka_options)
+    security = parse_security(kafka_options)
+    cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-resume", security=security)
     try:
         await ensure_topic(cluster)
         return await read_progress(cluster, application_id)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from fencepost.client.cluster import Cluster
+from fencepost.client.security import Security
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
@@ -34,6 +35,7 @@ class Task:
     """The function of mapInArrow that writes what it is given."""
 
     bootstrap_servers: str
+    security: Security
     plan: Plan
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,7 +50,7 @@ class Task:
         yield pa.RecordBatch.from_pylist([found._asdict() for found in written], schema=_RESULT_SCHEMA)
 
     async def _write(self, slot: int, attempt_number: int, batches: Iterator[pa.RecordBatch]) -> list[Written]:
-        cluster = Cluster(self.bootstrap_servers, client_id=f"fencepost-spark-slot-{slot}")
+        cluster = Cluster(self.bootstrap_servers, client_id=f"fencepost-spark-slot-{slot}", security=self.security)
         try:
             attempt = await claim(cluster, self.plan, slot, attempt_number)
             try:

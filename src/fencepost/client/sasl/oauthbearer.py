@@ -31,6 +31,7 @@ class OAuthBearer:
 
     def __init__(self, token: str) -> None:
         assert is_token(token), "it is checked where it comes from"
+        self.token = token
         self._message = b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
         self.is_complete = False
         self.refusal = ""
