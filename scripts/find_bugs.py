@@ -47,11 +47,15 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "coordinator.transaction": ("tests/coordinator/transaction", "tests/broker/test_transaction_reference.py"),
     "coordinator.group": ("tests/coordinator/group", *_COMMITTED_OFFSETS, _GROUP_RUNS),
     "client.shared_transaction": ("tests/spark/test_driver.py", _SPARK_RUNS),
+    "client.commit_order": ("tests/client/commit_order", "tests/client/test_commit_order.py"),
     "client": ("tests/client", _GROUP_RUNS),
     "spark": ("tests/spark", _SPARK_RUNS),
 }
 #: Rooms that the seeds have no part in.
-_WITHOUT_SEEDS: Final = ("fencepost.spark", "fencepost.client.shared_transaction", "fencepost.log.cleaner")
+_WITHOUT_SEEDS: Final = (
+    *("fencepost.spark", "fencepost.client.shared_transaction"),
+    *("fencepost.client.commit_order", "fencepost.log.cleaner"),
+)
 
 _WITH_BUG: Final = """
 import sys

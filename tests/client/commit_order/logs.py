@@ -20,8 +20,9 @@ _DATA = st.tuples(
 _END = st.tuples(st.sampled_from(["commit", "commit", "abort"]), _PRODUCERS, st.just(0))
 _PLAIN = st.tuples(st.sampled_from(["plain", "plain of a transactional producer"]), _PRODUCERS, st.integers(1, 3))
 _ODD = st.tuples(st.sampled_from(["gap", "emptied", "emptied marker", "leader change"]), _PRODUCERS, st.integers(1, 3))
-#: (what is written, by which producer, how many records or offsets)
-STEPS: st.SearchStrategy[list[Step]] = st.lists(st.one_of(_DATA, _DATA, _END, _END, _PLAIN, _ODD), max_size=40)
+_STEP = st.one_of(_DATA, _DATA, _END, _END, _PLAIN, _ODD)
+#: (what is written, by which producer, how many records or offsets); short ones to be read, long ones to be thorough
+STEPS: st.SearchStrategy[list[Step]] = st.lists(_STEP, max_size=6) | st.lists(_STEP, min_size=20, max_size=60)
 
 
 class Log(NamedTuple):

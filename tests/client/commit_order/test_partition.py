@@ -14,7 +14,8 @@ from fencepost.client.transactional_id import OffsetAndMetadata
 LIMITS = st.sampled_from([0, 200, 1000, 10**6])
 #: Bytes of an answer: one batch, a few, everything.
 MOST = st.sampled_from([1, 500, 10**6])
-FATES = st.lists(st.sampled_from(["well", "well", "short", "failed"]), max_size=30)
+FATE = st.sampled_from(["well", "well", "short", "failed"])
+FATES: st.SearchStrategy[list[str]] = st.lists(FATE, min_size=10, max_size=60) | st.just([])
 BEGINNING = OffsetAndMetadata(0)
 
 

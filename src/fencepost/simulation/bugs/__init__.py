@@ -31,6 +31,7 @@ _ROOMS: Final = (
     "protocol",
     "client",
     "consumers",
+    "commit_order",
     "spark",
 )
 BUGS: Final[Mapping[str, Bug]] = {
