@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from fencepost import client
 from fencepost.broker import Broker, running_broker
-from fencepost.client import ProducerFencedError, TopicPartition, blocking
+from fencepost.client import OffsetAndMetadata, ProducerFencedError, TopicPartition, blocking
 from fencepost.client.blocking import Admin, Consumer, ExactlyOnce, Producer
 from fencepost.client.errors import ClosedError, MisuseError
 
@@ -160,3 +161,27 @@ def test_records_are_looked_for_by_time_and_partitions_paused(broker: Broker) ->
         assert consumer.poll(300) == []
         consumer.resume([AT])
         assert next(consumer).value == b"1"
+
+
+def test_transactions_come_in_commit_order(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    with Admin(servers) as admin:
+        admin.create_topic("t", partitions=1)
+    how: dict[str, Any] = {"group_id": "g", "auto_commit": False, "delivery": "commit_order"}
+    with Producer(servers, transactional_id="one") as one, Producer(servers, transactional_id="two") as two:
+        for producer in (one, two):
+            producer.init_transactions()
+            producer.begin_transaction()
+            for _ in range(2):
+                producer.send("t", b"one" if producer is one else b"two", partition=0).result()
+        two.commit_transaction()
+        with Consumer("t", bootstrap_servers=servers, **how) as consumer:
+            assert next(consumer).value == b"two"
+            assert [found.first_offset for found in consumer.open_transactions()] == [0]
+            assert consumer.next_offsets() == {AT: OffsetAndMetadata(0, "commit-order/1 4 2")}
+            consumer.commit()
+        one.commit_transaction()
+        with Consumer("t", bootstrap_servers=servers, **how) as consumer:
+            assert [next(consumer).value for _ in range(3)] == [b"two", b"one", b"one"]
+            consumer.seek(AT, OffsetAndMetadata(0, "commit-order/1 4 2"))
+            assert next(consumer).value == b"two"

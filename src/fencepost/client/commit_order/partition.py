@@ -239,6 +239,7 @@ class PartitionInCommitOrder:
                 each.buffer.on_disk,
             )
             for each in self._open.values()
+            if each is not self._ending
         ]
 
     def warnings(self, now: float, high_watermark: int, last_stable_offset: int, log_start: int) -> list[str]:
@@ -248,6 +249,8 @@ class PartitionInCommitOrder:
         """
         said: list[str] = []
         for each in self._open.values():
+            if each is self._ending:
+                continue
             open_for = now - each.begun_at
             if each.first < log_start and not each.is_behind_log_start:
                 each.is_behind_log_start = True
