@@ -31,6 +31,7 @@ PATIENCE = 1800
 """Seconds: what takes longer does not end, on a machine that has other work too."""
 
 _GROUP_RUNS: Final = "tests/simulation/test_group_runs.py::test_no_promise_is_broken"
+_LOOP_RUNS: Final = "tests/simulation/test_loop_runs.py::test_no_promise_is_broken"
 _SPARK_RUNS: Final = "tests/simulation/test_spark_runs.py::test_no_promise_is_broken"
 _COMMITTED_OFFSETS: Final = (
     "tests/broker/apis/test_committed_offsets.py",
@@ -48,7 +49,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "coordinator.group": ("tests/coordinator/group", *_COMMITTED_OFFSETS, _GROUP_RUNS),
     "client.shared_transaction": ("tests/spark/test_driver.py", _SPARK_RUNS),
     "client.commit_order": ("tests/client/commit_order", "tests/client/test_commit_order.py"),
-    "client": ("tests/client", _GROUP_RUNS),
+    "client": ("tests/client", _GROUP_RUNS, _LOOP_RUNS),
     "spark": ("tests/spark", _SPARK_RUNS),
 }
 #: Rooms that the seeds have no part in.

@@ -428,6 +428,25 @@ def test_nobody_asks_twice_at_once_and_nothing_is_lost_to_a_cancelled_wait() -> 
     virtually(scenario)
 
 
+def test_who_is_cancelled_after_a_rebalance_does_not_go_back_to_where_it_was_before() -> None:
+    """Others have had the partition in between, and have committed more."""
+
+    async def scenario() -> None:
+        cluster = Cluster(1)
+        loop, writer = loop_of(cluster, linger_ms=5000)
+        asking = asyncio.ensure_future(loop.next())
+        await asyncio.sleep(1)
+        cluster.generation, cluster.position, cluster.output, cluster.count = 2, 3, [0, 1, 2], 3
+        cluster.faults["poll"] = [(asyncio.CancelledError(), False)]
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        cluster.count = COUNT
+        await process(cluster, loop, writer)
+        assert cluster.output == list(range(COUNT))
+
+    virtually(scenario)
+
+
 @pytest.mark.parametrize("options", [{"max_records": 0}, {"linger_ms": -1}, {"retry_timeout_ms": -1}])
 def test_senseless_bounds_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"max_records|milliseconds"):

@@ -161,3 +161,8 @@ def ending_of(error: BaseException | None) -> Ending:
     if known is not None:
         return known
     return Ending.FAILED if isinstance(error, Exception) else Ending.CANCELLED
+
+
+def follows(phase: Phase, error: BaseException) -> Next:
+    """What follows when a step has raised this."""
+    return STEPS[phase][ending_of(error)]

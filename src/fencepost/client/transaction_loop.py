@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 
 from fencepost.client.consumer import Consumer
 from fencepost.client.errors import ClientError, MisuseError
-from fencepost.client.loop_steps import STEPS, Next, Phase, ending_of
+from fencepost.client.loop_steps import Next, Phase, follows
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
@@ -253,31 +253,31 @@ class TransactionLoop:
             try:
                 return await call()
             except BaseException as error:
-                if STEPS[phase][ending_of(error)] is not Next.AGAIN or not await self._patience.pause():
+                if follows(phase, error) is not Next.AGAIN or not await self._patience.pause():
                     raise
                 logger.warning("%s is tried again: %s", self._named(phase), error)
 
     async def _follow_up(self, phase: Phase, error: BaseException, handed: Handed) -> bool:
         """Do what the table says; whether the records are handed out again instead of the error being raised."""
-        follows = STEPS[phase][ending_of(error)]
+        step = follows(phase, error)
         handed.state = State.ENDED
-        if follows in (Next.RETRY, Next.GIVE_UP):
+        if step in (Next.RETRY, Next.GIVE_UP):
             self._put_back(handed)
             self._unsettled = Phase.ABORT
-        if follows is Next.RETRY:
+        if step is Next.RETRY:
             logger.warning(
                 "%s: its %d records are handed out again: %s", self._named(phase), len(handed.records), error
             )
             await self._abort()
             return await self._patience.pause()
-        if follows is Next.GIVE_UP:
+        if step is Next.GIVE_UP:
             await self._abort_because_of(error)
-        elif follows is Next.PUT_BACK or phase is Phase.BEGIN:
+        elif step is Next.PUT_BACK or phase is Phase.BEGIN:
             self._put_back(handed)
-        elif follows is Next.SETTLE:
+        elif step is Next.SETTLE:
             self._unsettled = Phase.COMMIT
             await self._ask_once_more(handed)
-        elif follows is Next.LEAVE:
+        elif step is Next.LEAVE:
             self._unsettled = None
             self._consumer.seek_to_committed()
         elif phase is Phase.COMMIT:

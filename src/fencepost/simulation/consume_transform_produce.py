@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from fencepost.client import Producer, TopicPartition, TransactionAbortableError
@@ -20,13 +20,15 @@ from fencepost.simulation.group_notes import Found, Membership, Stored
 from fencepost.simulation.processes import Process
 from fencepost.simulation.world import ADDRESS
 
-OUTPUT: Final = "out"
 OUTPUT_PARTITIONS: Final = 2
 TRANSACTION_TIMEOUT_MS: Final = 1500
 
 
 class Transformer(Member):
     """A member of a group that answers each record by one record of the output, exactly once."""
+
+    MAX_BLOCK_MS = 2000
+    """For the calls of its producer."""
 
     def __init__(self, scene: Scene, process: Process, group: Group, seat: int) -> None:
         super().__init__(scene, process, group, seat)
@@ -36,7 +38,7 @@ class Transformer(Member):
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=400,
             delivery_timeout_ms=700,
-            max_block_ms=2000,
+            max_block_ms=self.MAX_BLOCK_MS,
             runtime=process.runtime(),
         )
 
@@ -71,7 +73,7 @@ class Transformer(Member):
         positions = {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
         await self.producer.begin_transaction()
         try:
-            await self._write(records)
+            await self._write(records, self.producer.send)
             begun = self._scene.now
             async with self._patience():
                 sending = self.producer.send_offsets_to_transaction(positions, self.consumer.group_metadata())
@@ -116,11 +118,11 @@ class Transformer(Member):
             self._process.stand_still(self._chance.uniform(SESSION_MS, TRANSACTION_TIMEOUT_MS) / 1000)
         await asyncio.sleep(self._chance.uniform(0, 2) if dice > 0.12 else self._chance.uniform(0, 0.05))
 
-    async def _write(self, records: Sequence[ConsumerRecord]) -> None:
+    async def _write(self, records: Sequence[ConsumerRecord], send: Callable[..., Awaitable[object]]) -> None:
         for record in records:
             value = f"{record.topic}/{record.partition}/{record.offset}/{(record.value or b'').decode()}"
             partition = (record.partition + len(record.topic)) % OUTPUT_PARTITIONS
-            await self.producer.send(OUTPUT, value.encode(), partition=partition)
+            await send(self._group.output, value.encode(), partition=partition)
         await self._dawdle()
 
     async def _commit_transaction(self) -> None:

@@ -51,6 +51,8 @@ class Group(NamedTuple):
     """Its members are replaced while they stand still."""
     changing: bool = False
     """Its members but the first leave out topics now and then."""
+    output: str = ""
+    """The topic that its members write to, if they do."""
 
 
 class Scene(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from fencepost.simulation import small_limits
 from fencepost.simulation.cast import Window, kind
 from fencepost.simulation.inhabitants.applications import ApplicationsPlan
-from fencepost.simulation.inhabitants.groups import AUDIT, LEDGER, TRANSFORMERS, GroupsPlan
+from fencepost.simulation.inhabitants.groups import AUDIT, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan
 from fencepost.simulation.script import CallFault, RequestFault, Script
 from fencepost.simulation.spark_tasks import Patience, TaskTrouble
 from fencepost.simulation.spark_writes import DriverTrouble
@@ -142,7 +142,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         readers=chance.choice((0, 1, 2)),
         load=_load(chance, groups=with_groups, alone=alone),
         topic_settings={"retention.bytes": chance.choice(("3000", "30000"))} if chance.random() < 0.3 else {},
-        groups=_groups(chance, is_late=is_late) if with_groups else None,
+        groups=_groups(chance, seed, is_late=is_late) if with_groups else None,
         applications=draw_applications(chance) if with_applications else None,
         troubles=drawn,
         between=chance.choice((0.03, 0.1, 0.5) if alone else (0.1, 0.3, 0.8)),
@@ -215,10 +215,11 @@ def _load(chance: Random, *, groups: bool, alone: bool) -> Load:
     )
 
 
-def _groups(chance: Random, *, is_late: bool) -> GroupsPlan:
+def _groups(chance: Random, seed: int, *, is_late: bool) -> GroupsPlan:
     groups = tuple(group for group in (LEDGER, AUDIT) if chance.random() < 0.6)
     transformers = (TRANSFORMERS,) if chance.random() < 0.6 or not groups else ()
-    return GroupsPlan(groups, transformers, requests_are_late=is_late)
+    loops = (LOOPS,) if Random(f"{seed}/loops").random() < 0.5 else ()
+    return GroupsPlan(groups, transformers, loops, requests_are_late=is_late)
 
 
 def draw_applications(chance: Random) -> ApplicationsPlan:

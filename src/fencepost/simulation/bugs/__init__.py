@@ -32,6 +32,7 @@ _ROOMS: Final = (
     "client",
     "consumers",
     "commit_order",
+    "loops",
     "spark",
 )
 BUGS: Final[Mapping[str, Bug]] = {

@@ -25,7 +25,8 @@ from fencepost.simulation.checkers.groups.transformed_out_of_order import transf
 from fencepost.simulation.checkers.groups.unread import unread
 from fencepost.simulation.checkers.groups.unreal import unreal
 from fencepost.simulation.checkers.groups.went_back import went_back
-from fencepost.simulation.consume_transform_produce import OUTPUT, OUTPUT_PARTITIONS, Transformer
+from fencepost.simulation.consume_transform_produce import OUTPUT_PARTITIONS, Transformer
+from fencepost.simulation.exactly_once_load import Looper
 from fencepost.simulation.group_load import REBORN, Group, Scene, read, sit
 from fencepost.simulation.group_notes import GroupNotes, Truth, read_truth
 from fencepost.simulation.workload import TOPICS, Outcomes
@@ -34,7 +35,8 @@ from fencepost.simulation.world import ADDRESS, World
 READERS: Final = {"committed": True, "uncommitted": False}
 LEDGER: Final = Group("ledger", (*TOPICS, GROWN, REBORN), changing=True)
 AUDIT: Final = Group("audit", (*TOPICS, GROWN), seats=2, auto_commit=True, static=True, haunted=True)
-TRANSFORMERS: Final = Group("transformers", tuple(TOPICS), seats=3, haunted=True)
+TRANSFORMERS: Final = Group("transformers", tuple(TOPICS), seats=3, haunted=True, output="out")
+LOOPS: Final = Group("loops", tuple(TOPICS), seats=3, haunted=True, output="looped")
 _SETTLING: Final = 4.0
 """Seconds until what goes on from before is over: sessions of the dead, requests that are late, rebalances."""
 _PATIENCE: Final = 10.0
@@ -46,6 +48,8 @@ class GroupsPlan(NamedTuple):
 
     groups: tuple[Group, ...] = (LEDGER, AUDIT)
     transformers: tuple[Group, ...] = (TRANSFORMERS,)
+    loops: tuple[Group, ...] = ()
+    """Which read, transform and write with `ExactlyOnce`."""
     requests_are_late: bool = False
     """A commit that is late may come after the next one."""
 
@@ -69,16 +73,22 @@ class Groups:
 
     @property
     def _groups(self) -> tuple[Group, ...]:
-        return (*self._plan.groups, *self._plan.transformers)
+        return (*self._plan.groups, *self._plan.transformers, *self._plan.loops)
+
+    @property
+    def _outputs(self) -> list[str]:
+        return [group.output for group in self._groups if group.output]
 
     async def prepare(self) -> None:
         async with Admin(ADDRESS, runtime=self._world.runtime("admin")) as admin:
-            await admin.create_topic(OUTPUT, partitions=OUTPUT_PARTITIONS)
+            for output in self._outputs:
+                await admin.create_topic(output, partitions=OUTPUT_PARTITIONS)
 
     def begin(self) -> None:
         loop, plan, scene = self._world.loop, self._plan, self._scene
         members = [sit(scene, group, n) for group in plan.groups for n in range(group.seats)]
         members += [sit(scene, group, n, Transformer) for group in plan.transformers for n in range(group.seats)]
+        members += [sit(scene, group, n, Looper) for group in plan.loops for n in range(group.seats)]
         members += [read(scene, name, (*TOPICS, GROWN), f"read_{name}") for name in READERS]
         self._members = [loop.create_task(member) for member in members]
 
@@ -102,7 +112,7 @@ class Groups:
     def _read_truth(self) -> Truth:
         """With the topic that was made anew by the name that its records say."""
         assert self._world.storage is not None
-        found = read_truth(self._world.storage, (*TOPICS, *self._topics.partitions, OUTPUT))
+        found = read_truth(self._world.storage, (*TOPICS, *self._topics.partitions, *self._outputs))
 
         def named(at: TopicPartition) -> TopicPartition:
             return at._replace(topic=self._topics.named(at.topic))
@@ -121,8 +131,8 @@ class Groups:
             records={at: found for at, found in truth.records.items() if at.topic in (*TOPICS, GROWN)}
         )
         faults += unread(self.notes, read_by_readers, READERS)
-        if self._plan.transformers:
-            faults += [fault for fault in transformed(truth, tuple(TOPICS), OUTPUT) if "has 0" in fault]
+        for output in self._outputs:
+            faults += [fault for fault in transformed(truth, tuple(TOPICS), output) if "has 0" in fault]
         return faults
 
     def _positions(self, group: str, topics: Mapping[str, int]) -> dict[TopicPartition, int | None]:
@@ -150,9 +160,9 @@ class Groups:
             for topic, n, value in self._topics.acknowledged
             if value not in [record.value for record in truth.committed(TopicPartition(topic, n))]
         ]
-        if self._plan.transformers:
-            faults += transformed(truth, tuple(TOPICS), OUTPUT)
-            faults += transformed_out_of_order(truth, OUTPUT)
+        for output in self._outputs:
+            faults += transformed(truth, tuple(TOPICS), output)
+            faults += transformed_out_of_order(truth, output)
         for group in self._groups:
             if not group.auto_commit:
                 places = {
