@@ -1,1 +1,1 @@
-"""Pipelines to copy."""
+"""A pipeline and a worker to copy."""

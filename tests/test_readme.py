@@ -39,13 +39,24 @@ def test_the_transaction_is_shown_whole(tmp_path: Path) -> None:
     assert sorted(lines) == [["credits", "b'bob'", "b'+10'"], ["debits", "b'alice'", "b'-10'"]]
 
 
+def test_what_is_read_is_written_exactly_once(tmp_path: Path) -> None:
+    with running_broker() as broker:
+        servers = broker.bootstrap_servers
+        with Producer(servers) as producer:
+            for number in range(3):
+                producer.send("debits", b"-1%d" % number, key=b"alice").result()
+        with running(EXAMPLES[1], servers, tmp_path), Consumer("entries", bootstrap_servers=servers) as consumer:
+            records = [next(consumer) for _ in range(3)]
+    assert [(record.key, record.value) for record in records] == [(b"alice", b"-1%d" % number) for number in range(3)]
+
+
 def test_the_pipeline_fills_the_ledger(tmp_path: Path) -> None:
     with running_broker() as broker:
         servers = broker.bootstrap_servers
         with Producer(servers) as producer:
             producer.send("debits", b"-10", key=b"alice").result()
         with (
-            running(EXAMPLES[1], servers, tmp_path) as pipeline,
+            running(EXAMPLES[2], servers, tmp_path) as pipeline,
             Consumer("ledger", bootstrap_servers=servers) as consumer,
         ):
             # Spark takes its time where others use the machine
@@ -55,7 +66,7 @@ def test_the_pipeline_fills_the_ledger(tmp_path: Path) -> None:
 
 
 def test_the_examples_are_short() -> None:
-    assert [len(example.strip().splitlines()) <= 21 for example in EXAMPLES] == [True, True]
+    assert [len(example.strip().splitlines()) <= 21 for example in EXAMPLES] == [True] * 3
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"`make (\w+)", README))))
