@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.client.test_producer import producer, shown, simulate
+from tests.client.test_producer import LEVELS, producer, shown, simulate
 
 from fencepost.broker import running_broker
 from fencepost.client import Admin, ClosedError, Consumer, Producer, TopicPartition, blocking
+from fencepost.client.cluster import Cluster
+from fencepost.protocol.messages import EndTxnRequest
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 AT = TopicPartition("t", 0)
@@ -178,3 +180,30 @@ def test_what_became_of_a_record_is_told_after_close_as_well() -> None:
         with blocking.Producer(broker.bootstrap_servers) as writer:
             sent = writer.send("t", b"")
         assert sent.result().offset == 0
+
+
+@LEVELS
+def test_closing_after_an_abort_that_was_interrupted_aborts(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+    """It is not left to the time-out, for which readers of committed records would wait."""
+
+    async def scenario(world: World) -> None:
+        call, ends = Cluster.call, list[Any]()
+
+        async def losing(cluster: Cluster, node: int, request: Any, **how: Any) -> Any:
+            if isinstance(request, EndTxnRequest):
+                ends.append(request)
+                if len(ends) == 1:
+                    return await asyncio.get_running_loop().create_future()
+            return await call(cluster, node, request, **how)
+
+        monkeypatch.setattr(Cluster, "call", losing)
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await (await writer.send("t", b"aborted", partition=0))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await writer.abort_transaction()
+        assert [end.committed for end in ends] == [False, False]
+
+    simulate(scenario, level)

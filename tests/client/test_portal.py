@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 
 import pytest
@@ -88,3 +89,22 @@ def test_what_was_done_while_it_was_cancelled_is_told_and_the_cancellation_comes
     asyncio.run(main())
     portal.close()
     assert told == ["done"]
+
+
+def test_who_is_interrupted_waits_for_what_was_begun_to_end() -> None:
+    portal, log = Portal(), list[str]()
+
+    async def work() -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        threading.Timer(0.05, signal.pthread_kill, [main, signal.SIGINT]).start()
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(0.05)
+            log.append("cleaned up")
+
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(work())
+    assert log == ["cleaned up"]
+    portal.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -26,19 +25,20 @@ class Portal:
         self._is_closed = False
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it in the loop; its result, or what it raises.  Raises ClosedError once this is closed."""
-        with self._opening:
-            if self._is_closed:
-                work.close()
-                raise _closed()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Run it in the loop; its result, or what it raises.  Raises ClosedError once this is closed.
+
+        Where the caller is interrupted (Ctrl-C) it is cancelled, and has ended when this raises, unless that is
+        interrupted too.
+        """
+        ended = threading.Event()
+        tasks = self._begin(work, ended.set)
         try:
-            return future.result()
-        except CancelledError:
-            raise _closed() from None
+            ended.wait()
         except BaseException:
-            future.cancel()
+            self._cancel(tasks)
+            ended.wait()
             raise
+        return _result(tasks[0])
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it in the loop, for somebody in another loop.  Raises ClosedError once this is closed.
@@ -46,35 +46,39 @@ class Portal:
         It has ended when this returns or raises, also where it is cancelled: if it was done all the same, that is told,
         and the cancellation comes with the next thing that is awaited.
         """
-        here = asyncio.get_running_loop()
-        ended = asyncio.Event()
-        tasks: list[asyncio.Task[T]] = []
-
-        def begin() -> None:
-            tasks.append(self._loop.create_task(work))
-            tasks[0].add_done_callback(lambda _: here.call_soon_threadsafe(ended.set))
-
-        with self._opening:
-            if self._is_closed:
-                work.close()
-                raise _closed()
-            self._loop.call_soon_threadsafe(begin)
+        here, ended = asyncio.get_running_loop(), asyncio.Event()
+        tasks = self._begin(work, lambda: here.call_soon_threadsafe(ended.set))
         cancelled = False
         while not ended.is_set():
             try:
                 await ended.wait()
             except asyncio.CancelledError:
                 cancelled = True
-                with suppress(RuntimeError):  # it has ended meanwhile, and the loop with it
-                    self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-        task = tasks[0]
-        if task.cancelled():
-            if cancelled:
-                raise asyncio.CancelledError
-            raise _closed()
+                self._cancel(tasks)
+        if cancelled and tasks[0].cancelled():
+            raise asyncio.CancelledError
         if cancelled and (current := asyncio.current_task()) is not None:
             current.cancel()
-        return task.result()
+        return _result(tasks[0])
+
+    def _begin(self, work: Coroutine[Any, Any, T], ended: Callable[[], object]) -> list[asyncio.Task[T]]:
+        """Have it run in the loop; its task is there once it has begun, and `ended` called there when it has ended."""
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(self._loop.create_task(work))
+            tasks[0].add_done_callback(lambda _: ended())
+
+        with self._opening:
+            if self._is_closed:
+                work.close()
+                raise _closed()
+            self._loop.call_soon_threadsafe(begin)
+        return tasks
+
+    def _cancel(self, tasks: list[asyncio.Task[T]]) -> None:
+        with suppress(RuntimeError):  # it has ended meanwhile, and the loop with it
+            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
 
     def close(self) -> None:
         """End the loop and its thread.  Other threads that wait in `call` are told that it is closed."""
@@ -93,6 +97,12 @@ async def _cancel_the_rest() -> None:
     for task in rest:
         task.cancel()
     await asyncio.gather(*rest, return_exceptions=True)
+
+
+def _result(task: asyncio.Task[T]) -> T:
+    if task.cancelled():
+        raise _closed()
+    return task.result()
 
 
 def _closed() -> ClosedError:

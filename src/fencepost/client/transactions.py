@@ -85,8 +85,8 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """A transaction is open or has failed, and is to be ended."""
-        return self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+        """A transaction is open, or has failed, or its abort was not confirmed: it is to be aborted."""
+        return self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR, State.ABORTING)
 
     # What the sender asks (rules.Rules)
 
