@@ -13,6 +13,11 @@ from fencepost.client.errors import ClosedError
 T = TypeVar("T")
 
 
+def in_background(work: Callable[[], None], name: str) -> None:
+    """Have it done in a thread of its own, which nobody waits for: not the end of the process either."""
+    threading.Thread(target=work, name=name, daemon=True).start()
+
+
 class Portal:
     """Runs coroutines one caller waits for.  `close` it."""
 
