@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,7 @@ def interrupt(program: str, servers: str, seconds: float) -> str:
 @pytest.mark.parametrize("face", PROGRAMS)
 def test_ctrl_c_leaves_nothing_open(face: str) -> None:
     chance = random.Random(face)
+    place: dict[str, Any] = {"group_id": "g", "group_instance_id": "i", "auto_commit": False}
     with running_broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
         servers = broker.bootstrap_servers
         with Producer(servers, linger_ms=20) as producer:
@@ -74,9 +76,7 @@ def test_ctrl_c_leaves_nothing_open(face: str) -> None:
                 assert "never retrieved" not in said
                 assert admin.list_transactions(["Ongoing"]) == {}
         with (
-            Consumer(
-                "in", bootstrap_servers=servers, group_id="g", group_instance_id="i", auto_commit=False
-            ) as consumer,
+            Consumer("in", bootstrap_servers=servers, **place) as consumer,
             Producer(servers, transactional_id="id") as producer,
         ):
             loop = ExactlyOnce(consumer, producer)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from threading import Thread
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.portal import Portal
+from fencepost.client.portal import Portal, in_background
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, ensure_topic, read_progress
 from fencepost.spark.security import check_names, parse_security
@@ -79,9 +79,7 @@ def write_stream(
     if trigger is not None:
         writer = writer.trigger(**trigger)
     query = writer.start()
-    Thread(
-        target=_close_after, args=(query, sink), name=f"fencepost-until-end-of-{application_id}", daemon=True
-    ).start()
+    in_background(partial(_close_after, query, sink), f"fencepost-until-end-of-{application_id}")
     return query
 
 
