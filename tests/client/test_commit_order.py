@@ -15,6 +15,7 @@ from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, wr
 from tests.client.test_producer import simulate
 
 from fencepost.client import (
+    Admin,
     Consumer,
     ConsumerRecord,
     OffsetAndMetadata,
@@ -438,6 +439,25 @@ def test_members_that_come_and_go_hand_over_whole_positions(seed: int) -> None:
                 await asyncio.sleep(5)
                 over.set()
         check(done, sent)
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_topic_made_anew_has_nothing_of_the_old_one() -> None:
+    async def scenario(world: World) -> None:
+        old = await begin(world, "old", b"old")
+        async with Admin(ADDRESS, runtime=world.runtime("remaker")) as admin, reader(world) as ordered:
+            await commit(world, "id", b"before")
+            assert values(await take(ordered, 1)) == [b"before"]
+            await ordered.commit()
+            await admin.delete_topic("t")
+            await admin.create_topic("t", partitions=2)
+            await commit(world, "other", b"new")
+            assert values(await take(ordered, 2, 5)) == [b"new"]
+            assert ordered.open_transactions() == []
+            assert ordered.next_offsets()[AT] == OffsetAndMetadata(2)
+            await ordered.commit()
+        await old.close()
 
     simulate(scenario, **SHORT_SESSIONS)
 

@@ -66,7 +66,7 @@ def bug(plan: World, seed: int = 0) -> Callable[[Callable[[Patch], None]], Calla
 @bug(LOOPS, seed=2)
 def seeking_keeps_what_was_fetched(patch: Patch) -> None:
     def seek(self: Followed, position: int) -> None:
-        self.position = self.chunk = position
+        self._position = self.chunk = position
 
     patch.setattr(Followed, "seek", seek)
 

@@ -317,7 +317,7 @@ class Consumer:
 
     async def _commit_done(self) -> None:
         """Store the positions after what the caller is done with."""
-        positions = self._positions() | self._fetcher.working
+        positions = self._positions() | self._fetcher.before_work()
         if positions:
             await self.commit(positions)
 

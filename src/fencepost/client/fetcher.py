@@ -11,6 +11,7 @@ from typing import Any, Final
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import CommitOrder
 from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.commit_order.position import Position
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
@@ -70,7 +71,7 @@ class Fetcher:
         self._max_partition_bytes = max_partition_bytes
         self._order = order
         self.followed: dict[TopicPartition, Followed] = {}
-        self.working: dict[TopicPartition, int | OffsetAndMetadata] = {}
+        self.working: dict[TopicPartition, int | Position] = {}
         """The position before what was handed out last of each partition: the caller may still be working on that."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiter: asyncio.Future[None] | None = None
@@ -114,6 +115,10 @@ class Fetcher:
         """Go on there with one partition that is followed.  Raises PositionMetadataError."""
         self.followed[at].seek(position)
         self.working.pop(at, None)
+
+    def before_work(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
+        """The positions before what the caller may still be working on."""
+        return {at: found.committed() if isinstance(found, Position) else found for at, found in self.working.items()}
 
     def lost(self) -> list[TopicPartition]:
         """Partitions whose log does not have what is to be fetched next, when all that was fetched is handed out."""

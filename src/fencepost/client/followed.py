@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fencepost.client.commit_order.options import CommitOrder
 from fencepost.client.commit_order.partition import PartitionInCommitOrder
-from fencepost.client.commit_order.position import position_of
+from fencepost.client.commit_order.position import Position, position_of
 from fencepost.client.records import ConsumerRecord, records_of
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
 from fencepost.protocol.types import ZERO_UUID, TopicPartition
@@ -29,8 +29,8 @@ class Followed:
     """
 
     __slots__ = (
-        *("at", "chunk", "fetched", "had_some", "in_commit_order", "in_flight"),
-        *("paused", "position", "ready", "seeks", "topic_id"),
+        *("_position", "at", "chunk", "fetched", "had_some", "in_commit_order", "in_flight"),
+        *("paused", "ready", "seeks", "topic_id"),
     )
 
     def __init__(
@@ -47,8 +47,8 @@ class Followed:
         self.in_commit_order: PartitionInCommitOrder | None = None
         if order is not None:
             self.in_commit_order = order.partition(at, position_of(at, begun))
-        self.position = begun.offset
-        """Offset of the next record to hand out; in commit order where the oldest open transaction begins."""
+        self._position = begun.offset
+        """Offset of the next record to hand out, in offset order."""
         self.fetched: Fetched | None = None
         """The next data, not looked into yet."""
         self.ready: list[ConsumerRecord] = []
@@ -67,13 +67,18 @@ class Followed:
         if self.in_commit_order is not None:
             self.in_commit_order.begin(position_of(self.at, begun))
         self.seeks += 1
-        self.position = self.chunk = begun.offset
+        self._position = self.chunk = begun.offset
         self.ready, self.fetched = [], None
 
     def let_go(self) -> None:
         """It is read no more: what is kept of open transactions is dropped."""
         if self.in_commit_order is not None:
             self.in_commit_order.begin(self.in_commit_order.position())
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record to hand out; in commit order where the oldest open transaction begins."""
+        return self._position if self.in_commit_order is None else self.in_commit_order.position().start
 
     @property
     def fetch_offset(self) -> int:
@@ -96,7 +101,7 @@ class Followed:
         found.reverse()
         self.ready = found
         if not found:
-            self.position = self.chunk
+            self._position = self.chunk
 
     def decode_on(self) -> None:
         """The same, but only what was fetched together with what was handed out last."""
@@ -106,7 +111,6 @@ class Followed:
             self.ready = self.in_commit_order.more()
         finally:
             self.chunk = self.in_commit_order.fetch_offset
-            self.position = self.in_commit_order.position().start
         self.ready.reverse()
 
     @property
@@ -119,17 +123,16 @@ class Followed:
     def handed_out(self, offset: int) -> None:
         """The record of that offset was the last one that was taken from `ready`."""
         if self.in_commit_order is None:
-            self.position = offset + 1 if self.ready else self.chunk
+            self._position = offset + 1 if self.ready else self.chunk
         else:
             self.in_commit_order.handed_out(offset, not self.ready)
-            self.position = self.in_commit_order.position().start
 
     def next_offset(self) -> int | OffsetAndMetadata:
         """The position after everything that was handed out, and after what nobody is shown."""
         if self.in_commit_order is None:
-            return self.position
+            return self._position
         return self.in_commit_order.position().committed()
 
-    def before_ready(self) -> int | OffsetAndMetadata:
+    def before_ready(self) -> int | Position:
         """The position before the next record that is ready."""
-        return self.ready[-1].offset if self.in_commit_order is None else self.next_offset()
+        return self.ready[-1].offset if self.in_commit_order is None else self.in_commit_order.position()

@@ -58,6 +58,25 @@ def test_whoever_goes_on_from_a_committed_position_is_given_exactly_what_was_not
     reader.end()
 
 
+@pytest.mark.parametrize("limit", [0, 400, 10**6])
+def test_it_may_be_killed_after_every_record(limit: int) -> None:
+    """Once where it committed what it had done, and once where the commit before that was the last one."""
+    data: list[Step] = [("data", 0, 2), ("data", 1, 3), ("plain", 3, 2), ("bumped", 0, 1), ("data", 2, 4)]
+    ends: list[Step] = [("commit", 1, 0), ("data", 0, 2), ("abort", 2, 0), ("plain", 3, 1), ("commit", 0, 0)]
+    log = build([*data, *ends, *data, ("commit", 0, 0), *ends])
+    for done in range(len(log.delivered) + 1):
+        reader = Reader(log, BEGINNING, limit, 300, iter(()))
+        positions = [reader.next_offset()]
+        for offset in log.delivered[:done]:
+            assert reader.take(1) == [offset]
+            positions.append(reader.next_offset())
+        reader.end()
+        for back, position in enumerate(reversed(positions[-2:])):
+            again = Reader(log, position, limit, 300, iter(()))
+            assert again.take(10**6) == log.delivered[done - back :]
+            again.end()
+
+
 @given(STEPS, st.integers(0, 60), LIMITS)
 def test_a_number_is_where_to_begin(steps: list[Step], begun: int, limit: int) -> None:
     """Of what is delivered from the beginning all that lies behind it; and going on from there works as ever."""

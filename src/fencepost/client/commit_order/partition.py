@@ -252,6 +252,8 @@ class PartitionInCommitOrder:
             if each is self._ending:
                 continue
             open_for = now - each.begun_at
+            if each.first >= log_start and open_for < self._bound:
+                break  # and so are all that began later
             if each.first < log_start and not each.is_behind_log_start:
                 each.is_behind_log_start = True
                 said.append(

@@ -105,7 +105,7 @@ class SpillFile:
                 self.blocks.give_back(number)
             self._shrink()
             raise SpillError(
-                f"records of open transactions cannot be written to a temporary file ({error.strerror or error}). "
+                f"records of open transactions cannot be written to a temporary file ({_why(error)}). "
                 "Nothing is lost: make room there and poll again, or close the consumer and make one with another "
                 "spill_directory or more transaction_buffer_bytes"
             ) from error
@@ -140,7 +140,7 @@ class SpillFile:
                 at += len(part)
         except OSError as error:
             raise SpillError(
-                f"records of open transactions cannot be read back from a temporary file ({error.strerror or error})"
+                f"records of open transactions cannot be read back from a temporary file ({_why(error)})"
             ) from error
         read = len(of.blocks) if at == of.end else at // BLOCK
         for number in of.blocks[:read]:
@@ -171,3 +171,8 @@ class SpillFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _why(error: OSError) -> str:
+    why = str(error.strerror or error)
+    return f"{why}: {error.filename}" if error.filename else why
