@@ -76,8 +76,8 @@ class Front:
         """Why connections were ended."""
         self.logins = 0
         self.renewals = 0
-        self.requests = 0
-        """Of those that log in already."""
+        self.requests: list[int] = []
+        """Correlation ids of requests that are no part of a login, as they come."""
         self.open: list[Accepted] = []
 
     def __call__(self) -> Accepted:
@@ -200,7 +200,7 @@ class Accepted(asyncio.Protocol):
         if self._loop.time() >= self._session_ends:
             self.hang_up("the session has ended")
             return None
-        self._front.requests += self._is_trusted
+        self._front.requests.append(header.correlation_id)
         answer = await self._back.ask(frame)
         return self._changed(header.api_key, header.api_version, answer)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -19,7 +20,12 @@ from tests.client.test_producer import shown, simulate
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.client import Admin, AuthenticationError, Consumer, Producer, TopicPartition
-from fencepost.client.errors import DeliveryError, TimedOutError
+from fencepost.client.authentication import Login
+from fencepost.client.connection import open_connection
+from fencepost.client.errors import ConnectionLostError, DeliveryError, TimedOutError
+from fencepost.client.security import Security
+from fencepost.protocol.messages import MetadataRequest
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.simulation.world import PORT, World
 
 SECURED = 9093
@@ -278,6 +284,71 @@ def test_a_connection_in_use_logs_in_again_and_nothing_is_lost_doubled_or_out_of
             assert there.refusals == [], "no connection was ended"
         assert there.renewals >= 3 * (opened - 1), "every connection that is in use does it"
         assert there.logins == opened
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_requests_around_a_login_are_sent_once_each_and_in_their_order(seed: int) -> None:
+    """At any moment: while the token is waited for, between the messages of the login, and after the session's end."""
+
+    async def scenario(world: World) -> None:
+        there = await front(world, session_ms=2000)
+        chance = random.Random(seed)
+
+        async def slow_token() -> str:
+            await asyncio.sleep(chance.choice((0, 0.01, 0.3)))
+            return TOKEN
+
+        how = settings("OAUTHBEARER", sasl_oauth_token_provider=slow_token)
+        if seed % 2:
+            how = settings("SCRAM-SHA-256")
+        runtime = world.runtime("c")
+        login = Login(Security(**how), runtime)
+        connection = await open_connection(runtime.network, "127.0.0.1", SECURED, "c", 30_000, login=login)
+        assert there.requests == [1], "ApiVersions"
+        waiting, held = list[asyncio.Future[Any]](), 0
+        while len(waiting) < 1500:
+            for _ in range(chance.randrange(4)):
+                name = f"topic-{len(waiting)}"
+                asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+                waiting.append(connection.request(asked, 12))
+            held = max(held, connection.in_flight)
+            await asyncio.sleep(chance.choice((0, 0.0002, 0.005, 0.005)) if chance.random() < 0.99 else 2.5)
+        answers = await asyncio.gather(*waiting)
+        assert [answer.topics[0].name for answer in answers] == [f"topic-{n}" for n in range(len(waiting))]
+        assert there.requests == sorted(there.requests) and len(there.requests) == len(waiting) + 1
+        assert there.renewals >= 3 and held >= 3
+        assert (there.refusals, there.logins) == ([], 1)
+        connection.close()
+
+    simulate(scenario)
+
+
+def test_requests_that_wait_for_a_login_end_with_the_connection() -> None:
+    async def scenario(world: World) -> None:
+        mechanisms = {"PLAIN": lambda: PlainServer({USERNAME: PASSWORD})}
+        there = await front(world, mechanisms, session_ms=2000)
+        runtime = world.runtime("c")
+        login = Login(Security(**settings("PLAIN")), runtime)
+        connection = await open_connection(runtime.network, "127.0.0.1", SECURED, "c", 3000, login=login)
+        await asyncio.sleep(3)
+
+        class Silent:
+            is_content = False
+
+            def answer(self, message: bytes) -> bytes:  # noqa: ARG002
+                there.open[0]._transport.pause_reading()
+                raise asyncio.CancelledError
+
+        mechanisms["PLAIN"] = Silent  # type: ignore[assignment]
+        waiting = [connection.request(MetadataRequest(topics=[]), 12) for _ in range(3)]
+        assert connection.in_flight == 3
+        begun = world.loop.time()
+        for each in waiting:
+            with pytest.raises(ConnectionLostError, match="did not answer in time"):
+                await each
+        assert world.loop.time() - begun < 4 and connection.in_flight == 0 and not connection.is_open
 
     simulate(scenario)
 

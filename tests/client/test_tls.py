@@ -164,12 +164,31 @@ class Blocking:
         with accepted:
             accepted.settimeout(5)
             if isinstance(self._context, bytes):
-                accepted.recv(1)
+                accepted.recv(100_000)
                 accepted.sendall(self._context)
             else:
-                with self._context.wrap_socket(accepted, server_side=True) as secured:
-                    secured.recv(1)
-            accepted.recv(100_000)  # what comes yet, lest the end of the connection overtakes what was said
+                self._shake_hands(self._context, accepted)
+            accepted.shutdown(socket.SHUT_WR)
+            while accepted.recv(100_000):
+                pass  # closed with something unread, the connection would lose what was said last
+
+    @staticmethod
+    def _shake_hands(context: ssl.SSLContext, accepted: socket.socket) -> None:
+        came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        secured = context.wrap_bio(came, goes, server_side=True)
+        while True:
+            try:
+                secured.do_handshake()
+                secured.read(1)
+            except ssl.SSLWantReadError:
+                accepted.sendall(goes.read())
+                data = accepted.recv(100_000)
+                if not data:
+                    return
+                came.write(data)
+            except ssl.SSLError:
+                accepted.sendall(goes.read())  # the alert
+                return
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -111,8 +111,7 @@ class Login:
                 raise AuthenticationError(
                     f"{address} is not trusted after {self._security.mechanism}: {said}"
                 ) from None
-        if not exchange.is_complete:
-            raise AuthenticationError(f"{address} ended the exchange of {self._security.mechanism} before its end")
+        assert exchange.is_complete, "an exchange has nothing more to say only when it is complete"
         return Session.of(lifetime_ms, asyncio.get_running_loop().time(), self._runtime.random.random())
 
     async def _shake_hands(self, address: str, ask: Ask) -> None:
