@@ -432,6 +432,26 @@ def test_a_password_that_no_longer_holds_is_told_and_one_that_holds_again_goes_o
     simulate(scenario)
 
 
+def test_a_record_for_a_node_that_lets_nobody_in_any_more_fails_at_once() -> None:
+    """Its topic and leader are known; only the connection is gone."""
+
+    async def scenario(world: World) -> None:
+        passwords = {USERNAME: PASSWORD}
+        there = await front(world, {"PLAIN": lambda: PlainServer(passwords)})
+        async with Producer(SERVERS, runtime=world.runtime("p"), **settings("PLAIN")) as producer:
+            await (await producer.send("t", b"0", partition=0))
+            passwords[USERNAME] = "changed"
+            for connection in list(there.open):
+                connection.hang_up("cut")
+            await asyncio.sleep(1)
+            begun = world.loop.time()
+            with pytest.raises(AuthenticationError):
+                await (await producer.send("t", b"1", partition=0))
+            assert world.loop.time() - begun < 1
+
+    simulate(scenario)
+
+
 def test_a_commit_that_meets_a_refusal_is_called_again() -> None:
     async def scenario(world: World) -> None:
         passwords = {USERNAME: PASSWORD}
