@@ -9,6 +9,7 @@ from tests.client.commit_order.logs import STEPS, Step, build
 from tests.client.commit_order.reading import Reader
 
 from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.protocol.errors import ProtocolError
 
 #: Nothing, less than a batch, a few batches, everything.
 LIMITS = st.sampled_from([0, 200, 1000, 10**6])
@@ -75,6 +76,26 @@ def test_it_may_be_killed_after_every_record(limit: int) -> None:
             again = Reader(log, position, limit, 300, iter(()))
             assert again.take(10**6) == log.delivered[done - back :]
             again.end()
+
+
+@pytest.mark.parametrize("most", [300, 10**6])
+def test_a_batch_that_was_damaged_on_its_way_is_fetched_again(most: int) -> None:
+    log = build([("data", 0, 2), ("data", 1, 3), ("plain", 3, 2), ("zipped", 0, 4), ("commit", 1, 0), ("commit", 0, 0)])
+    for number, (first, last, batch) in enumerate(log.batches):
+        log.batches[number] = (first, last, batch[:-1] + bytes([batch[-1] ^ 1]))
+        reader = Reader(log, BEGINNING, 200, most, iter(()))
+        with pytest.raises(ProtocolError, match=f"the batch at offset {first} is damaged"):
+            reader.take(10**6)
+        with pytest.raises(ProtocolError):  # as long as it is
+            reader.take(10**6)
+        before = reader.next_offset()
+        log.batches[number] = (first, last, batch)
+        again = Reader(log, before, 200, most, iter(()))
+        assert reader.take(10**6) == again.take(10**6)
+        whole = Reader(log, BEGINNING, 200, most, iter(()))
+        assert whole.take(10**6) == log.delivered
+        for each in (reader, again, whole):
+            each.end()
 
 
 @given(STEPS, st.integers(0, 60), LIMITS)
