@@ -11,8 +11,9 @@ import pytest
 from tests.client.test_producer import LEVELS, producer, shown, simulate
 
 from fencepost.broker import running_broker
-from fencepost.client import Admin, ClosedError, Consumer, Producer, TopicPartition, blocking
+from fencepost.client import Admin, ClosedError, Consumer, OffsetAndMetadata, Producer, TopicPartition, blocking
 from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError, TimedOutError
 from fencepost.protocol.messages import EndTxnRequest
 from fencepost.simulation.world import ADDRESS, PORT, World
 
@@ -207,3 +208,65 @@ def test_closing_after_an_abort_that_was_interrupted_aborts(monkeypatch: pytest.
         assert [end.committed for end in ends] == [False, False]
 
     simulate(scenario, level)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_producer_is_closed_in_the_time_that_it_was_given(transactional: bool) -> None:
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        writer = Producer(ADDRESS, runtime=runtime, transactional_id="id" if transactional else None)
+        await writer.start()
+        if transactional:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+        await (await writer.send("t", b"first", partition=0))
+        world.kill()
+        unanswered = await writer.send("t", b"last", partition=0)
+        if not transactional:
+            with pytest.raises(TimedOutError, match=r"flush\(\)"):
+                await writer.flush(500)
+            assert not unanswered.done()
+        began = asyncio.get_running_loop().time()
+        await writer.close(1500)
+        assert asyncio.get_running_loop().time() - began <= 1.6
+        with pytest.raises(ClientError):
+            await unanswered
+        await world.start()
+
+    simulate(scenario)
+
+
+def test_what_can_be_done_in_the_time_for_closing_is_done() -> None:
+    async def scenario(world: World) -> None:
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await admin.create_topic("u")
+        for time_out in (10_000, None):
+            writer = await Producer(ADDRESS, runtime=world.runtime("writer"), linger_ms=200).start()
+            await writer.send("u", b"value", partition=0)
+            await writer.close(time_out)
+        reader = Consumer("u", group_id="group", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"))
+        assert [record.value for record in await reader.poll(10_000)] == [b"value"] * 2
+        await reader.poll(0)
+        await reader.close(10_000)
+        async with Consumer(group_id="group", bootstrap_servers=ADDRESS, runtime=world.runtime("look")) as look:
+            found = await look.committed([TopicPartition("u", 0)])
+        assert found == {TopicPartition("u", 0): OffsetAndMetadata(2)}
+
+    simulate(scenario)
+
+
+def test_a_consumer_is_closed_in_the_time_that_it_was_given() -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            async with writer.transaction():
+                await writer.send("t", b"value", partition=0)
+        reader = Consumer("t", group_id="group", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"))
+        assert await reader.poll(10_000)
+        world.kill()
+        began = asyncio.get_running_loop().time()
+        await reader.close(1000)
+        assert asyncio.get_running_loop().time() - began <= 1.1
+        await world.start()
+
+    simulate(scenario)

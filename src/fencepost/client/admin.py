@@ -79,8 +79,8 @@ class Admin:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """End the connections."""
+    async def close(self, timeout_ms: float | None = None) -> None:  # noqa: ARG002 - as the other clients have it
+        """End the connections; that waits for nobody, whatever `timeout_ms` is."""
         await self._cluster.close()
 
     # Topics

@@ -77,7 +77,7 @@ class Delivery:
 class _Blocking:
     """An asyncio client that runs in a thread of its own."""
 
-    def __init__(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, close: Callable[[float | None], Coroutine[Any, Any, None]]) -> None:
         self._close = close
         self._portal = Portal()
 
@@ -87,14 +87,14 @@ class _Blocking:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def close(self) -> None:
+    def close(self, timeout_ms: float | None = None) -> None:
         """Send or commit what is waiting, abort an open transaction, leave the group, end the connections.
 
-        Nothing the second time.
+        Nothing the second time.  `timeout_ms`: after so many milliseconds what is left of it is given up.
         """
         try:
             with suppress(ClosedError):
-                self._portal.call(self._close())
+                self._portal.call(self._close(timeout_ms))
         finally:
             self._portal.close()
 
@@ -137,8 +137,8 @@ class Producer(_Blocking):
         return Delivery(self._portal, self._portal.call(sending))
 
     @_as_in(producer.Producer.flush)
-    def flush(self) -> None:
-        self._portal.call(self._producer.flush())
+    def flush(self, timeout_ms: float | None = None) -> None:
+        self._portal.call(self._producer.flush(timeout_ms))
 
     @_as_in(producer.Producer.init_transactions)
     def init_transactions(self) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Self, Unpack
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import commit_order
 from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.deadline import Deadline
 from fencepost.client.errors import ClientError, ClosedError, CommitFailedError, MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
@@ -128,23 +129,24 @@ class Consumer:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def close(self) -> None:
+    async def close(self, timeout_ms: float | None = None) -> None:
         """Commit what is to be committed by itself, leave the group, end the connections; nothing the second time.
 
-        A commit that fails raises nothing: what is not committed is read again.  Whoever waits in `poll` is told.
+        `timeout_ms`: for commit and leaving together, in milliseconds; None: `max_block_ms` and 2 seconds.  A commit
+        that fails raises nothing: what is not committed is read again.  Whoever waits in `poll` is told.
         """
         if self._closing:
             return
         self._closing = True
         self._preparation.cancel()
+        deadline = None if timeout_ms is None else self._cluster.deadline("close()", timeout_ms)
         async with AsyncExitStack() as last:
             last.push_async_callback(self._cluster.close)
             last.push_async_callback(self._fetcher.close)
             if self._group is not None:
-                last.push_async_callback(self._group.leave)
+                last.push_async_callback(_try, self._group.leave, deadline)
             if self._auto_commit and self._started:
-                with suppress(ClientError):
-                    await self._commit_done()
+                await _try(self._commit_done, deadline)
 
     def _check_open(self) -> None:
         if self._closing:
@@ -404,3 +406,9 @@ class Consumer:
         Times and timestamps are in milliseconds since 1970.  Raises BrokerError, as for a partition that is not there.
         """
         return await self._places.for_times(times)
+
+
+async def _try(last: Callable[[], Coroutine[Any, Any, None]], deadline: Deadline | None) -> None:
+    """Nobody is told if it does not succeed."""
+    with suppress(ClientError):
+        await (last() if deadline is None else deadline.within(last()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Self, Unpack
 
@@ -108,22 +108,26 @@ class Producer:
             self._cluster.refresh_every(self._metadata_max_age_ms)
         return self
 
-    async def close(self) -> None:
+    async def close(self, timeout_ms: float | None = None) -> None:
         """Send what is waiting; abort the transaction if one is open; end the connections.
 
-        An abort that fails raises nothing: the broker aborts the transaction when its time is up.
+        `timeout_ms`: after so many milliseconds what is still waiting fails with ClosedError; None: as long as its
+        records have.  An abort that fails raises nothing: the broker aborts the transaction when its time is up.
         """
         if self._closed:
             return
         try:
             if self._transactions is None:
-                await self.flush()
+                await self.flush(timeout_ms)
             elif self._transactions.is_open:
-                await self._transactions.abort()
+                await self._within(timeout_ms, "close()", self._transactions.abort())
         except ClientError:
             pass  # the broker aborts it in time
         finally:
             await self.abandon()
+
+    async def _within(self, timeout_ms: float | None, what: str, work: Awaitable[None]) -> None:
+        await (work if timeout_ms is None else self._cluster.deadline(what, timeout_ms).within(work))
 
     async def abandon(self) -> None:
         """End the connections and nothing else, as if the process had died."""
@@ -227,13 +231,14 @@ class Producer:
             )
         return number
 
-    async def flush(self) -> None:
+    async def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until everything that was sent is acknowledged or has failed.
 
         Raises nothing for what has failed: the result of each `send` does, and in a transaction the commit.
+        `timeout_ms`: raises TimedOutError after so many milliseconds; what is on its way goes on.
         """
         if self._sender is not None:
-            await self._sender.flush()
+            await self._within(timeout_ms, "flush()", self._sender.flush())
 
     # Transactions
 
