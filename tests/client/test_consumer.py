@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from tests.client.test_producer import producer, simulate
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition
@@ -124,5 +125,31 @@ def test_the_end_of_committed_records_is_before_an_open_transaction() -> None:
                     assert await reader.beginning_offsets([AT]) == {AT: 0}
             assert ends == {"read_committed": 4, "read_uncommitted": 5}
             await writer.abort_transaction()
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("committed", [None, 2])
+def test_it_goes_on_where_the_group_is_or_where_it_is_told(reset: str, committed: int | None) -> None:
+    async def scenario(world: World) -> None:
+        options: dict[str, Any] = {"group_id": "group", "auto_commit": False, "auto_offset_reset": reset}
+        runtime = world.runtime("reader")
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=runtime, **options) as reader:
+            await reader.poll(100)
+            await fill(world, 0, count=4)
+            assert [record.offset for record in await reader.poll()] == [0, 1, 2, 3]
+            if committed is not None:
+                await reader.commit({AT: committed})
+            await fill(world, 0, count=2)
+            for otherwise in ({AT: 1}, None):
+                reader.seek_to_committed(otherwise)
+                reader.seek_to_committed({AT: 0})  # the first one counts, until somebody polls
+                begins = committed if committed is not None else 1
+                if otherwise is None and committed is None:
+                    begins = 6 if reset == "latest" else 0
+                found = [(await anext(reader)).offset for _ in range(begins, 6)]
+                assert found == list(range(begins, 6))
+            assert await reader.poll(100) == []
 
     simulate(scenario)

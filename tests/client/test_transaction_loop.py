@@ -73,6 +73,8 @@ class Reader:
         self._cluster = cluster
         self._position = cluster.position
         self._generation = cluster.generation
+        self._goes_to_committed = False
+        """At the next poll: until then nothing is assigned."""
 
     def check_transactional(self) -> None: ...
 
@@ -80,23 +82,25 @@ class Reader:
         return ConsumerGroupMetadata("group", self._generation, "member")
 
     def assignment(self) -> list[TopicPartition]:
-        return [AT]
+        return [] if self._goes_to_committed else [AT]
 
     def position(self, at: TopicPartition) -> int:
         assert at == AT
         return self._position
 
     def seek(self, at: TopicPartition, offset: int) -> None:
-        assert at == AT
+        assert at in self.assignment()
         self._position = offset
 
-    def seek_to_committed(self) -> None:
-        self._position = self._cluster.position
+    def seek_to_committed(self, otherwise: Mapping[TopicPartition, int]) -> None:
+        assert set(otherwise) == {AT}
+        self._goes_to_committed = True
 
     async def poll(self, timeout_ms: float, max_records: int) -> list[ConsumerRecord]:
         await asyncio.sleep(0)
-        if self._generation != self._cluster.generation:
+        if self._goes_to_committed or self._generation != self._cluster.generation:
             self._generation, self._position = self._cluster.generation, self._cluster.position
+            self._goes_to_committed = False
         if fault := self._cluster.fails("poll"):
             raise fault[0]
         found = range(self._position, min(self._position + max_records, self._cluster.count))
@@ -196,10 +200,13 @@ def virtually(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run(main)
 
 
-def loop_of(cluster: Cluster, max_records: int = 2, **options: float) -> tuple[TransactionLoop, Writer]:
+def loop_of(
+    cluster: Cluster, max_records: int = 2, reader: Reader | None = None, **options: float
+) -> tuple[TransactionLoop, Writer]:
     writer = Writer(cluster)
     given: Any = {"linger_ms": 0, "retry_timeout_ms": 300_000, **options}
-    return TransactionLoop(Reader(cluster), writer, max_records=max_records, **given), writer  # type: ignore[arg-type]
+    consumer: Any = reader or Reader(cluster)
+    return TransactionLoop(consumer, writer, max_records=max_records, **given), writer
 
 
 async def process(cluster: Cluster, loop: TransactionLoop, writer: Writer) -> None:
@@ -289,6 +296,28 @@ def test_what_fails_again_and_again_is_raised_and_the_loop_can_be_gone_on_with(p
         assert cluster.output == []
         cluster.faults.clear()
         await process(cluster, loop, writer)
+        assert cluster.output == list(range(COUNT))
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+@pytest.mark.parametrize("how", ["not answered", "cancelled"])
+def test_another_loop_of_the_same_consumer_goes_on_where_the_group_is(how: str, carried_out: bool) -> None:
+    """With a new producer: the last one could not tell what became of its commit."""
+
+    async def scenario() -> None:
+        cluster = Cluster()
+        reader = Reader(cluster)
+        loop, writer = loop_of(cluster, reader=reader, retry_timeout_ms=5000)
+        unknown = [(ERRORS[Ending.UNKNOWN](), carried_out)] * 1000
+        cluster.faults["commit_transaction"] = unknown
+        if how == "cancelled":
+            cluster.faults["commit_transaction"] = [(asyncio.CancelledError(), carried_out), *unknown]
+        with pytest.raises((OutcomeUnknownError, asyncio.CancelledError)):
+            await process(cluster, loop, writer)
+        cluster.faults.clear()
+        await process(cluster, *loop_of(cluster, reader=reader))
         assert cluster.output == list(range(COUNT))
 
     virtually(scenario)

@@ -251,8 +251,8 @@ class Consumer(_Blocking):
         self._consumer.seek(at, offset)
 
     @_as_in(consumer.Consumer.seek_to_committed)
-    def seek_to_committed(self) -> None:
-        self._consumer.seek_to_committed()
+    def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
+        self._consumer.seek_to_committed(otherwise)
 
     @_as_in(consumer.Consumer.pause)
     def pause(self, partitions: Iterable[TopicPartition]) -> None:

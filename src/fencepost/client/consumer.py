@@ -120,6 +120,8 @@ class Consumer:
         self._preparation = Lasting(self._prepare)
         self._sought: dict[TopicPartition, int | OffsetAndMetadata] = {}
         """Where to begin in partitions that are assigned and not read yet."""
+        self._otherwise: dict[TopicPartition, int] = {}
+        """Where to begin in partitions of which the group has no position."""
 
     # Life
 
@@ -219,7 +221,7 @@ class Consumer:
     async def _follow(self, partitions: Sequence[TopicPartition]) -> None:
         # First the ids: a position that is asked for later is not older than its topic.
         topic_ids = await self._subscription.topic_ids(dict.fromkeys(at.topic for at in partitions))
-        positions: dict[TopicPartition, int | OffsetAndMetadata] = {}
+        positions: dict[TopicPartition, int | OffsetAndMetadata] = dict(self._otherwise)
         if self._group is not None and partitions:
             committed = await self._group.committed(partitions)
             positions |= {at: found for at, found in committed.items() if found is not None}
@@ -231,6 +233,7 @@ class Consumer:
             self._group.follow()
         self._to_follow, self._started = None, True
         self._sought.clear()
+        self._otherwise = {}
 
     def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
         """Those that came later, and the ids of their topics.  In a group whoever leads it has it share out anew."""
@@ -359,9 +362,13 @@ class Consumer:
             self._followed(at)
             self._fetcher.seek(TopicPartition(*at), position)
 
-    def seek_to_committed(self) -> None:
-        """Go on where the group's positions are: from the next poll on, and as after a rebalance."""
+    def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
+        """Go on where the group's positions are: from the next poll on, and as after a rebalance.
+
+        `otherwise`: where to go on in partitions of which the group has none, instead of `auto_offset_reset`.
+        """
         if self._started and self._to_follow is None:
+            self._otherwise = {TopicPartition(*at): offset for at, offset in (otherwise or {}).items()}
             self._to_follow = self.assignment()
             self._fetcher.follow({}, {})
 

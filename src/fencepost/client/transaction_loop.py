@@ -274,14 +274,11 @@ class TransactionLoop:
             await self._abort_because_of(error)
         elif step is Next.PUT_BACK or phase is Phase.BEGIN:
             self._put_back(handed)
-        elif step is Next.SETTLE:
-            self._unsettled = Phase.COMMIT
-            await self._ask_once_more(handed)
-        elif step is Next.LEAVE:
-            self._unsettled = None
-            self._consumer.seek_to_committed()
         elif phase is Phase.COMMIT:
-            self._unsettled = Phase.COMMIT
+            self._unsettled = None if step is Next.LEAVE else Phase.COMMIT
+            self._consumer.seek_to_committed(handed.first)
+            if step is Next.SETTLE:
+                await self._ask_once_more(handed)
         return False
 
     async def _abort(self) -> None:

@@ -32,14 +32,22 @@ class Transformer(Member):
 
     def __init__(self, scene: Scene, process: Process, group: Group, seat: int) -> None:
         super().__init__(scene, process, group, seat)
-        self.producer = Producer(
+        self.producer = self._make_producer()
+
+    async def replace_producer(self) -> None:
+        """By one with the same id, as if it had died."""
+        await self.producer.abandon()
+        self.producer = self._make_producer()
+
+    def _make_producer(self) -> Producer:
+        return Producer(
             ADDRESS,
-            transactional_id=f"{group.name}-{seat}",
+            transactional_id=f"{self._group.name}-{self._seat}",
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=400,
             delivery_timeout_ms=700,
             max_block_ms=self.MAX_BLOCK_MS,
-            runtime=process.runtime(),
+            runtime=self._process.runtime(),
         )
 
     async def work(self) -> None:

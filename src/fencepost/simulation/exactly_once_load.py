@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fencepost.client import ExactlyOnce, OutcomeUnknownError, TopicPartition, Transaction, TransactionAbortableError
-from fencepost.client.errors import TimedOutError
+from fencepost.client.errors import ClientError, CommitInDoubtError
 from fencepost.client.records import ConsumerRecord
 from fencepost.simulation.consume_transform_produce import Transformer
 from fencepost.simulation.group_load import timed
@@ -17,7 +17,7 @@ from fencepost.simulation.group_notes import Stored
 END_TXN: Final = 26
 TXN_OFFSET_COMMIT: Final = 28
 #: Milliseconds for which a loop is patient.
-RETRY_TIMEOUT_MS: Final = 4000
+RETRY_TIMEOUT_MS: Final = 1000
 
 
 class BadRecord(Exception):
@@ -30,22 +30,34 @@ class Looper(Transformer):
     MAX_BLOCK_MS = 300
 
     async def _work(self) -> None:
-        chance = self._chance
-        loop = ExactlyOnce(
-            self.consumer,
-            self.producer,
-            max_records=chance.choice([1, 3, 10, 40]),
-            linger_ms=chance.choice([0, 0, 20, 200]),
-            retry_timeout_ms=RETRY_TIMEOUT_MS,
-        )
+        loop = self._make_loop()
         while not self.leave.is_set():
             try:
                 await self._go_on(loop)
-            except (BadRecord, TimeoutError, TransactionAbortableError, OutcomeUnknownError) as error:
+            except (
+                BadRecord,
+                TimeoutError,
+                TransactionAbortableError,
+                OutcomeUnknownError,
+                CommitInDoubtError,
+            ) as error:
                 self._scene.world.note(f"{self._process.name} is told {error!r}")
-                of_the_client = isinstance(error, TimedOutError | TransactionAbortableError | OutcomeUnknownError)
-                if of_the_client and chance.random() < 0.5:
-                    return
+                if isinstance(error, ClientError):
+                    dice = self._chance.random()
+                    if dice < 0.3:
+                        return
+                    if dice < 0.6 or isinstance(error, CommitInDoubtError):
+                        await self.replace_producer()
+                        loop = self._make_loop()
+
+    def _make_loop(self) -> ExactlyOnce:
+        return ExactlyOnce(
+            self.consumer,
+            self.producer,
+            max_records=self._chance.choice([1, 3, 10, 40]),
+            linger_ms=self._chance.choice([0, 0, 20, 200]),
+            retry_timeout_ms=RETRY_TIMEOUT_MS,
+        )
 
     async def _go_on(self, loop: ExactlyOnce) -> None:
         """One transaction, if there are records in time."""
