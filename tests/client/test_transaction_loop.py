@@ -323,6 +323,32 @@ def test_another_loop_of_the_same_consumer_goes_on_where_the_group_is(how: str, 
     virtually(scenario)
 
 
+@pytest.mark.parametrize("first", ["poll", "block"])
+def test_what_failed_long_ago_does_not_count(first: str) -> None:
+    """Others took its records, and there was nothing to do since."""
+
+    async def scenario() -> None:
+        cluster = Cluster(1 if first == "block" else 0)
+        loop, writer = loop_of(cluster, retry_timeout_ms=5000)
+        cluster.faults[first] = [(ERRORS[Ending.TRANSIENT](), False)]
+        if first == "block":
+            handed = await loop.next()
+            assert handed is not None
+            await loop.begin(handed)
+            assert await loop.end(handed, ERRORS[Ending.TRANSIENT]())
+            cluster.generation, cluster.position, cluster.output = 2, 1, [0]
+        for _ in range(20):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await loop.next()
+        cluster.count = COUNT
+        cluster.faults["block"] = [(ERRORS[Ending.TRANSIENT](), False)]
+        await process(cluster, loop, writer)
+        assert cluster.output == list(range(COUNT))
+
+    virtually(scenario)
+
+
 def test_patience_begins_anew_with_every_commit() -> None:
     async def scenario() -> None:
         cluster = Cluster(40)

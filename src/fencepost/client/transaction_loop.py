@@ -114,7 +114,11 @@ class TransactionLoop:
         self._producer = producer
         self._max_records = max_records
         self._linger = linger_ms / 1000
-        self._patience = _Patience(retry_timeout_ms / 1000)
+        self._retry_seconds = retry_timeout_ms / 1000
+        self._patience = _Patience(self._retry_seconds)
+        """With transactions, until one is committed."""
+        self._idle_since: float | None = None
+        """By the event loop's clock, while there are no records."""
         self._is_stopped = False
         self._is_asked = False
         self._handed: Handed | None = None
@@ -140,11 +144,22 @@ class TransactionLoop:
                 await self._done(Phase.INIT, self._producer.init_transactions)
             while not self._is_stopped:
                 self._handed = await self._done(Phase.POLL, self._collect)
+                self._note_idleness()
                 if self._handed is not None:
                     return self._handed
             return None
         finally:
             self._is_asked = False
+
+    def _note_idleness(self) -> None:
+        """What failed before nothing was to be done for so long does not count any more."""
+        now = asyncio.get_running_loop().time()
+        if self._handed is not None:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now - self._idle_since > self._retry_seconds:
+            self._patience.renew()
 
     def _check_left(self) -> None:
         """What was handed out last must have been entered, and left.  If not, its records are put back."""
@@ -249,11 +264,12 @@ class TransactionLoop:
 
     async def _done(self, phase: Phase, call: Callable[[], Awaitable[T]]) -> T:
         """Call until it is done.  Raises what ends it otherwise, and AGAIN when there is no more patience."""
+        patience = _Patience(self._retry_seconds)
         while True:
             try:
                 return await call()
             except BaseException as error:
-                if follows(phase, error) is not Next.AGAIN or not await self._patience.pause():
+                if follows(phase, error) is not Next.AGAIN or not await patience.pause():
                     raise
                 logger.warning("%s is tried again: %s", self._named(phase), error)
 
@@ -308,7 +324,7 @@ class TransactionLoop:
 
 
 class _Patience:
-    """For how many seconds failures are followed by another try: from the first one on, until something succeeds."""
+    """For how many seconds failures are followed by another try: from the first one on, until it is renewed."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -327,5 +343,5 @@ class _Patience:
         return True
 
     def renew(self) -> None:
-        """Something has succeeded."""
+        """What failed before does not count any more."""
         self._until, self._pause = None, _FIRST_PAUSE
