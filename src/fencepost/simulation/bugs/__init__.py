@@ -30,6 +30,7 @@ _ROOMS: Final = (
     "limits",
     "protocol",
     "client",
+    "security",
     "consumers",
     "commit_order",
     "loops",
