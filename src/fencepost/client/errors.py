@@ -20,7 +20,7 @@ class ConnectionLostError(ClientError):
 class AuthenticationError(ClientError):
     """The broker does not accept who this client says it is, or the client does not accept the broker.
 
-    Nothing is tried again by itself: change the settings of TLS or SASL that the message names, or what the broker
+    The call is not tried again by itself: change the settings of TLS or SASL that the message names, or what the broker
     knows of them, and call again or make a new client.
     """
 
