@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Self, Unpack
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import commit_order
 from fencepost.client.commit_order.partition import OpenTransaction
-from fencepost.client.deadline import Deadline
-from fencepost.client.errors import ClientError, ClosedError, CommitFailedError, MisuseError
+from fencepost.client.deadline import attempt
+from fencepost.client.errors import ClosedError, CommitFailedError, MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
 from fencepost.client.lasting import Lasting
@@ -146,9 +146,9 @@ class Consumer:
             last.push_async_callback(self._cluster.close)
             last.push_async_callback(self._fetcher.close)
             if self._group is not None:
-                last.push_async_callback(_try, self._group.leave, deadline)
+                last.push_async_callback(attempt, self._group.leave, deadline)
             if self._auto_commit and self._started:
-                await _try(self._commit_done, deadline)
+                await attempt(self._commit_done, deadline)
 
     def _check_open(self) -> None:
         if self._closing:
@@ -413,9 +413,3 @@ class Consumer:
         Times and timestamps are in milliseconds since 1970.  Raises BrokerError, as for a partition that is not there.
         """
         return await self._places.for_times(times)
-
-
-async def _try(last: Callable[[], Coroutine[Any, Any, None]], deadline: Deadline | None) -> None:
-    """Nobody is told if it does not succeed."""
-    with suppress(ClientError):
-        await (last() if deadline is None else deadline.within(last()))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
-from fencepost.client.errors import TimedOutError
+from fencepost.client.errors import ClientError, TimedOutError
 from fencepost.runtime import Runtime
 
 _FIRST_BACKOFF: Final = 0.01
@@ -54,3 +55,9 @@ class Deadline:
 
     def _timed_out(self) -> TimedOutError:
         return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {self._because}")
+
+
+async def attempt(work: Callable[[], Coroutine[Any, Any, None]], deadline: Deadline | None) -> None:
+    """Do it, by the deadline if there is one; if it does not succeed, nobody is told."""
+    with suppress(ClientError):
+        await (work() if deadline is None else deadline.within(work()))
