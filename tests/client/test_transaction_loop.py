@@ -463,6 +463,25 @@ def test_what_is_not_entered_or_not_left_is_put_back_and_refused(entered: bool) 
     virtually(scenario)
 
 
+@pytest.mark.parametrize("call", ["begin_transaction", "commit_transaction", "abort_transaction"])
+def test_nobody_asks_while_a_transaction_begins_or_ends(call: str) -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        loop, writer = loop_of(cluster)
+        cluster.faults[call] = [(TimedOutError("nobody answered"), False)]
+        if call == "abort_transaction":
+            cluster.faults["block"] = [(TransactionAbortableError("abort it"), False)]
+        working = asyncio.ensure_future(process(cluster, loop, writer))
+        await asyncio.sleep(0.01)  # it waits to try again
+        assert call in cluster.calls
+        with pytest.raises(MisuseError, match="one task"):
+            await loop.next()
+        await working
+        assert cluster.output == list(range(COUNT))
+
+    virtually(scenario)
+
+
 def test_nobody_asks_twice_at_once_and_nothing_is_lost_to_a_cancelled_wait() -> None:
     async def scenario() -> None:
         cluster = Cluster(0)

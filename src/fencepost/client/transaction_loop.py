@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Final, Protocol, TypeVar
 
@@ -120,7 +121,7 @@ class TransactionLoop:
         self._idle_since: float | None = None
         """By the event loop's clock, while there are no records."""
         self._is_stopped = False
-        self._is_asked = False
+        self._is_busy = False
         self._handed: Handed | None = None
         """The last that was handed out."""
         self._unsettled: Phase | None = None
@@ -134,10 +135,7 @@ class TransactionLoop:
 
     async def next(self) -> Handed | None:
         """The next records; None after `stop`.  What became of the last transaction is found out first."""
-        if self._is_asked:
-            raise MisuseError("the next transaction is asked for already: one task at a time")
-        self._is_asked = True
-        try:
+        with self._alone():
             self._check_left()
             await self._settle()
             if not self._producer.is_initialized:
@@ -148,8 +146,17 @@ class TransactionLoop:
                 if self._handed is not None:
                     return self._handed
             return None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nothing is put back while its transaction begins or ends: it may be committed by that."""
+        if self._is_busy:
+            raise MisuseError("a transaction is asked for, begun or ended already: one task at a time")
+        self._is_busy = True
+        try:
+            yield
         finally:
-            self._is_asked = False
+            self._is_busy = False
 
     def _note_idleness(self) -> None:
         """What failed before nothing was to be done for so long does not count any more."""
@@ -208,12 +215,13 @@ class TransactionLoop:
         """Open the transaction."""
         if handed is not self._handed or handed.state is not State.HANDED_OUT:
             raise MisuseError("a transaction is entered once, before the next one is asked for")
-        try:
-            await self._done(Phase.BEGIN, self._producer.begin_transaction)
-        except BaseException as error:
-            await self._follow_up(Phase.BEGIN, error, handed)
-            raise
-        handed.state = State.OPEN
+        with self._alone():
+            try:
+                await self._done(Phase.BEGIN, self._producer.begin_transaction)
+            except BaseException as error:
+                await self._follow_up(Phase.BEGIN, error, handed)
+                raise
+            handed.state = State.OPEN
 
     async def end(self, handed: Handed, error: BaseException | None) -> bool:
         """Commit, or what follows from an error of the block; whether that error is dealt with.
@@ -222,6 +230,10 @@ class TransactionLoop:
         """
         if handed.state is not State.OPEN:
             raise MisuseError("this transaction is not open")
+        with self._alone():
+            return await self._end(handed, error)
+
+    async def _end(self, handed: Handed, error: BaseException | None) -> bool:
         phase, producer = Phase.BLOCK, self._producer
         try:
             if error is None:
