@@ -282,6 +282,33 @@ def test_a_cancelled_loop_leaves_nothing_open_and_its_clients_to_their_owner() -
     simulate(scenario)
 
 
+def test_what_a_commit_in_doubt_did_not_touch_is_gone_on_with_where_it_was() -> None:
+    """The group has no position of the other partition, and that was begun at its end."""
+
+    async def scenario(world: World) -> None:
+        async with reader(world, auto_offset_reset="latest") as consumer, writer(world) as producer:
+            await consumer.poll(500)
+            await fill(world)
+            loop = ExactlyOnce(consumer, producer, max_records=3)
+            transaction = await anext(loop)
+            working = asyncio.ensure_future(copy(transaction))
+            commit = producer.commit_transaction
+
+            async def interrupted() -> None:
+                working.cancel()
+                await commit()
+
+            producer.commit_transaction = interrupted  # type: ignore[method-assign]
+            await asyncio.wait([working])
+            producer.commit_transaction = commit  # type: ignore[method-assign]
+            assert working.cancelled() and len({record.partition for record in transaction.records}) == 1
+            while len(found := await output(world)) < COUNT:
+                await copy(await anext(loop))
+        assert found == list(range(COUNT))
+
+    simulate(scenario)
+
+
 def test_a_bad_record_can_go_elsewhere_in_the_same_transaction() -> None:
     async def scenario(world: World) -> None:
         await fill(world)

@@ -209,6 +209,11 @@ class TransactionLoop:
             if at in handed.first:
                 self._consumer.seek(at, handed.first[at])
 
+    def _go_back_to_committed(self, handed: Handed) -> None:
+        """Where the group has no position: before these records, and after what was handed out of other partitions."""
+        consumer = self._consumer
+        consumer.seek_to_committed({at: consumer.position(at) for at in consumer.assignment()} | handed.first)
+
     # One transaction
 
     async def begin(self, handed: Handed) -> None:
@@ -304,7 +309,7 @@ class TransactionLoop:
             self._put_back(handed)
         elif phase is Phase.COMMIT:
             self._unsettled = None if step is Next.LEAVE else Phase.COMMIT
-            self._consumer.seek_to_committed(handed.first)
+            self._go_back_to_committed(handed)
             if step is Next.SETTLE:
                 await self._ask_once_more(handed)
         return False
