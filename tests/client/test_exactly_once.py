@@ -282,6 +282,33 @@ def test_a_cancelled_loop_leaves_nothing_open_and_its_clients_to_their_owner() -
     simulate(scenario)
 
 
+def test_what_came_after_the_end_where_reading_began_is_not_lost_to_a_rebalance() -> None:
+    """Nothing was committed before it."""
+
+    async def scenario(world: World) -> None:
+        latest: dict[str, Any] = {"auto_offset_reset": "latest"}
+        async with reader(world, **latest) as first, writer(world, "one") as one:
+            loop = ExactlyOnce(first, one, max_records=3)
+            asking = asyncio.ensure_future(anext(loop))
+            await asyncio.sleep(1)
+            await fill(world)
+            transaction = await asking
+            async with reader(world, "second", **latest) as second, writer(world, "two") as two:
+                joining = asyncio.ensure_future(copy_all(ExactlyOnce(second, two), 1000))
+                await asyncio.sleep(1)
+                with pytest.raises(ZeroDivisionError):
+                    await fail_in(transaction)
+                rest = asyncio.ensure_future(copy_all(loop, 1000))
+                await asyncio.sleep(20)
+                assert len(first.assignment()) == len(second.assignment()) == 1
+                for task in (joining, rest):
+                    task.cancel()
+                await asyncio.wait([joining, rest])
+        assert await output(world) == list(range(COUNT))
+
+    simulate(scenario)
+
+
 def test_what_a_commit_in_doubt_did_not_touch_is_gone_on_with_where_it_was() -> None:
     """The group has no position of the other partition, and that was begun at its end."""
 

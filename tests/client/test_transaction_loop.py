@@ -69,6 +69,8 @@ class Cluster:
 class Reader:
     """A consumer, as far as the loop knows one."""
 
+    begins_at_beginning = True
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._position = cluster.position

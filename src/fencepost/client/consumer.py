@@ -89,6 +89,8 @@ class Consumer:
         )
         self._isolation = isolation_of(isolation_level) if order is None else Isolation.READ_UNCOMMITTED
         self._places = Positions(self._cluster, auto_offset_reset, self._isolation, order is not None)
+        self.begins_at_beginning = auto_offset_reset == "earliest"
+        """Whether all who read a partition without a position begin at the same one."""
         self._fetcher = Fetcher(
             self._cluster,
             self._isolation,

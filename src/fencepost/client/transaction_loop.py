@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final, Protocol, TypeVar
 
 from fencepost.client.consumer import Consumer
-from fencepost.client.errors import ClientError, MisuseError
+from fencepost.client.errors import ClientError, CommitFailedError, MisuseError
 from fencepost.client.loop_steps import Next, Phase, follows
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
@@ -124,6 +124,8 @@ class TransactionLoop:
         self._is_busy = False
         self._handed: Handed | None = None
         """The last that was handed out."""
+        self._begun_as: ConsumerGroupMetadata | None = None
+        """The last member for which the group knows where its partitions were begun."""
         self._unsettled: Phase | None = None
         """COMMIT or ABORT: how its transaction was to end, where nobody knows whether it has."""
 
@@ -186,6 +188,7 @@ class TransactionLoop:
         records = await consumer.poll(_SLICE_MS, self._max_records)
         handed, end = Handed(consumer, records) if records else None, loop.time() + self._linger
         try:
+            await self._note_beginnings(handed)
             while handed is not None and (room := self._max_records - len(handed.records)):
                 if (left := end - loop.time()) <= 0 or self._is_stopped:
                     break
@@ -194,11 +197,27 @@ class TransactionLoop:
                     handed.add(consumer, records)
                 else:
                     handed = Handed(consumer, records) if records else None
+        except CommitFailedError:  # of the beginnings: who has the partitions by now begins there
+            return None
         except BaseException:
             if handed is not None:
                 self._put_back(handed)
             raise
         return handed
+
+    async def _note_beginnings(self, handed: Handed | None) -> None:
+        """Store where partitions are begun of which the group has no position.
+
+        Whoever has them after a rebalance would begin elsewhere otherwise, and what came meanwhile would be lost.
+        """
+        consumer, member = self._consumer, self._consumer.group_metadata()
+        assigned = consumer.assignment()
+        if consumer.begins_at_beginning or member.generation_id < 0 or member == self._begun_as or not assigned:
+            return
+        begun = {at: consumer.position(at) for at in assigned} | (handed.first if handed is not None else {})
+        committed = await consumer.committed(assigned)
+        await consumer.commit({at: begun[at] for at, found in committed.items() if found is None})
+        self._begun_as = member
 
     def _put_back(self, handed: Handed) -> None:
         """Where the consumer still has these partitions it reads them again; whoever else has them begins there."""
