@@ -13,7 +13,7 @@ from tests.client.test_producer import LEVELS, producer, shown, simulate
 from fencepost.broker import running_broker
 from fencepost.client import Admin, ClosedError, Consumer, OffsetAndMetadata, Producer, TopicPartition, blocking
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError, TimedOutError
+from fencepost.client.errors import ClientError, CommitInDoubtError, TimedOutError
 from fencepost.protocol.messages import EndTxnRequest
 from fencepost.simulation.world import ADDRESS, PORT, World
 
@@ -270,3 +270,27 @@ def test_a_consumer_is_closed_in_the_time_that_it_was_given() -> None:
         await world.start()
 
     simulate(scenario)
+
+
+@LEVELS
+def test_who_is_closed_while_a_commit_waits_for_its_answer_is_not_told_that_it_failed(level: int) -> None:
+    """It may have been carried out: who writes the same again would double it."""
+
+    async def scenario(world: World) -> None:
+        told: dict[object, None] = {}
+        for number in range(40):
+            writing = producer(world, "id")
+            await writing.start()
+            await writing.init_transactions()
+            await writing.begin_transaction()
+            await (await writing.send("t", b"%d" % number, partition=0))
+            committing = asyncio.ensure_future(writing.commit_transaction())
+            await asyncio.sleep(number / 10_000)
+            await writing.close()
+            error = (await asyncio.gather(committing, return_exceptions=True))[0]
+            told[type(error)] = None
+            visible = b"%d" % number in await shown(world)
+            assert visible if error is None else not (visible and isinstance(error, ClosedError))
+        assert {CommitInDoubtError, type(None)} <= set(told)
+
+    simulate(scenario, level)

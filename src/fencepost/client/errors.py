@@ -79,8 +79,9 @@ class OutcomeUnknownError(TransactionError):
 class CommitInDoubtError(TransactionError):
     """The transaction may be committed or not, and its producer cannot find out.
 
-    Only before transaction.version 2: an answer to the commit was lost, and what its repetition is told can be meant
-    for a request that came later than it was sent.  Read the output, then go on with a new producer.
+    It was closed while it waited for the answer.  Or, before transaction.version 2, an answer to the commit was lost,
+    and what its repetition is told can be meant for a request that came later than it was sent.  Read the output, then
+    go on with a new producer.
     """
 
 

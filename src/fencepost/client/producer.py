@@ -274,8 +274,8 @@ class Producer:
         """Make the transaction visible, whole.  Waits for every record that was sent in it.
 
         Raises TransactionAbortableError if it cannot be committed (abort, then go on), ProducerFencedError if another
-        producer has taken over, OutcomeUnknownError if no answer came in time (call it again to find out), and before
-        transaction.version 2 CommitInDoubtError if that cannot be found out.
+        producer has taken over, OutcomeUnknownError if no answer came in time (call it again to find out), and
+        CommitInDoubtError if that cannot be found out: when it is closed meanwhile, or before transaction.version 2.
         """
         await self._transactional().commit()
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from fencepost.client.cluster import GROUP, TRANSACTION, Cluster, Deadline
 from fencepost.client.errors import (
     BrokerError,
+    ClosedError,
     CommitInDoubtError,
     ConnectionLostError,
     ProducerFencedError,
@@ -166,8 +167,9 @@ class TransactionalId:
     ) -> ProducerIdAndEpoch:
         """End the transaction; the pair for the next one.
 
-        Raises CommitInDoubtError where it cannot be known any more, and TransactionTimedOutError also where an abort is
-        answered well, but by a version that cannot carry the pair to go on with.
+        Raises CommitInDoubtError where it cannot be known any more, ClosedError where it was not asked for, and
+        TransactionTimedOutError also where an abort is answered well, but by a version that cannot carry the pair to go
+        on with.
         """
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=who.producer_id, producer_epoch=who.producer_epoch, committed=commit
@@ -183,6 +185,13 @@ class TransactionalId:
                 raise CommitInDoubtError(
                     f"the answer to the commit of {self.name!r} was lost, and its repetition refused: {error}. It may "
                     "be committed or not: read the output to find out, then go on with a new producer"
+                ) from error
+            raise
+        except ClosedError as error:
+            if commit and (self.unsettled or self._end_unsettled):
+                raise CommitInDoubtError(
+                    f"the producer was closed before the commit of {self.name!r} was answered. It may be committed or "
+                    "not: read the output to find out, then go on with a new producer"
                 ) from error
             raise
         finally:
