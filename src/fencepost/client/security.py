@@ -182,8 +182,12 @@ class Security:
         if "ssl_context" in self._options:
             if not isinstance(self._options["ssl_context"], ssl.SSLContext):
                 raise ValueError("ssl_context must be an ssl.SSLContext, as ssl.create_default_context() makes one")
+            if self._options["ssl_context"].protocol is ssl.PROTOCOL_TLS_SERVER:
+                raise ValueError("ssl_context is one for servers: ssl.create_default_context() makes one for clients")
             if others:
                 raise ValueError(f"ssl_context and {others[0]} are given: put what {others[0]} says into the context")
+        if not isinstance(self._options.get("ssl_check_hostname", True), bool):
+            raise ValueError("ssl_check_hostname must be True or False: what else is false would let any name pass")
         for one, other in _NOT_BOTH:
             if one in self._options and other in self._options:
                 raise ValueError(f"{one} and {other} are given: give one of them")
