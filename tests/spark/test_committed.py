@@ -80,6 +80,12 @@ def test_before_the_first_batch_of_all_there_are_no_others(starts: list[Any], ve
     assert judge("orders", None, first, new_query=False, accept_gap=True).verdict is Verdict.WRITE
 
 
+@pytest.mark.parametrize("position", [{"in": {0: 10}}, {"in": (1, 2)}])
+def test_starts_are_compared_as_they_are_written(position: dict[str, Any]) -> None:
+    last = Progress.of("query", 5, [position])
+    assert judge("orders", last, Progress.of("query", 6, [position], [position]), False).verdict is Verdict.WRITE
+
+
 def test_another_query_is_refused_unless_it_is_meant() -> None:
     other = batch(0, {"in": {"0": 1}}, query="another")
     assert "belongs to another query" in judge("orders", LAST, other, new_query=False).reason
