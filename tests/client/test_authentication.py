@@ -410,6 +410,31 @@ def test_requests_go_on_while_a_new_token_is_waited_for(outage: float) -> None:
     simulate(scenario)
 
 
+def test_a_token_fetch_that_is_cancelled_under_its_provider_is_made_again() -> None:
+    """As one that the providers' calls share is, when the first of them is: at the first login, and at the next."""
+
+    async def scenario(world: World) -> None:
+        there = await front(world, session_ms=10_000)
+        calls = list[float]()
+
+        async def provide() -> str:
+            calls.append(world.loop.time())
+            if len(calls) in (1, 3):
+                raise asyncio.CancelledError
+            return TOKEN
+
+        how = settings("OAUTHBEARER", sasl_oauth_token_provider=provide)
+        async with Admin(SERVERS, runtime=world.runtime("a"), **how) as admin:
+            for _ in range(30):
+                asked = world.loop.time()
+                assert "t" in await admin.topics()
+                assert world.loop.time() - asked < 1
+                await asyncio.sleep(0.5)
+        assert len(calls) == 4 and (there.logins, there.renewals, there.refusals) == (1, 1, [])
+
+    simulate(scenario)
+
+
 def test_a_password_that_no_longer_holds_is_told_and_one_that_holds_again_goes_on() -> None:
     async def scenario(world: World) -> None:
         passwords = {USERNAME: PASSWORD}

@@ -80,6 +80,12 @@ class Login:
         try:
             given = provider() if inspect.iscoroutinefunction(provider) else await asyncio.to_thread(provider)
             token = await given if inspect.isawaitable(given) else given
+        except asyncio.CancelledError as error:
+            asked = asyncio.current_task()
+            if asked is None or asked.cancelling():
+                raise
+            # Something of its own was, as a fetch that several share.
+            raise ConnectionLostError("sasl_oauth_token_provider was cancelled") from error
         except OSError as error:  # time-outs, too
             raise ConnectionLostError(f"sasl_oauth_token_provider raised {type(error).__name__}") from error
         except Exception as error:
