@@ -477,6 +477,31 @@ def test_a_record_for_a_node_that_lets_nobody_in_any_more_fails_at_once() -> Non
     simulate(scenario)
 
 
+def test_a_refused_login_is_not_repeated_with_every_record() -> None:
+    """Accounts are locked after some wrong passwords."""
+
+    async def scenario(world: World) -> None:
+        passwords = {USERNAME: PASSWORD}
+        there = await front(world, {"PLAIN": lambda: PlainServer(passwords)})
+        async with Producer(SERVERS, runtime=world.runtime("p"), **settings("PLAIN")) as producer:
+            await (await producer.send("t", b"0", partition=0))
+            passwords[USERNAME] = "changed"
+            for connection in list(there.open):
+                connection.hang_up("cut")
+            there.refusals.clear()
+            begun = world.loop.time()
+            while world.loop.time() - begun < 5:
+                with pytest.raises(AuthenticationError, match="refused user 'alice'"):
+                    await (await producer.send("t", b"1", partition=0))
+                await asyncio.sleep(0.01)
+            assert 2 <= len(there.refusals) <= 7
+            passwords[USERNAME] = PASSWORD
+            await asyncio.sleep(1)
+            await (await producer.send("t", b"2", partition=0))
+
+    simulate(scenario)
+
+
 def test_a_commit_that_meets_a_refusal_is_called_again() -> None:
     async def scenario(world: World) -> None:
         passwords = {USERNAME: PASSWORD}

@@ -43,6 +43,8 @@ _LOOKED_AGAIN_AFTER: Final = 0.1
 _BATCHED_LOOKUP_SINCE: Final = 4
 #: Seconds after which a node that does not answer is not waited for alone.
 _SILENT_AFTER: Final = 1.0
+#: Seconds between two logins at a node that refused one: accounts are locked after so many of them.
+_REFUSED_FOR: Final = 1.0
 
 
 class Use(Enum):
@@ -99,6 +101,8 @@ class Cluster:
         self.topics: dict[str, TopicView] = {}
         self.features = Features(-1, {})
         self._connections: dict[tuple[tuple[str, int], Use], asyncio.Task[Connection]] = {}
+        self._refused_until: dict[tuple[str, int], float] = {}
+        """When the loop's clock says this, whoever refused a login is asked again."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._closed = False
@@ -182,6 +186,9 @@ class Cluster:
         return task.done() and not task.cancelled() and task.exception() is None and task.result().is_open
 
     async def _open(self, address: tuple[str, int]) -> Connection:
+        loop = asyncio.get_running_loop()
+        if (wait := self._refused_until.get(address, 0.0) - loop.time()) > 0:
+            await asyncio.sleep(wait)
         try:
             connection = await open_connection(
                 self.runtime.network,
@@ -192,6 +199,8 @@ class Cluster:
                 login=self._login,
             )
         except (AuthenticationError, ConnectionLostError) as error:
+            if isinstance(error, AuthenticationError):
+                self._refused_until[address] = loop.time() + _REFUSED_FOR
             raise type(error)(self.security.named(str(error))) from error.__cause__
         if connection.features.epoch >= self.features.epoch:
             self.features = connection.features
