@@ -31,7 +31,7 @@ def test_one_that_is_not_is_acknowledged_as_refused() -> None:
     assert not exchange.is_complete
 
 
-@pytest.mark.parametrize("challenge", [b"no JSON", b"[]", b"{}", b"\xff", b'"status"', b"1" * 5000])
+@pytest.mark.parametrize("challenge", [b"no JSON", b"[]", b"{}", b"\xff", b'"status"', b"1" * 5000, b"[" * 100_000])
 def test_an_answer_that_is_neither_yes_nor_no_is_refused(challenge: bytes) -> None:
     exchange = OAuthBearer(TOKEN)
     exchange.begin()

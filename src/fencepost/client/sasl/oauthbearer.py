@@ -54,6 +54,6 @@ def _status(challenge: bytes) -> str:
     try:
         told = json.loads(challenge)
         status = told["status"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise SaslError("it answered the token with neither nothing nor a status (RFC 7628)") from None
     return str(status)[:_LARGEST_STATUS] or "no status"
