@@ -96,6 +96,10 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol='TLS': it must be one of"),
     ({"kafka.sasl.jaas.config": jaas()}, "kafka.sasl.jaas.config is given, but kafka.security.protocol is PLAINTEXT"),
     (TRUST, "kafka.ssl.truststore.location is given, but kafka.security.protocol is PLAINTEXT"),
+    (
+        {"kafka.ssl.endpoint.identification.algorithm": ""},
+        "kafka.ssl.endpoint.identification.algorithm is given, but kafka.security.protocol is PLAINTEXT",
+    ),
     ({"kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.mechanism=None: it must be one of PLAIN"),
     (
         SASL | {"kafka.sasl.mechanism": "GSSAPI", "kafka.sasl.jaas.config": "x y;"},

@@ -81,6 +81,7 @@ _IN_SPARK: Final = {
     "sasl_plain_password": JAAS,
     "sasl_oauth_token_provider": TOKEN_PROVIDER,
     "ssl_check_hostname=False": f'{_NAMES_CHECKED} to ""',
+    "ssl_check_hostname": _NAMES_CHECKED,
     "ssl_cafile": _TRUSTED_FILE,
     "ssl_cadata": _TRUSTED_TEXT,
     "ssl_certfile and ssl_keyfile": _OWN_FILE,
