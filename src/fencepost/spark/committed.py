@@ -57,7 +57,7 @@ VERDICTS: Final[Mapping[tuple[Number, End], Verdict]] = {
 #: start of a micro-batch with a later number, beside the end of the last committed one -> what to do with it
 FOLLOWING: Final[Mapping[End, Verdict]] = {
     End.EQUAL: Verdict.WRITE,
-    End.WITHIN: Verdict.WRITE,
+    End.WITHIN: Verdict.REFUSE,
     End.BEYOND: Verdict.MISSES,
     End.UNKNOWN: Verdict.WRITE,
 }
@@ -109,11 +109,19 @@ def judge(
         )
     number = number_of(batch.batch_id, last.batch_id)
     if number is Number.LATER:
-        verdict = FOLLOWING[end_of(batch.source_starts, last.source_offsets)]
-        if verdict is Verdict.WRITE or accept_gap:
+        verdict = FOLLOWING[start_of(batch.source_starts, last.source_offsets)]
+        if verdict is Verdict.WRITE or (verdict is Verdict.MISSES and accept_gap):
             return Judgement(Verdict.WRITE)
         committed = f"batch {last.batch_id}, the last one committed, ended at {_text(last.source_offsets)}"
-        return Judgement(verdict, _missing(application_id, batch, committed))
+        if verdict is Verdict.MISSES:
+            return Judgement(verdict, _missing(application_id, batch, committed))
+        return Judgement(
+            verdict,
+            f"batch {batch.batch_id} of application {application_id!r} begins at {_text(batch.source_starts)}, but on "
+            f"this cluster {committed}: rows that are committed would be written again. Earlier batches of this "
+            f"checkpoint were written elsewhere. Nothing was written. Put the checkpoint back that was used here, or "
+            f"{_way_on(application_id)}",
+        )
     verdict = VERDICTS[number, end_of(batch.source_offsets, last.source_offsets)]
     if verdict is not Verdict.REFUSE:
         return Judgement(verdict)
@@ -179,6 +187,12 @@ def number_of(batch_id: int, last: int) -> Number:
     if batch_id == last:
         return Number.SAME
     return Number.OLDER if batch_id < last else Number.LATER
+
+
+def start_of(offsets: Sequence[Any], last: Sequence[Any]) -> End:
+    """How the start of a batch stands to the end of the last committed one; a partition that came since is at 0."""
+    found = end_of(offsets, last)
+    return End.EQUAL if found is End.WITHIN and end_of(last, offsets) is End.WITHIN else found
 
 
 def end_of(offsets: Sequence[Any], last: Sequence[Any]) -> End:

@@ -52,7 +52,7 @@ class Progress(NamedTuple):
     ) -> Progress:
         """As it will be read from the topic."""
         record = cls.decode(cls(query_id, batch_id, list(source_offsets)).encode())
-        return record._replace(source_starts=json.loads(json.dumps(list(source_starts))))
+        return record._replace(source_starts=json.loads(json.dumps(list(source_starts))) if source_starts else ())
 
     def encode(self) -> bytes:
         fields: dict[str, Any] = {
