@@ -252,3 +252,18 @@ def test_a_seek_counts_that_is_made_while_a_lost_position_is_looked_up(anew: boo
             assert [record.value for record in await reader.poll(1000)] == [b"7", b"8", b"9"]
 
     simulate(scenario)
+
+
+def test_going_back_while_a_lost_position_is_looked_up_disturbs_nothing() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"] * 3, partition=0)
+        async with member(world, "first") as reader:
+            assert len(await take(reader, 3)) == 3
+            for number in range(100):
+                await reader.poll(number % 7)
+                reader.seek_to_committed({FIRST: 1000})
+            while not (found := await reader.poll(1000)):
+                pass
+            assert len(found) == 3
+
+    simulate(scenario, **SHORT_SESSIONS)

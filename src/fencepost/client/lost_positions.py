@@ -15,7 +15,8 @@ async def find_lost_positions(fetcher: Fetcher, places: Positions) -> None:
     if anew:
         for at, offset in (await places.ends(list(anew), EARLIEST)).items():
             _seek_unless_sought(fetcher, at, offset, seeks[at])
-            fetcher.followed[at].topic_id = anew[at]
+            if at in fetcher.followed:
+                fetcher.followed[at].topic_id = anew[at]
             fetcher.working.pop(at, None)
     lost = {at: fetcher.followed[at].next_offset() for at in fetcher.lost()}
     for at, position in (await places.instead_of(lost)).items():
@@ -24,6 +25,6 @@ async def find_lost_positions(fetcher: Fetcher, places: Positions) -> None:
 
 
 def _seek_unless_sought(fetcher: Fetcher, at: TopicPartition, position: int | OffsetAndMetadata, seeks: int) -> None:
-    """What the caller said meanwhile counts."""
-    if fetcher.followed[at].seeks == seeks:
+    """What the caller said meanwhile counts; it may be read no more."""
+    if at in fetcher.followed and fetcher.followed[at].seeks == seeks:
         fetcher.followed[at].seek(position)
