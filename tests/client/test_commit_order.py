@@ -355,6 +355,50 @@ def test_a_number_and_foreign_metadata_are_no_positions_in_commit_order() -> Non
     simulate(scenario, **SHORT_SESSIONS)
 
 
+@pytest.mark.parametrize("reset", ["earliest", "error"])
+def test_a_position_behind_the_end_of_the_log_is_named_and_nothing_is_passed_over(
+    reset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after an unclean election: the log has lost what was delivered last."""
+
+    async def scenario(world: World) -> None:
+        await commit(world, "a", b"a0", b"a1")
+        async with reader(world, "first") as ordered:
+            assert values(await take(ordered, 2)) == [b"a0", b"a1"]
+            end = (await ordered.end_offsets([AT]))[AT]
+            lost = OffsetAndMetadata(1, f"commit-order/1 {end + 1}")
+            await ordered.commit({AT: lost, PARTITIONS[1]: OffsetAndMetadata(0)})
+        async with reader(world, "second", auto_offset_reset=reset) as ordered:
+            if reset == "error":
+                with pytest.raises(NoOffsetError, match="seek"):
+                    await take(ordered, 1)
+                ordered.seek(AT, end)
+            else:
+                assert values(await take(ordered, 2)) == [b"a0", b"a1"]
+                assert any("reading begins anew" in line for line in said(caplog))
+            await commit(world, "b", b"b0")
+            assert values(await take(ordered, 1)) == [b"b0"]
+
+    with caplog.at_level(logging.WARNING):
+        simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_position_at_the_end_of_the_log_is_kept() -> None:
+    async def scenario(world: World) -> None:
+        async with await begin(world, "open", b"o0"), reader(world, "first") as ordered:
+            await commit(world, "a", b"a0")
+            assert values(await take(ordered, 1)) == [b"a0"]
+            await ordered.commit()
+            end = (await ordered.end_offsets([AT]))[AT]
+            assert (await ordered.committed([AT]))[AT] == OffsetAndMetadata(0, f"commit-order/1 {end}")
+            await ordered.close()
+            async with reader(world, "second", auto_offset_reset="error") as second:
+                await commit(world, "b", b"b0")
+                assert values(await take(second, 1)) == [b"b0"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
 def test_seeking_goes_back_to_exactly_where_a_position_was() -> None:
     async def scenario(world: World) -> None:
         async with await begin(world, "forgotten", b"f0") as forgotten, reader(world, group_id=None) as ordered:

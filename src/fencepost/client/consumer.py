@@ -226,7 +226,8 @@ class Consumer:
         positions: dict[TopicPartition, int | OffsetAndMetadata] = dict(self._otherwise)
         if self._group is not None and partitions:
             committed = await self._group.committed(partitions)
-            positions |= {at: found for at, found in committed.items() if found is not None}
+            known = {at: found for at, found in committed.items() if found is not None and at not in self._sought}
+            positions |= await self._places.not_behind_the_end(known)
         rest = [at for at in partitions if at not in positions and at not in self._sought]
         positions |= await self._places.reset(rest)
         positions |= self._sought

@@ -30,11 +30,12 @@ class ExactlyOnce:
                     for record in transaction.records:
                         await transaction.send("ledger", record.value, key=record.key)
 
-    At the end of the block everything is committed at once; a block that raises is aborted, the consumer goes back, and
-    the error is raised.  Where the transaction failed for no fault of the block (a time-out, a broker that was away, a
-    rebalance) it is aborted too, nothing is raised, and the records are handed out again: to this loop, or to whoever
-    has their partitions then.  So the block may run several times for a record, and is committed once.  **What it does
-    outside of the transaction is not undone**; `transaction.committed` is known after the block.
+    At the end of the block everything is committed at once, also where it is left by `return` or `break`: all of its
+    records count as processed. A block that raises is aborted, the consumer goes back, and the error is raised. Where
+    the transaction failed for no fault of the block (a time-out, a broker that was away, a rebalance) it is aborted
+    too, nothing is raised, and the records are handed out again: to this loop, or to whoever has their partitions then.
+    So the block may run several times for a record, and is committed once. **What it does outside of the transaction is
+    not undone**; `transaction.committed` is known after the block.
 
     A transaction has up to `max_records` records: those that are there, and those that come within `linger_ms`
     milliseconds.  Without records there is no transaction.  A block that takes longer than four fifths of the

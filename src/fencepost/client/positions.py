@@ -92,6 +92,21 @@ class Positions:
             return {at: after(stable[at][0], ends[at]).committed() for at in partitions}
         return {**await self.ends(partitions, self._reset)}
 
+    async def not_behind_the_end(
+        self, committed: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, int | OffsetAndMetadata]:
+        """The same positions, or others where the log has lost its end: what comes next there was not delivered.
+
+        In offset order the leader says so when it is asked for records; in commit order it is asked for earlier ones.
+        Raises NoOffsetError, PositionMetadataError.
+        """
+        if not self._in_commit_order:
+            return dict(committed)
+        delivered = {at: position_of(at, position).delivered for at, position in committed.items()}
+        asked = [at for at, position in committed.items() if delivered[at] > position.offset]
+        ends = await self.ends(asked, LATEST) if asked else {}
+        return {**committed, **await self.instead_of({at: committed[at] for at in asked if delivered[at] > ends[at]})}
+
     async def instead_of(
         self, lost: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> dict[TopicPartition, int | OffsetAndMetadata]:

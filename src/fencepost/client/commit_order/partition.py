@@ -109,11 +109,15 @@ class PartitionInCommitOrder:
     # Batches in, records out
 
     def feed(self, data: Buffer, now: float) -> None:
-        """Whole batches from `fetch_offset` on, when `more` has nothing left."""
+        """Whole batches from `fetch_offset` on, when `more` has nothing left.
+
+        Raises ProtocolError for what is none, and takes nothing of it.
+        """
         assert self._place == len(self._data), "what was fed before is looked at first"
-        self._data, self._place, self._fed_at = memoryview(data), 0, now
-        for _, header in headers(self._data):
-            self.fetch_offset = max(self.fetch_offset, header.last_offset + 1)
+        fed = memoryview(data)
+        following = max((header.last_offset + 1 for _, header in headers(fed)), default=self.fetch_offset)
+        self._data, self._place, self._fed_at = fed, 0, now
+        self.fetch_offset = max(self.fetch_offset, following)
 
     def more(self) -> list[ConsumerRecord]:
         """The next records: of one batch, in order; none if more is to be fetched first.
