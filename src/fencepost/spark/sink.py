@@ -72,8 +72,14 @@ class Sink:
     def __post_init__(self) -> None:
         if not self.application_id or len(self.application_id) > _LARGEST_ID:
             raise ValueError(f"application_id={self.application_id!r}: it must have 1 to {_LARGEST_ID} characters")
-        if not self.topics:
-            raise ValueError("topics is empty: name every topic that is written to")
+        if isinstance(self.topics, str) or not self.topics:
+            raise ValueError(f"topics={self.topics!r}: it must be a list of every topic that is written to")
+        for name in ("transaction_timeout_ms", "tasks", "attempts"):
+            given = getattr(self, name)
+            if not isinstance(given, int) and (name, given) != ("tasks", None):
+                raise ValueError(f"{name}={given!r}: it must be a whole number")
+            if given is not None and given < 1:
+                raise ValueError(f"{name}={given}: it must be 1 or more")
         if self.compression.upper() not in Compression.__members__:
             codecs = ", ".join(codec.name.lower() for codec in Compression)
             raise ValueError(f"compression={self.compression!r}: it must be one of {codecs}")
