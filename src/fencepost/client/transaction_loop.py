@@ -210,9 +210,11 @@ class TransactionLoop:
 
         Whoever has them after a rebalance would begin elsewhere otherwise, and what came meanwhile would be lost.
         """
-        consumer, member = self._consumer, self._consumer.group_metadata()
-        assigned = consumer.assignment()
-        if consumer.begins_at_beginning or member.generation_id < 0 or member == self._begun_as or not assigned:
+        consumer = self._consumer
+        if consumer.begins_at_beginning:
+            return
+        member, assigned = consumer.group_metadata(), consumer.assignment()
+        if member.generation_id < 0 or member == self._begun_as or not assigned:
             return
         begun = {at: consumer.position(at) for at in assigned} | (handed.first if handed is not None else {})
         committed = await consumer.committed(assigned)
