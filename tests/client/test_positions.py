@@ -267,3 +267,18 @@ def test_going_back_while_a_lost_position_is_looked_up_disturbs_nothing() -> Non
             assert len(found) == 3
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("assigns", [True, False])
+def test_where_to_go_back_to_is_forgotten_with_what_was_read(assigns: bool) -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"] * 3, partition=0)
+        async with member(world, "first", auto_offset_reset="latest") as reader:
+            await reader.poll(500)
+            reader.seek_to_committed({FIRST: 0})
+            reader.assign([FIRST]) if assigns else reader.subscribe("t")
+            assert await reader.poll(500) == []
+            await write(world, [b"new"], partition=0)
+            assert [record.value for record in await take(reader, 1)] == [b"new"]
+
+    simulate(scenario, **SHORT_SESSIONS)

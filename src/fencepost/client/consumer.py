@@ -163,6 +163,7 @@ class Consumer:
         self._preparation.cancel()
         self._subscription.topics = list(topics)
         self._assigned, self._to_follow, self._started = None, None, False
+        self._otherwise = {}
         if self._group is not None:
             self._group.must_join = True
 
@@ -171,6 +172,7 @@ class Consumer:
         self._preparation.cancel()
         self._sought.clear()
         self._assigned, self._to_follow, self._started = [TopicPartition(*at) for at in partitions], None, False
+        self._otherwise = {}
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read, sorted."""
