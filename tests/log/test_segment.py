@@ -51,7 +51,7 @@ def test_indexes_are_cut_behind_a_position() -> None:
     segment, places = filled(disk, [100] * 20)
     offset, position, _ = places[10]
     segment.cut_indexes(position, offset)
-    assert (segment.offsets.floor(10_000) or (0, position))[1] < position
+    assert (segment.indexes.offsets.floor(10_000) or (0, position))[1] < position
     assert segment.max_timestamp <= START + 10
 
 

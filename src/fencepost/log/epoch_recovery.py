@@ -91,7 +91,7 @@ def _is_of(partition: Partition, epoch: int, start: int, stop: int) -> bool:
 def _batch_from(partition: Partition, offset: int) -> BatchHeader | None:
     """The first batch that ends at this offset or after it; None if there is none.  Raises FileDamaged."""
     for segment in partition.segments.holding(offset):
-        position = segment.locate(offset) if offset > segment.base_offset else 0
+        position = segment.locate_at_once(offset) if offset > segment.base_offset else 0
         if position is not None and position < segment.size:
             return next(segment.headers_from(position))[1]
     return None

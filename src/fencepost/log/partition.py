@@ -355,7 +355,7 @@ class Partition:
         self.scans += 1
         try:
             for segment in self.segments.holding(offset):
-                position = segment.locate(offset) if offset > segment.base_offset else 0
+                position = segment.locate_at_once(offset) if offset > segment.base_offset else 0
                 if position is not None:
                     for _, header, data in segment.walk(position):
                         yield header, data

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
 from fencepost.log.batch_check import most_unfolded
 from fencepost.log.damage import FileDamaged
 from fencepost.log.segment import Segment
+from fencepost.log.segment_indexes import IndexesBeingMade, with_indexes
 from fencepost.log.segments import Segments
 from fencepost.log.settings import LogSettings
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
@@ -75,7 +77,7 @@ class Reader:
     """Reads of one partition.  Remembers in `places` where the last reads began and ended: consumers go on from there,
     and others may read the same.
 
-    Raises FileDamaged where what is asked for cannot be read.
+    Raises FileDamaged where what is asked for cannot be read, and IndexesBeingMade, if it does not work in steps.
     """
 
     def __init__(self, segments: Segments, partition: Ends, places: Places) -> None:
@@ -203,12 +205,12 @@ class Reader:
     def position_of(self, offset: int) -> tuple[int, int] | None:
         """Where the batch with this offset stands, or will stand: base offset of its segment, position.
 
-        None if that cannot be told because a file is damaged.
+        None if that cannot be told, or not yet, because a file is damaged.
         """
         partition = self._partition
         try:
             place = self._place(offset) if offset < partition.log_end_offset else None
-        except FileDamaged:
+        except (FileDamaged, IndexesBeingMade):
             return None
         if place is None:
             last = self._segments[-1]
@@ -224,7 +226,7 @@ class Reader:
         """
         partition, at = self._partition, 0
         while True:
-            place = self._not_older(timestamp, at)
+            place = yield from with_indexes(partial(self._not_older, timestamp, at), pace)
             if place is None:
                 return None
             header, data = place
@@ -305,19 +307,12 @@ class Reader:
     ) -> Steps[tuple[BatchHeader, bytes] | None]:
         """The first of the batches before `end` in the segment with this base that is newer than `best`, else that."""
         at: int | None = base
-        first = True
         while at is not None:
-            # Between two steps it may have been replaced, or removed.
-            segment = self._segments[self._segments.number_of(base)]
-            if segment.base_offset != base:
+            place = yield from with_indexes(partial(self._newest_from, base, at, end), pace)
+            if place is None:
                 return best
-            start, stop = segment.newest_before(end)
-            if not first:
-                located = segment.locate(at)
-                if located is None:
-                    return best
-                start = max(start, located)
-            first, at, left = False, None, _HEADERS_AT_ONCE
+            segment, start, stop = place
+            at, left = None, _HEADERS_AT_ONCE
             for position, header, data in segment.walk(start, stop):
                 if not crc_matches(data, 0, header):
                     raise segment.damaged(position, "the CRC of the batch does not match")
@@ -331,3 +326,19 @@ class Reader:
                     yield from pace.spend(_HEADERS_AT_ONCE)
                     break
         return best
+
+    def _newest_from(self, base: int, at: int, end: int) -> tuple[Segment, int, int | None] | None:
+        """The segment with this base, and where to look in it for a newest batch from offset `at` on and before `end`.
+
+        None where it is not there any more: between two steps it may have been replaced, or removed.
+        """
+        segment = self._segments[self._segments.number_of(base)]
+        if segment.base_offset != base:
+            return None
+        start, stop = segment.newest_before(end)
+        if at > base:
+            located = segment.locate(at)
+            if located is None:
+                return None
+            start = max(start, located)
+        return segment, start, stop

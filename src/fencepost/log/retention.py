@@ -17,10 +17,13 @@ class Sized(Protocol):
 
     base_offset: int
     size: int
-    max_timestamp: int
-    """-1 if no record has a time."""
     created: int
     """When its first batch came, by the broker's clock; -1 while empty or unknown."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """-1 if no record has a time."""
+        ...
 
 
 def new_start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ from crc32c import crc32c
 
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File
-from fencepost.log.index import OffsetIndex, TimeIndex
+from fencepost.log.segment_indexes import IndexesBeingMade, Making, SegmentIndexes, with_indexes_at_once
 from fencepost.log.segment_sums import SUFFIX, FileSum, SegmentSums, read_sums
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.node_log import get_logger
@@ -29,7 +30,8 @@ class Segment:
     """Batches from `base_offset` on.  The indexes are kept in memory and written by `write_indexes`.
 
     Whatever reads raises FileDamaged where the bytes are missing or are no batch that can stand there.  An index that
-    leads elsewhere than to the batch that it names is made again from the batches.
+    leads elsewhere than to the batch that it names is made again from the batches: as long as that takes, whatever
+    needs it raises IndexesBeingMade.
     """
 
     def __init__(
@@ -51,20 +53,17 @@ class Segment:
         self._interval = index_interval_bytes
         self.file = disk.open(self.path)
         self.size = self.file.size()
-        self.offsets = OffsetIndex(disk, self._beside(".index"))
-        self.times = TimeIndex(disk, self._beside(".timeindex"))
+        self.indexes = self._no_indexes()
         self.transactions = self._read_transactions()
-        self._since_index = 0
         self.next_offset = -1
         """What follows the last batch; -1: not known."""
         self._sums: SegmentSums | None = None
         """What its indexes must be, as long as that was not looked at."""
+        self._making: Making | None = None
         self._indexes_given_up = False
         """Whether they could not be made again, because the batches are damaged themselves."""
-        self.max_timestamp = -1
-        self._max_timestamp_offset = base_offset
         if self.size:
-            self._newest_from_index()
+            self.indexes.believe_times()
         self.created = -1
         """When the first batch came, by the broker's clock; -1 while empty or unknown."""
 
@@ -74,6 +73,14 @@ class Segment:
 
     def _beside(self, suffix: str) -> Path:
         return self._directory / f"{self.base_offset:020d}{suffix}{self._ending}"
+
+    def _no_indexes(self) -> SegmentIndexes:
+        return SegmentIndexes(self._disk, self.path, self.base_offset, self._interval)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest one of its batches; -1 while there is none."""
+        return self.indexes.max_timestamp
 
     def _read_transactions(self) -> TransactionIndex:
         path = self._beside(".txnindex")
@@ -99,31 +106,15 @@ class Segment:
         """Keep the indexes up with a batch that stands at `position`."""
         last = base_offset + header.last_offset_delta
         self.next_offset = last + 1
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp, self._max_timestamp_offset = header.max_timestamp, last
-        if self._since_index > self._interval:
-            self.offsets.append(last - self.base_offset, position)
-            self._note_time()
-            self._since_index = 0
-        self._since_index += header.size
-
-    def _note_time(self) -> None:
-        timestamp, relative_offset = self.max_timestamp, self._max_timestamp_offset - self.base_offset
-        try:
-            self.times.append(timestamp, relative_offset)
-        except FileDamaged as damaged:
-            # It may have as few entries as one likes.
-            logger.warning("begun again: %s", damaged)
-            self.times.clear()
-            self.times.append(timestamp, relative_offset)
+        self.indexes.note(header, last, position)
 
     def write_indexes(self) -> list[File]:
         """Bring the index files up to date; returns them open, to be synced and closed."""
-        self._check_indexes()
+        with_indexes_at_once(self._check_indexes)
         if self.max_timestamp >= 0:
             # So that the largest timestamp is known again after a restart.
-            self._note_time()
-        files = [self.offsets.write(), self.times.write()]
+            self.indexes.note_time()
+        files = [self.indexes.offsets.write(), self.indexes.times.write()]
         transactions = FileSum(0, 0)
         # One without entries takes the place of one that has some.
         if len(self.transactions) or self._disk.exists(self._directory / f"{self.base_offset:020d}.txnindex"):
@@ -133,9 +124,10 @@ class Segment:
             file.truncate(len(data))
             files.append(file)
             transactions = FileSum(len(data), crc32c(data))
-        newest = self.max_timestamp, self._max_timestamp_offset
+        newest = self.max_timestamp, self.indexes.max_timestamp_offset
         following = max(self.next_offset, self.base_offset)
-        sums = SegmentSums(self.size, following, *newest, self.offsets.sum, self.times.sum, transactions)
+        indexes = self.indexes.offsets.sum, self.indexes.times.sum
+        sums = SegmentSums(self.size, following, *newest, *indexes, transactions)
         files.append(sums.write(self._disk, self._beside(SUFFIX)))
         return files
 
@@ -143,19 +135,19 @@ class Segment:
         """Trust the indexes only for what stands before `position`, where the batch `next_offset` begins."""
         sums = read_sums(self._disk, self._beside(SUFFIX))
         self.next_offset, self._sums = next_offset, None
-        self.offsets.cut_to(position)
-        self.times.cut_to(next_offset - self.base_offset)
+        self.indexes.offsets.cut_to(position)
+        self.indexes.times.cut_to(next_offset - self.base_offset)
         self.transactions.cut(next_offset)
         if sums is not None and sums.log_size == position:
             # `is_as_of` has found them whole: what a power loss left is behind them.
-            self.offsets.was_looked_at(sums.offsets)
-            self.times.was_looked_at(sums.times)
+            self.indexes.offsets.was_looked_at(sums.offsets)
+            self.indexes.times.was_looked_at(sums.times)
             self.transactions.cut_to_size(sums.transactions.size)
-            self._newest_from_index()
+            self.indexes.believe_times()
             return
         while (last := self.transactions.last) is not None and not self._has_marker_of(last, position):
             self.transactions.cut(last.last_offset)
-        self._newest_from_index()
+        self.indexes.believe_times()
 
     def trust_checksums(self) -> bool:
         """It is not written to any more: what `.checksums` says of it counts.
@@ -175,7 +167,7 @@ class Segment:
                 sums.log_size,
             )
         self.size, self.next_offset = sums.log_size, sums.next_offset
-        self.max_timestamp, self._max_timestamp_offset = sums.max_timestamp, sums.max_timestamp_offset
+        self.indexes.believe(sums)
         return sums.transactions.is_of(self._disk, self._beside(".txnindex")) and (
             len(self.transactions.encode()) == sums.transactions.size
         )
@@ -204,7 +196,9 @@ class Segment:
         return all(each.is_of(self._disk, self._beside(suffix)) for each, suffix in found)
 
     def _check_indexes(self) -> None:
-        """Before they are first used."""
+        """Before they are used."""
+        if self._making is not None:
+            raise IndexesBeingMade(self.path, self.make_indexes_further)
         sums, self._sums = self._sums, None
         if sums is not None and not (
             sums.offsets.is_of(self._disk, self._beside(".index"))
@@ -214,17 +208,12 @@ class Segment:
 
     def _has_marker_of(self, aborted: AbortedTransaction, end: int) -> bool:
         """Half an entry, which a power loss may leave, can look like a whole one."""
-        for _, header, _ in self.walk(self._position_before(aborted.last_offset), end):
+        start = with_indexes_at_once(lambda: self._position_before(aborted.last_offset))
+        for _, header, _ in self.walk(start, end):
             if header.last_offset >= aborted.last_offset:
                 there = header.base_offset, header.producer_id
                 return header.is_control and there == (aborted.last_offset, aborted.producer_id)
         return False
-
-    def _newest_from_index(self) -> None:
-        last = self.times.last()
-        self.max_timestamp, self._max_timestamp_offset = -1, self.base_offset
-        if last is not None:
-            self.max_timestamp, self._max_timestamp_offset = last[0], self.base_offset + last[1]
 
     # Reading
 
@@ -306,12 +295,16 @@ class Segment:
                 return at
         return None
 
+    def locate_at_once(self, offset: int) -> int | None:
+        """As `locate`, for who keeps nobody waiting."""
+        return with_indexes_at_once(lambda: self.locate(offset))
+
     def _position_before(self, offset: int) -> int:
         """Where a batch begins that stands at `offset` or before it, by the index."""
         self._check_indexes()
         for _ in range(2):
             try:
-                found = self.offsets.floor(offset - self.base_offset)
+                found = self.indexes.offsets.floor(offset - self.base_offset)
                 if found is None:
                     return 0
                 if self._has_batch(*found):
@@ -334,28 +327,31 @@ class Segment:
     def _make_indexes_again(self) -> None:
         if self._indexes_given_up:
             raise self.damaged(0, "neither can its index be used nor all of its batches be read")
-        following = self.next_offset
-        before = self.offsets, self.times, self.max_timestamp, self._max_timestamp_offset, self._since_index
-        self.offsets = OffsetIndex(self._disk, self._beside(".index"))
-        self.times = TimeIndex(self._disk, self._beside(".timeindex"))
-        self.offsets.clear()
-        self.times.clear()
-        self._since_index, self.max_timestamp = 0, -1
+        self._making = Making(self._no_indexes(), self.headers_from(0))
+        self._make_a_step()
+        if self._making is not None:
+            raise IndexesBeingMade(self.path, self.make_indexes_further)
+
+    def make_indexes_further(self) -> None:
+        """A step of it, if there is one left.  Where a batch cannot be read, what the old ones lead to still can be."""
+        if self._making is not None:
+            with suppress(FileDamaged):
+                self._make_a_step()
+
+    def _make_a_step(self) -> None:
+        assert self._making is not None
         try:
-            for position, header in self.headers_from(0):
-                self.note(header, header.base_offset, position)
+            if not self._making.is_done_after_a_step():
+                return
         except FileDamaged:
-            # What the old ones lead to can still be read.
-            self.offsets, self.times, self.max_timestamp, self._max_timestamp_offset, self._since_index = before
-            self._indexes_given_up = True
+            self._making, self._indexes_given_up = None, True
             raise
-        finally:
-            self.next_offset = following
+        self.indexes, self._making = self._making.fresh, None
         logger.warning("the index of %s led astray and was made again from its batches", self.path)
 
     def position_from(self, timestamp: int) -> int:
         """Where a batch begins before which all records are older than `timestamp`."""
-        return self._position_of_entry(lambda: self.times.floor(timestamp))
+        return self._position_of_entry(lambda: self.indexes.times.floor(timestamp))
 
     def _position_of_entry(self, find: Callable[[], tuple[int, int] | None]) -> int:
         """Position of the batch that an entry of the time index names; 0 if it does not say the same of itself."""
@@ -374,14 +370,15 @@ class Segment:
 
         No end: somewhere from there on.  What its header says of it was not checked.
         """
-        if self._max_timestamp_offset < offset:
-            found = next(self.headers_from(self.locate(self._max_timestamp_offset) or 0), None)
+        if self.indexes.max_timestamp_offset < offset:
+            found = next(self.headers_from(self.locate(self.indexes.max_timestamp_offset) or 0), None)
             if found is not None and found[1].max_timestamp == self.max_timestamp:
                 return found[0], found[0] + found[1].size
-        noted = self._position_of_entry(lambda: self.times.newest_before(offset - self.base_offset))
+        noted = self._position_of_entry(lambda: self.indexes.times.newest_before(offset - self.base_offset))
         return noted, None
 
     def close(self) -> None:
+        self._making = None
         self.file.close()
 
     def remove(self) -> None:

@@ -14,6 +14,7 @@ from fencepost.broker.network.limits import LEAST_ANSWER
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.log.partition import Partition, Refused
+from fencepost.log.segment_indexes import IndexesBeingMade, with_indexes
 from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
@@ -150,11 +151,24 @@ class FetchPlan:
             if goes_on and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation)):
                 continue
             pace.left -= ITEM
-            answer, cost = self._read_one(asked.wanted, place, budget, first=size == 0)
+            try:
+                answer, cost = self._read_one(asked.wanted, place, budget, first=size == 0)
+            except IndexesBeingMade:
+                answer, cost = yield from self._read_with_indexes(asked, budget, size == 0, pace)
             budget, size = max(budget - cost, 0), size + cost
             astray = astray or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None
             results.append((asked, answer))
         return Found(results, size, astray)
+
+    def _read_with_indexes(
+        self, asked: Asked, budget: int, first: bool, pace: Pace
+    ) -> Steps[tuple[PartitionData, int]]:
+        """As `_read_one`, of what is there after each step of making an index that led astray."""
+
+        def read() -> tuple[PartitionData, int]:
+            return self._read_one(asked.wanted, self._place(asked, asked.topic or ""), budget, first=first)
+
+        return (yield from with_indexes(read, pace))
 
     def _read_one(
         self, wanted: FetchPartition, place: Partition | ErrorCode, budget: int, *, first: bool
