@@ -60,8 +60,8 @@ class Segment:
         self._sums: SegmentSums | None = None
         """What its indexes must be, as long as that was not looked at."""
         self._making: Making | None = None
-        self._indexes_given_up = False
-        """Whether they could not be made again, because the batches are damaged themselves."""
+        self._made_in_vain = False
+        """Whether making them again would not help: the batches are damaged themselves, or it was just done."""
         if self.size:
             self.indexes.believe_times()
         self.created = -1
@@ -115,6 +115,7 @@ class Segment:
             # So that the largest timestamp is known again after a restart.
             self.indexes.note_time()
         files = [self.indexes.offsets.write(), self.indexes.times.write()]
+        self._made_in_vain = False  # from here on they are read from their files
         transactions = FileSum(0, 0)
         # One without entries takes the place of one that has some.
         if len(self.transactions) or self._disk.exists(self._directory / f"{self.base_offset:020d}.txnindex"):
@@ -302,17 +303,16 @@ class Segment:
     def _position_before(self, offset: int) -> int:
         """Where a batch begins that stands at `offset` or before it, by the index."""
         self._check_indexes()
-        for _ in range(2):
-            try:
-                found = self.indexes.offsets.floor(offset - self.base_offset)
-                if found is None:
-                    return 0
-                if self._has_batch(*found):
-                    return found[1]
-            except FileDamaged as damaged:
-                logger.warning("%s", damaged)
-            self._make_indexes_again()
-        raise AssertionError("an index that was just made leads to its batches")
+        try:
+            found = self.indexes.offsets.floor(offset - self.base_offset)
+            if found is None:
+                return 0
+            if self._has_batch(*found):
+                return found[1]
+        except FileDamaged as damaged:
+            logger.warning("%s", damaged)
+        self._make_indexes_again()
+        return self._position_before(offset)
 
     def _has_batch(self, relative_offset: int, position: int) -> bool:
         """Whether the batch that ends at this offset stands there."""
@@ -325,7 +325,7 @@ class Segment:
         return header.last_offset == self.base_offset + relative_offset
 
     def _make_indexes_again(self) -> None:
-        if self._indexes_given_up:
+        if self._made_in_vain:
             raise self.damaged(0, "neither can its index be used nor all of its batches be read")
         self._making = Making(self._no_indexes(), self.headers_from(0))
         self._make_a_step()
@@ -344,9 +344,9 @@ class Segment:
             if not self._making.is_done_after_a_step():
                 return
         except FileDamaged:
-            self._making, self._indexes_given_up = None, True
+            self._making, self._made_in_vain = None, True
             raise
-        self.indexes, self._making = self._making.fresh, None
+        self.indexes, self._making, self._made_in_vain = self._making.fresh, None, True
         logger.warning("the index of %s led astray and was made again from its batches", self.path)
 
     def position_from(self, timestamp: int) -> int:
