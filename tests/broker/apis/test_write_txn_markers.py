@@ -172,3 +172,16 @@ def test_idempotent_producers_are_shown_too(client: Client) -> None:
     (found,) = producers(client, topic)
     assert (found.producer_id, found.producer_epoch, found.last_sequence) == (40, 2, 1)
     assert (found.coordinator_epoch, found.current_txn_start_offset) == (-1, -1)
+
+
+def test_a_partition_that_is_named_again_is_described_once(client: Client) -> None:
+    """Or a short request would cost an answer of gigabytes."""
+    topic = new_topic(client, partitions=2)
+    produce(client, topic, batch("a", pair=(40, 2), sequence=0))
+    asked = [
+        TopicRequest(name=topic, partition_indexes=[0, 0, 1, 0]),
+        TopicRequest(name=topic, partition_indexes=[1, 0]),
+    ]
+    answer = client.ask(DescribeProducersRequest(topics=asked))
+    assert [[one.partition_index for one in each.partitions] for each in answer.topics] == [[0, 1], []]
+    assert [len(one.active_producers) for one in answer.topics[0].partitions] == [1, 0]

@@ -17,13 +17,18 @@ from fencepost.protocol.steps import ITEM, Pace, Steps
 @in_steps
 def describe_producers(request: DescribeProducersRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace, topics = Pace(), []
+    described: set[tuple[str, int]] = set()
     for topic in request.topics:
         yield from pace.spend(ITEM)
         partitions = []
         for index in topic.partition_indexes:
-            described = _describe(topic.name, index, context, node)
-            partitions.append(described)
-            yield from pace.spend(ITEM + len(described.active_producers))
+            if (topic.name, index) in described:
+                yield from pace.spend(1)
+                continue
+            described.add((topic.name, index))
+            partition = _describe(topic.name, index, context, node)
+            partitions.append(partition)
+            yield from pace.spend(ITEM + len(partition.active_producers))
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return Reply(DescribeProducersResponse(topics=topics), node.storage.lsn)
 
