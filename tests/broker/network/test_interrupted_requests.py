@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.broker.group_talk import committed_offset
-from tests.broker.interrupted import held
+from tests.broker.interrupted import decoding_held, held
 from tests.broker.wire import (
     SETTINGS,
     Client,
@@ -238,5 +238,30 @@ def test_a_node_that_stops_in_the_middle_of_a_request_does_nothing_more_of_it(
         client = Client(broker)
         assert values(fetch(client, topic)) == ["acknowledged"]
         assert committed_offset(client, topic) == (-1, 0)
+        client.close()
+    assert not caplog.records
+
+
+def test_a_node_that_stops_while_a_request_is_decoded_does_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        topic = new_topic(client)
+        produce(client, topic, batch("acknowledged"))
+        with decoding_held(broker, monkeypatch) as tried:
+            client.send(many_writes(client, topic))
+            wait_until("it is being decoded", lambda: tried() > 10)
+            stop_within(broker)
+            assert not connections_of(broker)
+            before = tried()
+            for _ in range(5):  # turns of the event loop
+                assert tried() == before
+        client.close()
+    assert not caplog.records
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        assert values(fetch(client, topic)) == ["acknowledged"]
         client.close()
     assert not caplog.records

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.broker.interrupted import held
+from tests.broker.interrupted import decoding_held, held
 from tests.broker.wire import (
     NOW,
     Client,
@@ -25,12 +23,11 @@ from tests.broker.wire import (
     wait_until,
 )
 
-from fencepost.broker import Broker
 from fencepost.broker.apis.produce import produce as produce_api
 from fencepost.broker.network import connection
 from fencepost.broker.network.registry import Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
-from fencepost.protocol.codec import begin_response, decode_request_in_steps
+from fencepost.protocol.codec import begin_response
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.decoding import STEP as STEP_OF_ENCODING
 from fencepost.protocol.errors import ErrorCode
@@ -284,31 +281,6 @@ def test_a_client_that_goes_while_its_answer_is_encoded_leaves_nothing(
 def many_names() -> MetadataRequest:
     names = [MetadataRequestTopic(name=f"nowhere-{number:04}") for number in range(4 * STEP_OF_ENCODING)]
     return MetadataRequest(topics=names, allow_auto_topic_creation=False)
-
-
-@contextmanager
-def decoding_held(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """No request is decoded in steps to its end before this ends.  Gives how many steps were tried."""
-    tried, held = 0, True
-
-    def slowly(*given: Any) -> Work[Any]:
-        nonlocal tried
-        steps = decode_request_in_steps(*given)
-        while True:
-            tried += 1
-            if held:
-                yield
-                continue
-            try:
-                next(steps)
-            except StopIteration as done:
-                return done.value
-            yield
-
-    with monkeypatch.context() as patch:
-        patch.setattr(connection, "decode_request_in_steps", slowly)
-        yield lambda: on_the_loop(broker, lambda: tried)
-        held = False
 
 
 def test_while_a_large_request_is_decoded_others_are_served_and_the_order_stays(
