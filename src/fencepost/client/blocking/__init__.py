@@ -1,0 +1,11 @@
+"""The clients without asyncio: every call returns when it is done.
+
+Each object has an event loop in a thread of its own; use one object per thread, or take turns.
+"""
+
+from fencepost.client.blocking.admin import Admin
+from fencepost.client.blocking.consumer import Consumer
+from fencepost.client.blocking.exactly_once import ExactlyOnce, Transaction
+from fencepost.client.blocking.producer import Delivery, Producer
+
+__all__ = ["Admin", "Consumer", "Delivery", "ExactlyOnce", "Producer", "Transaction"]

@@ -1,0 +1,109 @@
+"""The consumer without asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, TypeVar
+
+from fencepost.client import consumer
+from fencepost.client.blocking.face import Blocking, as_in, takes
+from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.records import ConsumerRecord
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class Consumer(Blocking):
+    """`fencepost.client.Consumer`; takes the same arguments.
+
+        with Consumer("payments", bootstrap_servers="127.0.0.1:9092", group_id="ledger") as consumer:
+            for record in consumer:
+                print(record.key, record.value)
+
+    It is closed at the end of the block.
+    """
+
+    @takes(consumer.Consumer)
+    def __init__(self, *topics: str, **options: Any) -> None:
+        self._consumer = consumer.Consumer(*topics, **options)
+        super().__init__(self._consumer.close)
+
+    @as_in(consumer.Consumer.subscribe)
+    def subscribe(self, *topics: str) -> None:
+        self._consumer.subscribe(*topics)
+
+    @as_in(consumer.Consumer.assign)
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._consumer.assign(partitions)
+
+    @as_in(consumer.Consumer.assignment)
+    def assignment(self) -> list[TopicPartition]:
+        return self._consumer.assignment()
+
+    @as_in(consumer.Consumer.group_metadata)
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        return self._consumer.group_metadata()
+
+    @as_in(consumer.Consumer.poll)
+    def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
+        return self._portal.call(self._consumer.poll(timeout_ms, max_records))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        return self._portal.call(self._consumer.__anext__())
+
+    @as_in(consumer.Consumer.commit)
+    def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
+        self._portal.call(self._consumer.commit(offsets))
+
+    @as_in(consumer.Consumer.committed)
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return self._portal.call(self._consumer.committed(partitions))
+
+    @as_in(consumer.Consumer.position)
+    def position(self, at: TopicPartition) -> int:
+        return self._consumer.position(at)
+
+    @as_in(consumer.Consumer.next_offsets)
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._consumer.next_offsets()
+
+    @as_in(consumer.Consumer.open_transactions)
+    def open_transactions(self) -> list[OpenTransaction]:
+        return self._portal.call(_in_the_loop(self._consumer.open_transactions))
+
+    @as_in(consumer.Consumer.seek)
+    def seek(self, at: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        self._consumer.seek(at, offset)
+
+    @as_in(consumer.Consumer.seek_to_committed)
+    def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
+        self._consumer.seek_to_committed(otherwise)
+
+    @as_in(consumer.Consumer.pause)
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self._consumer.pause(partitions)
+
+    @as_in(consumer.Consumer.resume)
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._consumer.resume(partitions)
+
+    @as_in(consumer.Consumer.beginning_offsets)
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._portal.call(self._consumer.beginning_offsets(partitions))
+
+    @as_in(consumer.Consumer.end_offsets)
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._portal.call(self._consumer.end_offsets(partitions))
+
+    @as_in(consumer.Consumer.offsets_for_times)
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
+        return self._portal.call(self._consumer.offsets_for_times(times))
+
+
+async def _in_the_loop(call: Callable[[], T]) -> T:
+    return call()

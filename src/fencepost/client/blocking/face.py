@@ -1,0 +1,64 @@
+"""What every blocking client has: a thread with an event loop, and the texts and parameters of the asyncio client."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from fencepost.client.errors import ClosedError
+from fencepost.client.portal import Portal
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_Parameters = ParamSpec("_Parameters")
+_Constructor = Callable[Concatenate[Any, _Parameters], None]
+
+
+def as_in(original: Callable[..., Any]) -> Callable[[_Method], _Method]:
+    """Gives a method the docstring of the asyncio one, which it waits for: there is one text for both."""
+
+    def documented(method: _Method) -> _Method:
+        method.__doc__ = original.__doc__
+        return method
+
+    return documented
+
+
+def takes(original: Callable[_Parameters, Any]) -> Callable[[Callable[..., None]], _Constructor[_Parameters]]:
+    """Gives a constructor the parameters of the asyncio client, whom it hands them to: a wrong one is a type error."""
+
+    def typed(constructor: Callable[..., None]) -> _Constructor[_Parameters]:
+        own, its = inspect.signature(constructor), inspect.signature(original)
+        itself = next(iter(own.parameters.values()))
+        constructor.__signature__ = own.replace(  # type: ignore[attr-defined]
+            parameters=[itself, *its.parameters.values()]
+        )
+        return constructor
+
+    return typed
+
+
+class Blocking:
+    """An asyncio client that runs in a thread of its own."""
+
+    def __init__(self, close: Callable[[float | None], Coroutine[Any, Any, None]]) -> None:
+        self._close = close
+        self._portal = Portal()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Send or commit what is waiting, abort an open transaction, leave the group, end the connections.
+
+        Nothing the second time.  `timeout_ms`: after so many milliseconds what is left of it is given up.
+        """
+        try:
+            with suppress(ClosedError):
+                self._portal.call(self._close(timeout_ms))
+        finally:
+            self._portal.close()

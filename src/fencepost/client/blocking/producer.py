@@ -1,0 +1,118 @@
+"""The producer without asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+from fencepost.client import producer
+from fencepost.client.batches import Headers, RecordMetadata
+from fencepost.client.blocking.face import Blocking, as_in, takes
+from fencepost.client.portal import Portal
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.types import TopicPartition
+
+
+class Delivery:
+    """A record on its way."""
+
+    def __init__(self, portal: Portal, future: asyncio.Future[RecordMetadata]) -> None:
+        self._portal = portal
+        self._future = future
+
+    def result(self) -> RecordMetadata:
+        """Wait for its acknowledgement.
+
+        Raises DeliveryError if it was not delivered within `delivery_timeout_ms`, TransactionAbortedError if it was not
+        sent because its transaction was aborted, BrokerError if the broker refused it.
+        """
+        if self._future.done():
+            return self._future.result()  # also after the client was closed
+        return self._portal.call(self._wait())
+
+    async def _wait(self) -> RecordMetadata:
+        return await self._future
+
+
+class Producer(Blocking):
+    """`fencepost.client.Producer`; takes the same arguments.
+
+        with Producer("127.0.0.1:9092", transactional_id="payments") as payments:
+            payments.init_transactions()
+            with payments.transaction():
+                payments.send("debits", b"-10", key=b"alice")
+
+    It is closed at the end of the block.
+    """
+
+    @takes(producer.Producer)
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._producer = producer.Producer(*given, **options)
+        super().__init__(self._producer.close)
+        self._portal.call(self._producer.start())
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Hand over a record; `result()` of what is returned waits for its acknowledgement, or raises what went wrong.
+
+        Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one.
+        `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent.
+        Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
+        is no such partition.
+        """
+        sending = self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
+        return Delivery(self._portal, self._portal.call(sending))
+
+    @as_in(producer.Producer.flush)
+    def flush(self, timeout_ms: float | None = None) -> None:
+        self._portal.call(self._producer.flush(timeout_ms))
+
+    @as_in(producer.Producer.init_transactions)
+    def init_transactions(self) -> None:
+        self._portal.call(self._producer.init_transactions())
+
+    @as_in(producer.Producer.begin_transaction)
+    def begin_transaction(self) -> None:
+        self._portal.call(self._producer.begin_transaction())
+
+    @as_in(producer.Producer.commit_transaction)
+    def commit_transaction(self) -> None:
+        self._portal.call(self._producer.commit_transaction())
+
+    @as_in(producer.Producer.abort_transaction)
+    def abort_transaction(self) -> None:
+        self._portal.call(self._producer.abort_transaction())
+
+    @as_in(producer.Producer.transaction)
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        entered = self._producer.transaction()
+        self._portal.call(entered.__aenter__())
+        try:
+            yield self
+        except BaseException as error:
+            self._portal.call(_leave(entered, error))
+            raise
+        self._portal.call(_leave(entered, None))
+
+    @as_in(producer.Producer.send_offsets_to_transaction)
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
+    ) -> None:
+        self._portal.call(self._producer.send_offsets_to_transaction(offsets, group))
+
+
+async def _leave(entered: Any, error: BaseException | None) -> None:
+    await entered.__aexit__(
+        None if error is None else type(error), error, None if error is None else error.__traceback__
+    )
