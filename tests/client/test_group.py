@@ -336,10 +336,10 @@ def test_a_commit_does_not_wait_behind_a_rebalance_that_waits_for_others() -> No
             await asyncio.gather(take(first, 1, 2), take(slow, 1, 2))
             async with member(world, "third", **PATIENT) as third:
                 assert await third.poll(500) == await first.poll(500) == []
-                assert first._preparation.is_under_way
+                assert first._assignment.preparation.is_under_way
                 begun = world.loop.time()
                 await first.commit({PARTITIONS[0]: 1})
                 assert world.loop.time() - begun < 0.1
-                assert first._preparation.is_under_way
+                assert first._assignment.preparation.is_under_way
 
     simulate(scenario)

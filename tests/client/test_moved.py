@@ -13,6 +13,7 @@ from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import ConnectionLostError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
+from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.positions import EARLIEST, list_offsets
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.errors import ErrorCode
@@ -122,7 +123,7 @@ async def claim(cluster: Cluster) -> None:
 
 async def look_up_positions(cluster: Cluster) -> None:
     group = Group(cluster, "g", None, session_timeout_ms=1, rebalance_timeout_ms=1, heartbeat_interval_ms=1)
-    position = (await group.committed([AT]))[AT]
+    position = (await GroupOffsets(group).committed([AT]))[AT]
     assert position is not None and position.offset == 9
 
 

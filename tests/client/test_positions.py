@@ -245,7 +245,7 @@ def test_a_seek_counts_that_is_made_while_a_lost_position_is_looked_up(anew: boo
                 await (await writer.send("t", b"%d" % number, partition=0))
             if not anew:
                 reader.seek(at, 1000)
-            while not reader._preparation.is_under_way:
+            while not reader._assignment.preparation.is_under_way:
                 await reader.poll(0)
                 await asyncio.sleep(0.0001)
             reader.seek(at, 7)

@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 import pytest
 from tests.simulation.narrow_worlds import World, groups
 
-from fencepost.client import assignors, fetcher, group, positions
-from fencepost.client.consumer import Consumer
+from fencepost.client import assignors, fetcher, group_leader, group_offsets, positions
+from fencepost.client.assignment import Assignment
+from fencepost.client.commits import Commits
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.followed import Followed
 from fencepost.client.group import Group
+from fencepost.client.group_offsets import GroupOffsets
+from fencepost.client.group_requests import GroupRequests
 from fencepost.client.positions import LATEST
 from fencepost.client.transactional_id import ConsumerGroupMetadata, with_metadata
 from fencepost.coordinator.group import coordinator, membership, shards
@@ -93,9 +96,9 @@ def a_position_that_is_gone_is_set_to_the_end(patch: Patch) -> None:
 
 @bug(MEMBERS)
 def the_offset_of_the_last_record_is_committed(patch: Patch) -> None:
-    positions = Consumer._positions
+    positions = Commits._positions
     patch.setattr(
-        Consumer,
+        Commits,
         "_positions",
         lambda self: {at: max(with_metadata(n).offset - 1, 0) for at, n in positions(self).items()},
     )
@@ -103,20 +106,20 @@ def the_offset_of_the_last_record_is_committed(patch: Patch) -> None:
 
 @bug(MEMBERS)
 def what_is_fetched_is_committed(patch: Patch) -> None:
-    def chunks(self: Consumer) -> dict[TopicPartition, int]:
+    def chunks(self: Commits) -> dict[TopicPartition, int]:
         return {at: followed.chunk for at, followed in self._fetcher.followed.items()}
 
-    patch.setattr(Consumer, "_positions", chunks)
+    patch.setattr(Commits, "_positions", chunks)
 
 
 @bug(MEMBERS)
 def what_is_worked_on_is_committed(patch: Patch) -> None:
-    async def all_of_it(self: Consumer) -> None:
+    async def all_of_it(self: Commits) -> None:
         positions = self._positions()
         if positions:
             await self.commit(positions)
 
-    patch.setattr(Consumer, "_commit_done", all_of_it)
+    patch.setattr(Commits, "commit_done", all_of_it)
 
 
 @bug(ONE_BY_ONE)
@@ -138,15 +141,15 @@ def iterating_does_not_look_whether_a_partition_is_paused(patch: Patch) -> None:
 
 @bug(TOPICS_CHANGE, seed=1)
 def new_partitions_are_not_looked_for(patch: Patch) -> None:
-    patch.setattr(Consumer, "_new_partitions", lambda _: {})
+    patch.setattr(Assignment, "_new_partitions", lambda _: {})
 
 
 @bug(TOPICS_CHANGE, seed=6)
 def a_topic_made_anew_is_not_noticed(patch: Patch) -> None:
     patch.setattr(fetcher, "_have_ids", lambda _: False)
     patch.setattr(fetcher, "_differ", lambda *_: False)
-    commit = Group.commit
-    patch.setattr(Group, "commit", lambda self, offsets, _: commit(self, offsets, {}))
+    commit = GroupOffsets.commit
+    patch.setattr(GroupOffsets, "commit", lambda self, offsets, _: commit(self, offsets, {}))
 
 
 @bug(LOOPS, seed=1)
@@ -155,7 +158,7 @@ def positions_are_read_while_a_transaction_may_change_them(patch: Patch) -> None
         return OffsetFetchRequest(**{**how, "require_stable": False})
 
     hasty.__schema__ = OffsetFetchRequest.__schema__  # type: ignore[attr-defined]
-    patch.setattr(group, "OffsetFetchRequest", hasty)
+    patch.setattr(group_offsets, "OffsetFetchRequest", hasty)
 
 
 # Membership
@@ -187,15 +190,15 @@ def the_positions_of_the_last_generation_are_kept(patch: Patch) -> None:
 
 @bug(MEMBERS)
 def the_answers_to_heartbeats_are_ignored(patch: Patch) -> None:
-    ask = Group._ask
+    ask = GroupRequests.ask
 
-    async def deaf(self: Group, request: Any, *how: Any, **more: Any) -> Any:
+    async def deaf(self: GroupRequests, request: Any, *how: Any, **more: Any) -> Any:
         answer = await ask(self, request, *how, **more)
         if type(request).__name__ == "HeartbeatRequest":
             answer.error_code = ErrorCode.NONE
         return answer
 
-    patch.setattr(Group, "_ask", deaf)
+    patch.setattr(GroupRequests, "ask", deaf)
 
 
 @bug(MEMBERS)
@@ -209,7 +212,7 @@ def shares_overlap(patch: Patch) -> None:
             given[members[2]].append(given[members[1]][-1])
         return given
 
-    patch.setattr(group, "assign_ranges", overlapping)
+    patch.setattr(group_leader, "assign_ranges", overlapping)
 
 
 @bug(MEMBERS)
@@ -222,7 +225,7 @@ def a_share_is_forgotten(patch: Patch) -> None:
             given[member] = given[member][:-1]
         return given
 
-    patch.setattr(group, "assign_ranges", forgetful)
+    patch.setattr(group_leader, "assign_ranges", forgetful)
 
 
 @bug(LONGER_LOOPS)
@@ -246,7 +249,7 @@ def a_fenced_member_takes_its_place_back(patch: Patch) -> None:
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self._member_id, self.must_join = "", True
 
-    patch.setattr(Group, "_check_fenced", take_back)
+    patch.setattr(Group, "check_fenced", take_back)
 
 
 # The coordinator

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Self, Unpack
 
+from fencepost.client.assignment import Assignment
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import commit_order
 from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.commits import Commits
 from fencepost.client.deadline import attempt
-from fencepost.client.errors import ClosedError, CommitFailedError, MisuseError
+from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
-from fencepost.client.lasting import Lasting
-from fencepost.client.lost_positions import find_lost_positions
 from fencepost.client.positions import EARLIEST, LATEST, Positions, isolation_of
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.subscription import Subscription
-from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import Runtime
 
@@ -110,20 +109,17 @@ class Consumer:
                 rebalance_timeout_ms=rebalance_timeout_ms,
                 heartbeat_interval_ms=heartbeat_interval_ms,
             )
-        self._auto_commit = auto_commit and group_id is not None
-        self._auto_commit_interval = auto_commit_interval_ms / 1000
-        self._last_auto_commit = 0.0
-        self._assigned: list[TopicPartition] | None = None
-        """By `assign`; None: all of the topics, or what the group gives."""
-        self._to_follow: Sequence[TopicPartition] | None = None
-        """What was assigned and is not read yet."""
-        self._started = self._closing = False
-        self._subscription = Subscription(self._cluster, topics, metadata_max_age_ms / 1000)
-        self._preparation = Lasting(self._prepare)
-        self._sought: dict[TopicPartition, int | OffsetAndMetadata] = {}
-        """Where to begin in partitions that are assigned and not read yet."""
-        self._otherwise: dict[TopicPartition, int] = {}
-        """Where to begin in partitions of which the group has no position."""
+        self._commits = Commits(
+            self._group, self._fetcher, self._places, auto_commit_interval_ms if auto_commit else None
+        )
+        self._assignment = Assignment(
+            Subscription(self._cluster, topics, metadata_max_age_ms / 1000),
+            self._fetcher,
+            self._places,
+            self._group,
+            self._commits.before_joining,
+        )
+        self._closing = False
 
     # Life
 
@@ -142,15 +138,15 @@ class Consumer:
         if self._closing:
             return
         self._closing = True
-        self._preparation.cancel()
+        self._assignment.preparation.cancel()
         deadline = None if timeout_ms is None else self._cluster.deadline("close()", timeout_ms)
         async with AsyncExitStack() as last:
             last.push_async_callback(self._cluster.close)
             last.push_async_callback(self._fetcher.close)
             if self._group is not None:
                 last.push_async_callback(attempt, self._group.leave, deadline)
-            if self._auto_commit and self._started:
-                await attempt(self._commit_done, deadline)
+            if self._commits.is_automatic and self._assignment.is_started:
+                await attempt(self._commits.commit_done, deadline)
 
     def _check_open(self) -> None:
         if self._closing:
@@ -160,19 +156,11 @@ class Consumer:
 
     def subscribe(self, *topics: str) -> None:
         """Read these topics instead, from the next poll on."""
-        self._preparation.cancel()
-        self._subscription.topics = list(topics)
-        self._assigned, self._to_follow, self._started = None, None, False
-        self._otherwise = {}
-        if self._group is not None:
-            self._group.must_join = True
+        self._assignment.subscribe(topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out."""
-        self._preparation.cancel()
-        self._sought.clear()
-        self._assigned, self._to_follow, self._started = [TopicPartition(*at) for at in partitions], None, False
-        self._otherwise = {}
+        self._assignment.assign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read, sorted."""
@@ -187,72 +175,8 @@ class Consumer:
     def check_transactional(self) -> None:
         """Raises MisuseError unless it is a group's, commits nothing by itself, and reads what is committed."""
         self.group_metadata()
-        if self._auto_commit or self._isolation is not Isolation.READ_COMMITTED:
+        if self._commits.is_automatic or self._isolation is not Isolation.READ_COMMITTED:
             raise MisuseError("a consumer in transactions needs auto_commit=False, read_committed and offset order")
-
-    def _is_prepared(self) -> bool:
-        """Whether nothing is to be asked for before records are handed out."""
-        if self._preparation.is_under_way or not self._started or self._to_follow is not None or self._must_join():
-            return False
-        return not (self._fetcher.lost() or self._fetcher.made_anew() or self._new_partitions())
-
-    def _must_join(self) -> bool:
-        return self._group is not None and self._assigned is None and self._group.must_join
-
-    async def _prepare(self) -> None:
-        """Have partitions and positions before anything is fetched.  If it fails, the next call goes on from there."""
-        if self._group is not None and self._must_join():
-            await self._join(self._group)
-        elif not self._started and self._to_follow is None:
-            self._to_follow = await self._subscription.partitions() if self._assigned is None else self._assigned
-        if self._to_follow is not None:
-            await self._follow(self._to_follow)
-        await find_lost_positions(self._fetcher, self._places)
-        new = self._new_partitions()
-        if new:
-            ids = {at.topic: topic_id for at, topic_id in new.items()}
-            self._fetcher.follow_too(await self._places.ends(list(new), EARLIEST), ids)
-
-    async def _join(self, group: Group) -> None:
-        if self._auto_commit and self._started:
-            with suppress(CommitFailedError):  # they belong to others by now, who read them again
-                await self._commit_done()
-        self._fetcher.follow({}, {})
-        self._to_follow = None
-        self._sought.clear()
-        self._to_follow = await group.join(self._subscription.topics)
-
-    async def _follow(self, partitions: Sequence[TopicPartition]) -> None:
-        # First the ids: a position that is asked for later is not older than its topic.
-        topic_ids = await self._subscription.topic_ids(dict.fromkeys(at.topic for at in partitions))
-        positions: dict[TopicPartition, int | OffsetAndMetadata] = dict(self._otherwise)
-        if self._group is not None and partitions:
-            committed = await self._group.committed(partitions)
-            known = {at: found for at, found in committed.items() if found is not None and at not in self._sought}
-            positions |= await self._places.not_behind_the_end(known)
-        rest = [at for at in partitions if at not in positions and at not in self._sought]
-        positions |= await self._places.reset(rest)
-        positions |= self._sought
-        self._fetcher.follow({at: positions[at] for at in partitions}, topic_ids)
-        if self._group is not None and self._assigned is None:
-            self._group.follow()
-        self._to_follow, self._started = None, True
-        self._sought.clear()
-        self._otherwise = {}
-
-    def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
-        """Those that came later, and the ids of their topics.  In a group whoever leads it has it share out anew."""
-        topics = dict.fromkeys(at.topic for at in self._fetcher.followed)
-        group = self._group if self._assigned is None else None
-        if self._assigned is None:
-            topics |= dict.fromkeys((*self._subscription.topics, *(group.counted if group is not None else ())))
-        views = self._subscription.views(list(topics), self._fetcher.refresh)
-        if group is not None:
-            group.compare(views)
-        if group is not None or self._assigned is not None:
-            return {}
-        places = {TopicPartition(name, n): view.topic_id for name, view in views.items() for n in view.leaders}
-        return {at: topic_id for at, topic_id in places.items() if at not in self._fetcher.followed}
 
     # Reading
 
@@ -267,11 +191,12 @@ class Consumer:
         self._fetcher.working = {}
         while True:
             self._check_open()
-            if not self._is_prepared() and not await self._preparation.done_within(end - loop.time()):
+            assignment = self._assignment
+            if not assignment.is_prepared() and not await assignment.preparation.done_within(end - loop.time()):
                 if loop.time() >= end:
                     return []
                 continue  # something else is to be read now
-            await self._commit_if_due()
+            await self._commits.commit_if_due()
             taken = self._fetcher.take(max_records)
             self._fetcher.fetch()
             if taken:
@@ -289,8 +214,9 @@ class Consumer:
 
     async def __anext__(self) -> ConsumerRecord:
         self._check_open()
-        if self._started and not self._must_join() and not self._commit_is_due():
-            record = self._fetcher.take_one(self._is_prepared)
+        assignment = self._assignment
+        if assignment.is_started and not assignment.must_join() and not self._commits.is_due():
+            record = self._fetcher.take_one(assignment.is_prepared)
             if record is not None:
                 return record
         while not (taken := await self.poll(max_records=1)):
@@ -307,45 +233,15 @@ class Consumer:
         if the group was rebalanced meanwhile, FencedInstanceIdError if another consumer has our group_instance_id,
         MisuseError without a group_id.
         """
-        if self._group is None:
-            raise MisuseError("commit() needs a group_id")
-        if self._group.fenced is not None:
-            raise self._group.fenced
-        positions = self.next_offsets() if offsets is None else self._places.checked(offsets)
-        if positions:
-            followed = self._fetcher.followed
-            topic_ids = {at.topic: followed[at].topic_id for at in positions if at in followed}
-            await self._group.commit(positions, topic_ids)
+        await self._commits.commit(offsets)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit of each partition that is being read, after all records handed out so far."""
-        return {at: with_metadata(position) for at, position in self._positions().items()}
-
-    def _positions(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """After everything that was handed out, and after what nobody is shown."""
-        return {at: followed.next_offset() for at, followed in self._fetcher.followed.items()}
-
-    async def _commit_done(self) -> None:
-        """Store the positions after what the caller is done with."""
-        positions = self._positions() | self._fetcher.before_work()
-        if positions:
-            await self.commit(positions)
-
-    async def _commit_if_due(self) -> None:
-        if self._commit_is_due():
-            self._last_auto_commit = asyncio.get_running_loop().time()
-            with suppress(CommitFailedError):  # `_prepare` joins again
-                await self._commit_done()
-
-    def _commit_is_due(self) -> bool:
-        since = asyncio.get_running_loop().time() - self._last_auto_commit
-        return self._auto_commit and since >= self._auto_commit_interval
+        return self._commits.next_offsets()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's stored positions, None where it has none.  Raises MisuseError without a group_id."""
-        if self._group is None:
-            raise MisuseError("committed() needs a group_id")
-        return await self._group.committed([TopicPartition(*at) for at in partitions])
+        return await self._commits.committed([TopicPartition(*at) for at in partitions])
 
     def position(self, at: TopicPartition) -> int:
         """Offset of the next record of a partition that is being read; in commit order where the oldest open
@@ -361,9 +257,7 @@ class Consumer:
         not assigned, PositionMetadataError for metadata that is none.
         """
         position = self._places.checked_one(TopicPartition(*at), offset)
-        if at in (self._to_follow or ()) or (not self._started and at in (self._assigned or ())):
-            self._sought[TopicPartition(*at)] = position
-        else:
+        if not self._assignment.begin_at(TopicPartition(*at), position):
             self._followed(at)
             self._fetcher.seek(TopicPartition(*at), position)
 
@@ -372,10 +266,7 @@ class Consumer:
 
         `otherwise`: where to go on in partitions of which the group has none, instead of `auto_offset_reset`.
         """
-        if self._started and self._to_follow is None:
-            self._otherwise = {TopicPartition(*at): offset for at, offset in (otherwise or {}).items()}
-            self._to_follow = self.assignment()
-            self._fetcher.follow({}, {})
+        self._assignment.begin_at_committed(otherwise or {})
 
     def _followed(self, at: TopicPartition) -> Any:
         if TopicPartition(*at) not in self._fetcher.followed:

@@ -1,0 +1,147 @@
+"""Which partitions a consumer reads, and where each begins; an assignment is kept until it is followed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+from fencepost.client.fetcher import Fetcher
+from fencepost.client.group import Group
+from fencepost.client.group_offsets import GroupOffsets
+from fencepost.client.lasting import Lasting
+from fencepost.client.lost_positions import find_lost_positions
+from fencepost.client.positions import EARLIEST, Positions
+from fencepost.client.subscription import Subscription
+from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.protocol.types import TopicPartition
+
+
+class Assignment:
+    """What was assigned, by the group or by the caller, and what of it is read.
+
+    `before_joining` is awaited before partitions are given up for a rebalance.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        fetcher: Fetcher,
+        places: Positions,
+        group: Group | None,
+        before_joining: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._subscription = subscription
+        self._fetcher = fetcher
+        self._places = places
+        self._group = group
+        self._offsets = None if group is None else GroupOffsets(group)
+        self._before_joining = before_joining
+        self.preparation = Lasting(self._prepare)
+        self.is_started = False
+        """Whether anything was ever followed, of what is to be read now."""
+        self._assigned: list[TopicPartition] | None = None
+        """By `assign`; None: all of the topics, or what the group gives."""
+        self._to_follow: Sequence[TopicPartition] | None = None
+        """What was assigned and is not read yet."""
+        self._sought: dict[TopicPartition, int | OffsetAndMetadata] = {}
+        """Where to begin in partitions that are assigned and not read yet."""
+        self._otherwise: dict[TopicPartition, int] = {}
+        """Where to begin in partitions of which the group has no position."""
+
+    # What is to be read
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """These topics instead."""
+        self.preparation.cancel()
+        self._subscription.topics = list(topics)
+        self._assigned, self._to_follow, self.is_started = None, None, False
+        self._otherwise = {}
+        if self._group is not None:
+            self._group.must_join = True
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Exactly these partitions; no group shares them out."""
+        self.preparation.cancel()
+        self._sought.clear()
+        self._assigned, self._to_follow, self.is_started = [TopicPartition(*at) for at in partitions], None, False
+        self._otherwise = {}
+
+    def begin_at(self, at: TopicPartition, position: int | OffsetAndMetadata) -> bool:
+        """Whether this partition is assigned and not read yet; then it is begun there."""
+        is_waiting = at in (self._to_follow or ()) or (not self.is_started and at in (self._assigned or ()))
+        if is_waiting:
+            self._sought[at] = position
+        return is_waiting
+
+    def begin_at_committed(self, otherwise: Mapping[TopicPartition, int]) -> None:
+        """Follow the same partitions once more, from the group's positions on."""
+        if self.is_started and self._to_follow is None:
+            self._otherwise = {TopicPartition(*at): offset for at, offset in otherwise.items()}
+            self._to_follow = sorted(self._fetcher.followed)
+            self._fetcher.follow({}, {})
+
+    # Being ready to read
+
+    def is_prepared(self) -> bool:
+        """Whether nothing is to be asked for before records are handed out."""
+        if self.preparation.is_under_way or not self.is_started or self._to_follow is not None or self.must_join():
+            return False
+        return not (self._fetcher.lost() or self._fetcher.made_anew() or self._new_partitions())
+
+    def must_join(self) -> bool:
+        """Whether the group is to share the partitions out before anything is read."""
+        return self._group is not None and self._assigned is None and self._group.must_join
+
+    async def _prepare(self) -> None:
+        """Have partitions and positions before anything is fetched.  If it fails, the next call goes on from there."""
+        if self._group is not None and self.must_join():
+            await self._join(self._group)
+        elif not self.is_started and self._to_follow is None:
+            self._to_follow = await self._subscription.partitions() if self._assigned is None else self._assigned
+        if self._to_follow is not None:
+            await self._follow(self._to_follow)
+        await find_lost_positions(self._fetcher, self._places)
+        new = self._new_partitions()
+        if new:
+            ids = {at.topic: topic_id for at, topic_id in new.items()}
+            self._fetcher.follow_too(await self._places.ends(list(new), EARLIEST), ids)
+
+    async def _join(self, group: Group) -> None:
+        if self.is_started:
+            await self._before_joining()
+        self._fetcher.follow({}, {})
+        self._to_follow = None
+        self._sought.clear()
+        self._to_follow = await group.join(self._subscription.topics)
+
+    async def _follow(self, partitions: Sequence[TopicPartition]) -> None:
+        # First the ids: a position that is asked for later is not older than its topic.
+        topic_ids = await self._subscription.topic_ids(dict.fromkeys(at.topic for at in partitions))
+        positions: dict[TopicPartition, int | OffsetAndMetadata] = dict(self._otherwise)
+        if self._offsets is not None and partitions:
+            committed = await self._offsets.committed(partitions)
+            known = {at: found for at, found in committed.items() if found is not None and at not in self._sought}
+            positions |= await self._places.not_behind_the_end(known)
+        rest = [at for at in partitions if at not in positions and at not in self._sought]
+        positions |= await self._places.reset(rest)
+        positions |= self._sought
+        self._fetcher.follow({at: positions[at] for at in partitions}, topic_ids)
+        if self._group is not None and self._assigned is None:
+            self._group.follow()
+        self._to_follow, self.is_started = None, True
+        self._sought.clear()
+        self._otherwise = {}
+
+    def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
+        """Those that came later, and the ids of their topics.  In a group whoever leads it has it share out anew."""
+        topics = dict.fromkeys(at.topic for at in self._fetcher.followed)
+        group = self._group if self._assigned is None else None
+        if self._assigned is None:
+            topics |= dict.fromkeys((*self._subscription.topics, *(group.leader.counted if group is not None else ())))
+        views = self._subscription.views(list(topics), self._fetcher.refresh)
+        if group is not None:
+            group.must_join = group.must_join or group.leader.has_changed(views)
+        if group is not None or self._assigned is not None:
+            return {}
+        places = {TopicPartition(name, n): view.topic_id for name, view in views.items() for n in view.leaders}
+        return {at: topic_id for at, topic_id in places.items() if at not in self._fetcher.followed}

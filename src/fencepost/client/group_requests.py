@@ -1,0 +1,51 @@
+"""Requests to the coordinator of one group, wherever that is."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fencepost.client.cluster import GROUP, Cluster, Deadline, Use
+from fencepost.client.errors import ConnectionLostError, UnreachableError
+from fencepost.protocol.errors import ErrorCode
+
+MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class GroupRequests:
+    """Asks the coordinator of a group."""
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self.cluster = cluster
+        self.group_id = group_id
+
+    def forget_coordinator(self) -> None:
+        """What is known of it has proved wrong."""
+        self.cluster.forget_coordinator(GROUP, self.group_id)
+
+    async def ask(
+        self,
+        request: Any,
+        deadline: Deadline,
+        *,
+        most: int | None = None,
+        least: int = 0,
+        timeout_ms: int | None = None,
+        use: Use = Use.GROUP,
+    ) -> Any:
+        """To the group's coordinator, again while it moves."""
+        while True:
+            try:
+                node = await self.cluster.coordinator(GROUP, self.group_id, deadline)
+                answer = await deadline.within(
+                    self.cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=use)
+                )
+            except (ConnectionLostError, UnreachableError) as lost:
+                self.forget_coordinator()
+                await deadline.pause(lost)
+                continue
+            code = ErrorCode(getattr(answer, "error_code", 0))
+            if code in MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                self.forget_coordinator()
+                await deadline.pause(code.name)
+                continue
+            return answer
