@@ -14,7 +14,7 @@ from fencepost.broker import running_broker
 from fencepost.client import Admin, ClosedError, Consumer, OffsetAndMetadata, Producer, TopicPartition, blocking
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, CommitInDoubtError, TimedOutError
-from fencepost.protocol.messages import EndTxnRequest
+from fencepost.protocol.messages import EndTxnRequest, LeaveGroupRequest, OffsetCommitRequest
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 AT = TopicPartition("t", 0)
@@ -286,7 +286,7 @@ def test_who_is_closed_while_a_commit_waits_for_its_answer_is_not_told_that_it_f
             await (await writing.send("t", b"%d" % number, partition=0))
             committing = asyncio.ensure_future(writing.commit_transaction())
             await asyncio.sleep(number / 10_000)
-            await writing.close()
+            await writing.close(0)
             error = (await asyncio.gather(committing, return_exceptions=True))[0]
             told[type(error)] = None
             visible = b"%d" % number in await shown(world)
@@ -294,3 +294,105 @@ def test_who_is_closed_while_a_commit_waits_for_its_answer_is_not_told_that_it_f
         assert {CommitInDoubtError, type(None)} <= set(told)
 
     simulate(scenario, level)
+
+
+def slowly(monkeypatch: pytest.MonkeyPatch, kind: type, seconds: float) -> list[Any]:
+    """Have requests of this kind take so long on their way; what was answered."""
+    call, answered = Cluster.call, list[Any]()
+
+    async def slow(cluster: Cluster, node: int, request: Any, **how: Any) -> Any:
+        if isinstance(request, kind):
+            await asyncio.sleep(seconds)
+        answer = await call(cluster, node, request, **how)
+        if isinstance(request, kind):
+            answered.append(request)
+        return answer
+
+    monkeypatch.setattr(Cluster, "call", slow)
+    return answered
+
+
+@LEVELS
+@pytest.mark.parametrize("closes", [1, 2])
+def test_a_commit_that_is_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch, level: int, closes: int) -> None:
+    async def scenario(world: World) -> None:
+        slowly(monkeypatch, EndTxnRequest, 1)
+        writer = await producer(world).start()
+        await writer.init_transactions()
+        await writer.begin_transaction()
+        await writer.send("t", b"committed", partition=0)
+        committing = asyncio.ensure_future(writer.commit_transaction())
+        await asyncio.sleep(0.5)
+        await asyncio.gather(*(writer.close() for _ in range(closes)))
+        assert committing.done()
+        await committing
+        assert await shown(world) == [b"committed"]
+
+    simulate(scenario, level)
+
+
+@LEVELS
+def test_closing_twice_at_once_aborts_once(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+    async def scenario(world: World) -> None:
+        ends = slowly(monkeypatch, EndTxnRequest, 1)
+        writer = await producer(world).start()
+        await writer.init_transactions()
+        await writer.begin_transaction()
+        await (await writer.send("t", b"aborted", partition=0))
+        first = asyncio.ensure_future(writer.close())
+        await asyncio.sleep(0.5)
+        await writer.close()
+        assert first.done()
+        assert [end.committed for end in ends] == [False]
+
+    simulate(scenario, level)
+
+
+@pytest.mark.parametrize("closes", [1, 2])
+def test_positions_that_are_being_committed_are_waited_for(monkeypatch: pytest.MonkeyPatch, closes: int) -> None:
+    async def scenario(world: World) -> None:
+        slowly(monkeypatch, OffsetCommitRequest, 1)
+        how: dict[str, Any] = {"bootstrap_servers": ADDRESS, "group_id": "group"}
+        reader = Consumer("t", auto_commit=False, runtime=world.runtime("reader"), **how)
+        await reader.poll(5000)
+        committing = asyncio.ensure_future(reader.commit({AT: 7}))
+        await asyncio.sleep(0.5)
+        await asyncio.gather(*(reader.close() for _ in range(closes)))
+        assert committing.done()
+        await committing
+        async with Consumer(runtime=world.runtime("look"), **how) as look:
+            assert await look.committed([AT]) == {AT: OffsetAndMetadata(7)}
+
+    simulate(scenario)
+
+
+def test_a_second_close_waits_for_the_first_as_long_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        left = slowly(monkeypatch, LeaveGroupRequest, 1)
+        reader = Consumer("t", group_id="group", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"))
+        await reader.poll(5000)
+        first = asyncio.ensure_future(reader.close())
+        await asyncio.sleep(0.1)
+        await reader.close(100)
+        assert not first.done()
+        await reader.close()
+        assert first.done() and len(left) == 1
+
+    simulate(scenario)
+
+
+def test_a_consumer_whose_close_is_cancelled_is_closed() -> None:
+    async def scenario(world: World) -> None:
+        reader = Consumer("t", group_id="group", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"))
+        await reader.poll(5000)
+        world.kill()
+        closing = asyncio.ensure_future(reader.close())
+        await asyncio.sleep(0.1)
+        closing.cancel()
+        async with asyncio.timeout(3):
+            await reader.close()
+        with pytest.raises(ClosedError):
+            await reader.poll(10)
+        await world.start()
+
+    simulate(scenario)

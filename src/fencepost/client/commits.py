@@ -29,6 +29,9 @@ class Commits:
         self._interval = (auto_commit_interval_ms or 0) / 1000
         self._last = 0.0
         """When something was committed by itself, by the loop's clock."""
+        self._under_way = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
         """Store these, or the positions after everything that was handed out.  Raises as `Consumer.commit` does."""
@@ -40,7 +43,18 @@ class Commits:
         if positions:
             followed = self._fetcher.followed
             topic_ids = {at.topic: followed[at].topic_id for at in positions if at in followed}
-            await self._offsets.commit(positions, topic_ids)
+            self._under_way += 1
+            self._settled.clear()
+            try:
+                await self._offsets.commit(positions, topic_ids)
+            finally:
+                self._under_way -= 1
+                if not self._under_way:
+                    self._settled.set()
+
+    async def settled(self) -> None:
+        """Wait until no commit is under way."""
+        await self._settled.wait()
 
     async def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's.  Raises MisuseError without one."""

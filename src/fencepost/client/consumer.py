@@ -120,6 +120,7 @@ class Consumer:
             self._commits.before_joining,
         )
         self._closing = False
+        self._closed = asyncio.Event()
 
     # Life
 
@@ -130,23 +131,30 @@ class Consumer:
         await self.close()
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Commit what is to be committed by itself, leave the group, end the connections; nothing the second time.
+        """Commit what is to be committed by itself, leave the group, end the connections.
 
+        A commit that is under way is waited for, also that of a `close` before this one.
         `timeout_ms`: for commit and leaving together, in milliseconds; None: `max_block_ms` and 2 seconds.  A commit
         that fails raises nothing: what is not committed is read again.  Whoever waits in `poll` is told.
         """
         if self._closing:
+            await attempt(self._closed.wait, self._cluster.deadline("close()", timeout_ms))
             return
         self._closing = True
         self._assignment.preparation.cancel()
         deadline = None if timeout_ms is None else self._cluster.deadline("close()", timeout_ms)
         async with AsyncExitStack() as last:
+            last.callback(self._closed.set)
             last.push_async_callback(self._cluster.close)
             last.push_async_callback(self._fetcher.close)
             if self._group is not None:
                 last.push_async_callback(attempt, self._group.leave, deadline)
-            if self._commits.is_automatic and self._assignment.is_started:
-                await attempt(self._commits.commit_done, deadline)
+            last.push_async_callback(attempt, self._last_commits, deadline)
+
+    async def _last_commits(self) -> None:
+        await self._commits.settled()
+        if self._commits.is_automatic and self._assignment.is_started:
+            await self._commits.commit_done()
 
     def _check_open(self) -> None:
         if self._closing:

@@ -57,7 +57,7 @@ class Deadline:
         return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {self._because}")
 
 
-async def attempt(work: Callable[[], Coroutine[Any, Any, None]], deadline: Deadline | None) -> None:
+async def attempt(work: Callable[[], Coroutine[Any, Any, object]], deadline: Deadline | None) -> None:
     """Do it, by the deadline if there is one; if it does not succeed, nobody is told."""
     with suppress(ClientError):
         await (work() if deadline is None else deadline.within(work()))

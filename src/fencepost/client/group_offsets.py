@@ -91,7 +91,7 @@ class GroupOffsets:
                 return
             self._member.check_fenced(error)
             if error in (*NO_MEMBER, ErrorCode.GROUP_ID_NOT_FOUND):
-                self._member.must_join = True
+                self._member.must_join = self._member.must_join or member == self._member.metadata()
                 raise CommitFailedError(
                     f"group {self._requests.group_id!r} has been rebalanced ({error.name}): the positions were not "
                     "taken, the records since the last commit go to whoever has the partitions now"

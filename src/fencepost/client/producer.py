@@ -111,6 +111,7 @@ class Producer:
     async def close(self, timeout_ms: float | None = None) -> None:
         """Send what is waiting; abort the transaction if one is open; end the connections.
 
+        A commit or an abort that is under way is waited for, also that of a `close` before this one.
         `timeout_ms`: after so many milliseconds what is still waiting fails with ClosedError; None: as long as its
         records have.  An abort that fails raises nothing: the broker aborts the transaction when its time is up.
         """
@@ -119,8 +120,8 @@ class Producer:
         try:
             if self._transactions is None:
                 await self.flush(timeout_ms)
-            elif self._transactions.is_open:
-                await self._within(timeout_ms, "close()", self._transactions.abort())
+            else:
+                await self._within(timeout_ms, "close()", self._transactions.settle())
         except ClientError:
             pass  # the broker aborts it in time
         finally:

@@ -77,6 +77,8 @@ class Transactions:
         self._registration: asyncio.Task[None] | None = None
         self._under_way: str | None = None
         """The call that moves the transaction on just now."""
+        self._has_moved: asyncio.Future[None] | None = None
+        """Somebody waits for the end of that call."""
 
     @property
     def is_initialized(self) -> bool:
@@ -223,6 +225,15 @@ class Transactions:
             self._error = None
             self._become(State.READY)
 
+    async def settle(self) -> None:
+        """Leave no transaction open: wait for the call that ends it, and abort what is open then."""
+        while self._under_way is not None:
+            self._has_moved = self._has_moved or asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._has_moved])
+            self._has_moved = None
+        if self.is_open:
+            await self.abort()
+
     @contextmanager
     def _alone(self, call: str) -> Iterator[None]:
         """Only one call at a time moves a transaction on: of two commits at once one would end the next transaction."""
@@ -233,6 +244,8 @@ class Transactions:
             yield
         finally:
             self._under_way = None
+            if self._has_moved is not None and not self._has_moved.done():
+                self._has_moved.set_result(None)
 
     async def raise_error(self) -> None:
         """Raises what has gone wrong, once it is known what it was."""
