@@ -47,7 +47,7 @@ class ExactlyOnce:
 
     The consumer needs a group_id, auto_commit=False and read_committed; the producer a transactional_id that no other
     running producer has.  The transactional id is taken over unless that was done.  Neither is closed here, and nobody
-    else may use them meanwhile.
+    else may use them meanwhile: a second loop on one of them is refused while a transaction of the first has not ended.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -92,8 +93,16 @@ class Handed:
         return all(reached[at] >= position for at, position in self.positions.items())
 
 
+#: consumer or producer -> the loop that used it last
+_users: Final[weakref.WeakKeyDictionary[object, weakref.ref[TransactionLoop]]] = weakref.WeakKeyDictionary()
+
+
 class TransactionLoop:
-    """One at a time: `next`, `begin` what it gave, `end` it."""
+    """One at a time: `next`, `begin` what it gave, `end` it.
+
+    One loop at a time, too: a second one on the same consumer or producer is refused while this one has handed out what
+    has not ended.
+    """
 
     def __init__(
         self,
@@ -154,11 +163,31 @@ class TransactionLoop:
         """Nothing is put back while its transaction begins or ends: it may be committed by that."""
         if self._is_busy:
             raise MisuseError("a transaction is asked for, begun or ended already: one task at a time")
+        self._claim()
         self._is_busy = True
         try:
             yield
         finally:
             self._is_busy = False
+
+    def _claim(self) -> None:
+        """Two at once would each put back, and commit, what the other one was handed."""
+        clients: Mapping[str, object] = {"consumer": self._consumer, "producer": self._producer}
+        for kind, client in clients.items():
+            user = _users[client]() if client in _users else None
+            if user is not None and user is not self and user.is_in_use:
+                raise MisuseError(
+                    f"another ExactlyOnce loop uses this {kind}, and its last transaction has not ended: leave its "
+                    f"block first, or give each loop a {kind} of its own"
+                )
+        for client in clients.values():
+            _users[client] = weakref.ref(self)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it has something handed out that has not ended, or is about to."""
+        is_out = self._handed is not None and self._handed.state in (State.HANDED_OUT, State.OPEN)
+        return is_out or self._is_busy
 
     def _note_idleness(self) -> None:
         """What failed before nothing was to be done for so long does not count any more."""

@@ -11,7 +11,6 @@ from fencepost.client.blocking.consumer import Consumer
 from fencepost.client.blocking.face import as_in
 from fencepost.client.blocking.producer import Delivery, Producer
 from fencepost.client.portal import Portal
-from fencepost.client.producer_elsewhere import ProducerElsewhere
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transaction_loop import Handed, State, TransactionLoop
 
@@ -40,7 +39,7 @@ class ExactlyOnce:
         self._portal = consumer._portal
         self._loop = TransactionLoop(
             consumer._consumer,
-            ProducerElsewhere(producer._producer, producer._portal),
+            producer._elsewhere,
             max_records=max_records,
             linger_ms=linger_ms,
             retry_timeout_ms=retry_timeout_ms,

@@ -11,6 +11,7 @@ from fencepost.client import producer
 from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.portal import Portal
+from fencepost.client.producer_elsewhere import ProducerElsewhere
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
@@ -51,6 +52,8 @@ class Producer(Blocking):
     def __init__(self, *given: Any, **options: Any) -> None:
         self._producer = producer.Producer(*given, **options)
         super().__init__(self._producer.close)
+        self._elsewhere = ProducerElsewhere(self._producer, self._portal)
+        """For loops whose consumer has an event loop of its own; one, so that each of them sees the others."""
         self._portal.call(self._producer.start())
 
     def send(
