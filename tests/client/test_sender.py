@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 from tests.client.test_producer import producer, shown, simulate
 
 from fencepost.broker.network.registry import SERVED
-from fencepost.client import BrokerError, Producer, RecordTooLargeError, TopicPartition, TransactionAbortableError
+from fencepost.client import (
+    BrokerError,
+    Producer,
+    RecordTooLargeError,
+    TopicPartition,
+    TransactionAbortableError,
+    connection,
+)
 from fencepost.client.batches import Batch
 from fencepost.protocol.batch import HEADER_SIZE, read_header
+from fencepost.protocol.codec import encode_request
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ProduceRequest
 from fencepost.simulation.world import ADDRESS, World
 
 #: About what stands around a value in a batch.
@@ -238,3 +247,29 @@ def test_halves_have_every_record_whatever_their_times(times: list[int]) -> None
         assert all(half.builder.count == len(half.futures) < len(times) for half in halves)
 
     asyncio.run(scenario())
+
+
+def test_the_batches_of_a_request_are_not_larger_together_than_a_request_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[list[int]] = []
+    encode = encode_request
+
+    def measured(message: Any, *rest: Any) -> bytes:
+        if isinstance(message, ProduceRequest):
+            sizes.append([len(part.records or b"") for topic in message.topic_data for part in topic.partition_data])
+        return encode(message, *rest)
+
+    monkeypatch.setattr(connection, "encode_request", measured)
+
+    async def scenario(world: World) -> None:
+        async with producer(world, max_request_size=1000, linger_ms=100) as writer:
+            await writer.init_transactions()
+            for size in (300, 700):
+                async with writer.transaction():
+                    for partition in range(2):
+                        await writer.send("t", bytes(size), partition=partition)
+
+    simulate(scenario)
+    assert [len(each) for each in sizes] == [2, 1, 1]
+    assert all(sum(each) <= 1000 for each in sizes)

@@ -19,7 +19,7 @@ from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Consumer, Producer
 from fencepost.spark import Sink, local_session, resume_offsets, write_stream
 from fencepost.spark.options import BadOption, parse
-from fencepost.spark.security import KNOWN, REFUSED, TokenFunction, parse_jaas, parse_security
+from fencepost.spark.security import KNOWN, REFUSED, TokenFunction, check_names, parse_jaas, parse_security
 from fencepost.spark.tasks import Task
 
 if TYPE_CHECKING:
@@ -326,3 +326,9 @@ def test_a_write_that_is_not_let_in_fails_at_once(spark: SparkSession, front: Fr
     sink.close()
     assert "no secret of hers" not in str(refused.value)
     assert len(front.refusals) <= 3
+
+
+@pytest.mark.parametrize("options", ["kafka.security.protocol=SSL", ["kafka.security.protocol"], {"a": 1}, {1: "a"}])
+def test_options_that_are_no_texts_by_name_are_refused(options: Any) -> None:
+    with pytest.raises(BadOption, match="kafka_options"):
+        check_names(options)

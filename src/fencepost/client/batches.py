@@ -152,6 +152,12 @@ class Lane:
         self.identity = NO_PRODUCER
         self.next_sequence = 0
 
+    @property
+    def count(self) -> int:
+        """How many records wait, or are on their way."""
+        batches = [*self.queue] if self.in_flight is None else [self.in_flight, *self.queue]
+        return sum(batch.builder.count for batch in batches)
+
 
 def portions(lanes: list[Lane], largest: int) -> Iterable[list[Lane]]:
     """Lanes whose batches go into one request each time, of about `largest` bytes at most if there are several."""

@@ -22,7 +22,9 @@ from fencepost.client.errors import (
     UnreachableError,
     UnsupportedByBrokerError,
 )
+from fencepost.client.home_process import HomeProcess
 from fencepost.client.security import Security
+from fencepost.client.settings import check_milliseconds, check_texts
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     FindCoordinatorRequest,
@@ -84,7 +86,10 @@ class Cluster:
         patience_ms: int = 60_000,
         security: Security | None = None,
     ) -> None:
-        self.bootstrap = [_address(server) for server in bootstrap_servers.split(",") if server.strip()]
+        check_texts(bootstrap_servers=bootstrap_servers, client_id=client_id)
+        check_milliseconds(request_timeout_ms=request_timeout_ms, max_block_ms=patience_ms)
+        self.home = HomeProcess()
+        self.bootstrap = [_address(server) for server in (bootstrap_servers or "").split(",") if server.strip()]
         if not self.bootstrap:
             raise ValueError("bootstrap_servers is empty: give at least one host:port")
         self.client_id = client_id
@@ -116,7 +121,8 @@ class Cluster:
         return self.features.levels.get("transaction.version", 0)
 
     def check_open(self) -> None:
-        """Raises ClosedError after `close`."""
+        """Raises ClosedError after `close`, MisuseError in a forked child."""
+        self.home.check()
         if self._closed:
             raise ClosedError("the client is closed: make a new one")
 
@@ -131,6 +137,8 @@ class Cluster:
 
     def ready_connection(self, node_id: int) -> Connection | None:
         """The connection to a node, if there is one already."""
+        if not self.home.is_here:
+            return None
         task = self._connections.get((self.nodes.get(node_id, ("", 0)), Use.DATA))
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
@@ -214,8 +222,10 @@ class Cluster:
         self.features = Features(-1, {})
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections; in a forked child nothing, they are its parent's."""
         self._closed = True
+        if not self.home.is_here:
+            return
         if self._refreshing is not None:
             self._refreshing.cancel()
         for task in self._connections.values():

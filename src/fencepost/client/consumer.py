@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Self, Unpack
 
 from fencepost.client.assignment import Assignment
@@ -15,10 +16,12 @@ from fencepost.client.commits import Commits
 from fencepost.client.deadline import attempt
 from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.fetcher import Fetcher
+from fencepost.client.forgotten import tell_if_forgotten
 from fencepost.client.group import Group
 from fencepost.client.positions import EARLIEST, LATEST, Positions, isolation_of
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import Security, SecurityOptions
+from fencepost.client.settings import check_counts, check_milliseconds, check_switches, check_texts, check_topics
 from fencepost.client.subscription import Subscription
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import Isolation, TopicPartition
@@ -75,6 +78,21 @@ class Consumer:
         runtime: Runtime | None = None,
         **security: Unpack[SecurityOptions],
     ) -> None:
+        check_topics(topics)
+        check_texts(group_id=group_id, group_instance_id=group_instance_id, spill_directory=spill_directory)
+        check_texts(isolation_level=isolation_level, delivery=delivery, auto_offset_reset=auto_offset_reset)
+        check_switches(auto_commit=auto_commit)
+        check_milliseconds(
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            fetch_max_wait_ms=fetch_max_wait_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            open_transaction_warning_ms=open_transaction_warning_ms,
+        )
+        check_counts(fetch_max_bytes=fetch_max_bytes, max_partition_fetch_bytes=max_partition_fetch_bytes)
+        check_counts(0, fetch_min_bytes=fetch_min_bytes, transaction_buffer_bytes=transaction_buffer_bytes)
         order = commit_order(
             delivery, isolation_level, transaction_buffer_bytes, spill_directory, open_transaction_warning_ms
         )
@@ -121,6 +139,8 @@ class Consumer:
         )
         self._closing = False
         self._closed = asyncio.Event()
+        named = f"consumer {client_id!r}" + (f" of group {group_id!r}" if group_id is not None else "")
+        self._forgotten = tell_if_forgotten(self, partial(_what_is_left, named))
 
     # Life
 
@@ -137,6 +157,9 @@ class Consumer:
         `timeout_ms`: for commit and leaving together, in milliseconds; None: `max_block_ms` and 2 seconds.  A commit
         that fails raises nothing: what is not committed is read again.  Whoever waits in `poll` is told.
         """
+        if not self._cluster.home.is_here:
+            return  # its place in the group is its parent's
+        self._forgotten.detach()
         if self._closing:
             await attempt(self._closed.wait, self._cluster.deadline("close()", timeout_ms))
             return
@@ -157,6 +180,7 @@ class Consumer:
             await self._commits.commit_done()
 
     def _check_open(self) -> None:
+        self._cluster.home.check()
         if self._closing:
             raise ClosedError("the consumer is closed: make a new one")
 
@@ -317,3 +341,11 @@ class Consumer:
         Times and timestamps are in milliseconds since 1970.  Raises BrokerError, as for a partition that is not there.
         """
         return await self._places.for_times(times)
+
+
+def _what_is_left(named: str) -> tuple[str, int]:
+    return (
+        f"{named} was not closed: a group waits for it until its session ends, and what was not committed is read "
+        "again. Use it in a `with` (`async with`) block, or close() it",
+        0,
+    )

@@ -76,6 +76,13 @@ OUTCOMES: Final[Mapping[str, Mapping[ErrorCode, Outcome]]] = {
     },
 }
 
+#: Another node leads the partition by now, or nobody does.
+LEADER_MOVED: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 #: A leader that answers a Produce with one of these may have written the batch all the same.
 MAYBE_WRITTEN: Final = (
     ErrorCode.REQUEST_TIMED_OUT,

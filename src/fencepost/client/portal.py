@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from fencepost.client.errors import ClosedError
+from fencepost.client.home_process import HomeProcess
 
 T = TypeVar("T")
 
@@ -28,6 +29,12 @@ class Portal:
         self._opening = threading.Lock()
         """Between a call that begins and the end of all calls."""
         self._is_closed = False
+        self._home = HomeProcess()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that it was made in, and no forked child."""
+        return self._home.is_here
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it in the loop; its result, or what it raises.  Raises ClosedError once this is closed.
@@ -74,6 +81,9 @@ class Portal:
             tasks.append(self._loop.create_task(work))
             tasks[0].add_done_callback(lambda _: ended())
 
+        if not self._home.is_here:
+            work.close()
+            self._home.check()
         with self._opening:
             if self._is_closed:
                 work.close()
@@ -86,7 +96,12 @@ class Portal:
             self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
 
     def close(self) -> None:
-        """End the loop and its thread.  Other threads that wait in `call` are told that it is closed."""
+        """End the loop and its thread.  Other threads that wait in `call` are told that it is closed.
+
+        Nothing in a forked child, which has neither.
+        """
+        if not self._home.is_here:
+            return
         with self._opening:
             if self._is_closed:
                 return

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, Self, Unpack
 
 from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, ClosedError, MisuseError
+from fencepost.client.forgotten import tell_if_forgotten
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
+from fencepost.client.settings import check_counts, check_milliseconds, check_texts
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
 from fencepost.client.transactions import Transactions, check_group
 from fencepost.protocol.compression import Compression
@@ -60,6 +64,14 @@ class Producer:
         runtime: Runtime | None = None,
         **security: Unpack[SecurityOptions],
     ) -> None:
+        check_texts(transactional_id=transactional_id, compression=compression)
+        check_milliseconds(
+            transaction_timeout_ms=transaction_timeout_ms,
+            linger_ms=linger_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+        )
+        check_counts(batch_bytes=batch_bytes, max_request_size=max_request_size, buffer_bytes=buffer_bytes)
         try:
             self._compression = Compression[compression.upper()]
         except KeyError:
@@ -89,6 +101,10 @@ class Producer:
         """Topic -> where records without a key go, and for how many bytes yet."""
         self._sender: Sender | None = None
         self._closed = False
+        self._forgotten: weakref.finalize[..., object] | None = None
+        self._named = f"producer {client_id!r}"
+        if transactional_id is not None:
+            self._named += f" (transactional_id={transactional_id!r})"
 
     # Life
 
@@ -106,6 +122,7 @@ class Producer:
                 compression=self._compression,
             )
             self._cluster.refresh_every(self._metadata_max_age_ms)
+            self._forgotten = tell_if_forgotten(self, partial(_what_is_left, self._named, self._sender))
         return self
 
     async def close(self, timeout_ms: float | None = None) -> None:
@@ -115,6 +132,8 @@ class Producer:
         `timeout_ms`: after so many milliseconds what is still waiting fails with ClosedError; None: as long as its
         records have.  An abort that fails raises nothing: the broker aborts the transaction when its time is up.
         """
+        if not self._cluster.home.is_here:
+            self._closed = True  # all that is to be done is its parent's
         if self._closed:
             return
         try:
@@ -133,6 +152,8 @@ class Producer:
     async def abandon(self) -> None:
         """End the connections and nothing else, as if the process had died."""
         self._closed = True
+        if self._forgotten is not None:
+            self._forgotten.detach()
         self._rules.close()
         if self._sender is not None:
             await self._sender.close()
@@ -192,6 +213,7 @@ class Producer:
         return future
 
     def _open_sender(self) -> Sender:
+        self._cluster.home.check()
         if self._closed:
             raise ClosedError("the producer is closed: make a new one")
         if self._sender is None:
@@ -328,3 +350,12 @@ class Producer:
         positions = {TopicPartition(*at): with_metadata(found) for at, found in offsets.items()}
         if positions:
             await transactions.send_offsets(positions, member)
+
+
+def _what_is_left(named: str, sender: Sender) -> tuple[str, int]:
+    lost = sender.unacknowledged
+    return (
+        f"{named} was not closed, and {lost} records were not acknowledged: they may be lost. Use it in a `with` "
+        "(`async with`) block, or close() it",
+        lost,
+    )

@@ -81,6 +81,7 @@ class Security:
             self._check_sasl()
         self._names: Mapping[str, str] = {}
         self._context: ssl.SSLContext | None = None
+        self._check_files()
         if self.uses_tls:
             self._check_tls()
             self.tls()  # what cannot be read is said now
@@ -176,6 +177,15 @@ class Security:
                 raise ValueError(f"{name} must be a str without a NUL and without halves of characters")
         if needed is _TOKENS and not callable(given[_TOKENS[0]]):
             raise ValueError("sasl_oauth_token_provider must be a function that returns a token")
+
+    def _check_files(self) -> None:
+        given: Mapping[str, Any] = self._options
+        for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+            if name in given and not isinstance(given[name], str | PathLike):
+                raise TypeError(f"{name}={given[name]!r}: it must be the path of a file")
+        for name in ("ssl_cadata", "ssl_certdata", "ssl_password"):
+            if name in given and not isinstance(given[name], str):
+                raise TypeError(f"{name} must be a str")  # it may be secret
 
     def _check_tls(self) -> None:
         others = [name for name in self._options if name.startswith("ssl_") and name != "ssl_context"]

@@ -22,7 +22,7 @@ from fencepost.client.errors import (
     TimedOutError,
     UnreachableError,
 )
-from fencepost.client.outcomes import MAYBE_WRITTEN, Outcome, outcome_of
+from fencepost.client.outcomes import LEADER_MOVED, MAYBE_WRITTEN, Outcome, outcome_of
 from fencepost.client.producer_record import too_large
 from fencepost.client.rules import Rules
 from fencepost.protocol.batch import next_sequence
@@ -37,12 +37,6 @@ _ALL: Final = -1
 _LARGEST_REQUEST: Final = 16 * 1024 * 1024
 #: Seconds before a batch is sent again, by the number of its tries.
 _PAUSES: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5)
-_LEADER_MOVED: Final = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
 
 
 class Sender:
@@ -69,6 +63,7 @@ class Sender:
         self._linger = linger_ms / 1000
         self._batch_bytes = min(batch_bytes, max_request_size)
         self._max_request_size = max_request_size
+        self._largest_request = min(max_request_size, _LARGEST_REQUEST)
         self._memory = BufferMemory(buffer_bytes)
         self._delivery_timeout = delivery_timeout_ms / 1000
         self._compression = compression
@@ -88,6 +83,11 @@ class Sender:
     @property
     def is_full(self) -> bool:
         return self._memory.is_full
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many records wait, or are on their way."""
+        return sum(lane.count for lane in list(self._busy.values()))
 
     async def wait_for_room(self) -> None:
         """Wait while the buffer is full."""
@@ -228,7 +228,7 @@ class Sender:
             if connection is None:
                 self._prepare(node, self._cluster.connection(node))
                 continue
-            for portion in portions(lanes, _LARGEST_REQUEST):
+            for portion in portions(lanes, self._largest_request):
                 self._send(connection, portion, identity)
 
     def _expire(self, lane: Lane, now: float) -> None:
@@ -371,7 +371,7 @@ class Sender:
             batch.succeed(answer.base_offset, answer.log_append_time_ms)
             self._settle(lane)
         elif outcome is Outcome.RETRY:
-            if error in _LEADER_MOVED:
+            if error in LEADER_MOVED:
                 self._cluster.forget_topic(lane.at.topic)
             self._again(lane, in_doubt=error in MAYBE_WRITTEN)
         elif error is ErrorCode.MESSAGE_TOO_LARGE and batch.can_be_split:

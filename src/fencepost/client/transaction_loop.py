@@ -19,6 +19,7 @@ from fencepost.client.consumer import Consumer
 from fencepost.client.errors import ClientError, CommitFailedError, MisuseError
 from fencepost.client.loop_steps import Next, Phase, follows
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.settings import check_counts, check_milliseconds
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
@@ -113,10 +114,8 @@ class TransactionLoop:
         linger_ms: float,
         retry_timeout_ms: float,
     ) -> None:
-        if max_records < 1:
-            raise ValueError(f"max_records={max_records!r}: a transaction has one record at least")
-        if linger_ms < 0 or retry_timeout_ms < 0:
-            raise ValueError("linger_ms and retry_timeout_ms are milliseconds, 0 or more")
+        check_counts(max_records=max_records)
+        check_milliseconds(linger_ms=linger_ms, retry_timeout_ms=retry_timeout_ms)
         if producer.transactional_id is None:
             raise MisuseError("the producer has no transactional_id: give it one")
         consumer.check_transactional()

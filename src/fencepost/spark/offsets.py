@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, TimedOutError
 from fencepost.client.group import Group
+from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.positions import list_offsets
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
@@ -154,8 +155,8 @@ async def report(cluster: Cluster, group_id: str, positions: Positions) -> None:
         logger.warning("positions of group %s: %s", group_id, str(error) or f"no answer within {_REPORTED_WITHIN} s")
 
 
-def _group(cluster: Cluster, group_id: str) -> Group:
-    return Group(
+def _group(cluster: Cluster, group_id: str) -> GroupOffsets:
+    member = Group(
         cluster,
         group_id,
         None,
@@ -163,3 +164,4 @@ def _group(cluster: Cluster, group_id: str) -> Group:
         rebalance_timeout_ms=10_000,
         heartbeat_interval_ms=3000,
     )
+    return GroupOffsets(member)

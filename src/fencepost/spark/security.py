@@ -140,6 +140,11 @@ def parse_security(options: Mapping[str, str] | None) -> Security:
 
 def check_names(options: Mapping[str, str] | None) -> None:
     """Raises BadOption for what is no option of security, where nothing else is expected."""
+    if options is not None and not isinstance(options, Mapping):
+        raise BadOption("kafka_options must be a dict of names and texts, as in {'kafka.security.protocol': 'SSL'}")
+    for name, value in (options or {}).items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise BadOption(f"kafka_options has {name!r}: names and values must be str")
     known = {name.lower() for name in (*KNOWN, *REFUSED)}
     for name in options or {}:
         if name.lower() not in known:

@@ -57,6 +57,8 @@ class Blocking:
 
         Nothing the second time.  `timeout_ms`: after so many milliseconds what is left of it is given up.
         """
+        if not self._portal.is_here:
+            return  # in a forked child: it is its parent's
         try:
             with suppress(ClosedError):
                 self._portal.call(self._close(timeout_ms))

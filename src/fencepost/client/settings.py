@@ -1,0 +1,45 @@
+"""What settings may be; pure functions that name the one that makes no sense.
+
+Each takes settings by their names.  Raises TypeError for what is of another kind, ValueError for what is out of range.
+"""
+
+from __future__ import annotations
+
+
+def check_milliseconds(**settings: float) -> None:
+    """Times, whole or not, 0 or more."""
+    for name, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name}={value!r}: it must be a number of milliseconds")
+        if not value >= 0:
+            raise ValueError(f"{name}={value!r}: it must be 0 milliseconds or more")
+
+
+def check_counts(least: int = 1, **settings: int) -> None:
+    """Sizes in bytes and other whole numbers, `least` or more."""
+    for name, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name}={value!r}: it must be a whole number")
+        if value < least:
+            raise ValueError(f"{name}={value!r}: it must be {least} or more")
+
+
+def check_texts(**settings: str | None) -> None:
+    """Names and the like; None stands for one that is not given."""
+    for name, value in settings.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name}={value!r}: it must be a str")
+
+
+def check_switches(**settings: bool) -> None:
+    """On or off, and nothing else that is true or false."""
+    for name, value in settings.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}={value!r}: it must be True or False")
+
+
+def check_topics(topics: object) -> None:
+    """Names of topics, one by one."""
+    for name in topics if isinstance(topics, list | tuple) else (topics,):
+        if not isinstance(name, str):
+            raise TypeError(f"topic {name!r}: it must be a str; give several topics one by one, as in *topics")

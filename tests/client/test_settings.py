@@ -1,0 +1,103 @@
+"""A setting of the wrong kind is refused at once, in one sentence that names it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fencepost.client import Admin, Consumer, ExactlyOnce, Producer, blocking
+from fencepost.client.settings import check_counts, check_milliseconds
+
+CLIENTS = {"producer": Producer, "consumer": Consumer, "admin": Admin}
+SERVERS = "127.0.0.1:1"
+PRODUCER_TIMES = ("linger_ms", "transaction_timeout_ms", "delivery_timeout_ms", "metadata_max_age_ms")
+CONSUMER_TIMES = (
+    *("auto_commit_interval_ms", "session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms"),
+    *("fetch_max_wait_ms", "metadata_max_age_ms", "open_transaction_warning_ms"),
+)
+OF_ALL_TIMES = ("request_timeout_ms", "max_block_ms")
+TIMES = [
+    *(("producer", name) for name in (*PRODUCER_TIMES, *OF_ALL_TIMES)),
+    *(("consumer", name) for name in (*CONSUMER_TIMES, *OF_ALL_TIMES)),
+    *(("admin", name) for name in OF_ALL_TIMES),
+]
+COUNTS = [
+    *(("producer", name) for name in ("batch_bytes", "max_request_size", "buffer_bytes")),
+    *(("consumer", name) for name in ("fetch_min_bytes", "fetch_max_bytes", "max_partition_fetch_bytes")),
+    ("consumer", "transaction_buffer_bytes"),
+]
+TEXTS = [
+    *((kind, "client_id") for kind in CLIENTS),
+    *(("producer", name) for name in ("transactional_id", "compression")),
+    *(("consumer", name) for name in ("group_id", "group_instance_id", "isolation_level", "delivery")),
+    *(("consumer", name) for name in ("auto_offset_reset", "spill_directory")),
+    *((kind, "bootstrap_servers") for kind in CLIENTS),
+]
+FILES = [(kind, name) for kind in CLIENTS for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")]
+
+
+def refusals(kind: str, name: str, values: list[object], what: type[Exception], said: str) -> None:
+    for value in values:
+        given: dict[str, Any] = {"bootstrap_servers": SERVERS, name: value}
+        if name.startswith("ssl_"):
+            given["security_protocol"] = "SSL"
+        with pytest.raises(what, match=f"^{name}=.*: {said}$"):
+            CLIENTS[kind](**given)
+
+
+@pytest.mark.parametrize(("kind", "name"), TIMES)
+def test_a_time_is_a_number_of_milliseconds_that_is_not_negative(kind: str, name: str) -> None:
+    refusals(kind, name, ["5", None, True, [1]], TypeError, "it must be a number of milliseconds")
+    refusals(kind, name, [-1, -0.5, math.nan], ValueError, "it must be 0 milliseconds or more")
+
+
+@pytest.mark.parametrize(("kind", "name"), COUNTS)
+def test_a_size_is_a_whole_number(kind: str, name: str) -> None:
+    refusals(kind, name, ["5", None, True, 1.5], TypeError, "it must be a whole number")
+    refusals(kind, name, [-1], ValueError, "it must be [01] or more")
+
+
+@pytest.mark.parametrize(("kind", "name"), TEXTS)
+def test_a_name_is_a_text(kind: str, name: str) -> None:
+    refusals(kind, name, [5, b"x", ["a:1"]], TypeError, "it must be a str")
+
+
+@pytest.mark.parametrize(("kind", "name"), FILES)
+def test_a_file_is_named_by_its_path(kind: str, name: str) -> None:
+    refusals(kind, name, [5, None, b"x"], TypeError, "it must be the path of a file")
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_there_are_servers(kind: str) -> None:
+    for servers in (None, "", " , "):
+        with pytest.raises((TypeError, ValueError), match=r"^bootstrap_servers"):
+            CLIENTS[kind](bootstrap_servers=servers)
+
+
+def test_topics_are_named_one_by_one() -> None:
+    with pytest.raises(TypeError, match=r"topic \['a', 'b'\]: it must be a str; give several topics one by one"):
+        Consumer(["a", "b"], bootstrap_servers=SERVERS)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^auto_commit='no': it must be True or False"):
+        Consumer("a", bootstrap_servers=SERVERS, auto_commit="no")  # type: ignore[arg-type]
+
+
+def test_a_blocking_client_that_is_refused_leaves_no_thread_behind() -> None:
+    with pytest.raises(TypeError, match="max_block_ms"):
+        blocking.Consumer("t", bootstrap_servers=SERVERS, max_block_ms="1")  # type: ignore[arg-type]
+
+
+def test_a_loop_says_what_its_numbers_may_be() -> None:
+    consumer = Consumer("t", bootstrap_servers=SERVERS, group_id="g", auto_commit=False)
+    producer = Producer(SERVERS, transactional_id="id")
+    with pytest.raises(TypeError, match="max_records='5': it must be a whole number"):
+        ExactlyOnce(consumer, producer, max_records="5")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="linger_ms=-1: it must be 0 milliseconds or more"):
+        ExactlyOnce(consumer, producer, linger_ms=-1)
+
+
+def test_what_makes_sense_is_taken() -> None:
+    check_milliseconds(zero=0, some=2.5, endless=math.inf)
+    check_counts(one=1)
+    check_counts(0, none=0)
