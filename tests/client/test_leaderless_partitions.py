@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.client.test_producer import simulate
 
 from fencepost.broker import running_broker
 from fencepost.client import Admin, Consumer, Producer, TopicPartition, connection
-from fencepost.client.errors import DeliveryError
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import DeliveryError, TimedOutError
 from fencepost.log import opening
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.recovery import recover
 from fencepost.protocol.codec import encode_request
+from fencepost.simulation.world import ADDRESS, World
 
 LEADERLESS, LED = TopicPartition("t", 0), TopicPartition("t", 1)
 MOST_A_SECOND = 20
@@ -95,3 +98,63 @@ def test_the_other_partitions_are_read(play: Any) -> None:
             assert [record.value for record in await reader.poll(5000)] == [b"after"]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("how", ["assigned", "subscribed", "in a group"])
+def test_the_other_partitions_are_begun(play: Any, metadata_requests: list[str], how: str) -> None:
+    """Nobody can say where the leaderless one begins."""
+
+    async def scenario(address: str) -> None:
+        topics = [] if how == "assigned" else ["t"]
+        reader = Consumer(*topics, bootstrap_servers=address, group_id="g" if how == "in a group" else None)
+        async with reader, Producer(address) as writer:
+            if how == "assigned":
+                reader.assign([LEADERLESS, LED])
+            assert [record.value for record in await reader.poll(10_000)] == [b"before"]
+            assert reader.assignment() == [LED]
+            metadata_requests.clear()
+            for number in range(10):
+                await (await writer.send("t", b"%d" % number, partition=1))
+                assert [record.value for record in await reader.poll(5000)] == [b"%d" % number]
+            metadata_requests.clear()
+            assert await reader.poll(1000) == []
+            assert len(metadata_requests) <= MOST_A_SECOND
+            reader.seek(LEADERLESS, 0)
+            assert await reader.poll(200) == []
+            assert reader.assignment() == [LEADERLESS, LED]
+
+    play(scenario)
+
+
+def test_who_asks_for_offsets_of_a_leaderless_partition_waits_for_it_alone(play: Any) -> None:
+    async def scenario(address: str) -> None:
+        async with Consumer(bootstrap_servers=address, max_block_ms=1000) as reader:
+            assert await reader.end_offsets([LED]) == {LED: 1}
+            with pytest.raises(TimedOutError, match="nobody leads t-0"):
+                await reader.end_offsets([LEADERLESS, LED])
+
+    play(scenario)
+
+
+def test_a_leaderless_partition_is_begun_once_it_is_led(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            for partition in (0, 1):
+                await (await writer.send("t", b"%d" % partition, partition=partition))
+        refresh, leaderless = Cluster.refresh, [True]
+
+        async def led_by_nobody(cluster: Cluster, *how: Any) -> Any:
+            answer = await refresh(cluster, *how)
+            if leaderless[0] and "t" in cluster.topics:
+                cluster.topics["t"].leaders[0] = -1
+            return answer
+
+        monkeypatch.setattr(Cluster, "refresh", led_by_nobody)
+        async with Consumer("t", group_id="g", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            assert [record.value for record in await reader.poll(10_000)] == [b"1"]
+            assert await reader.poll(5000) == []
+            leaderless[0] = False
+            assert [record.value for record in await reader.poll(5000)] == [b"0"]
+            assert reader.assignment() == [LEADERLESS, LED]
+
+    simulate(scenario)

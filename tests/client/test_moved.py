@@ -77,7 +77,7 @@ class Moving:
             await self.refresh([name])
         return self.topics[name]
 
-    async def leader(self, at: TopicPartition, deadline: object) -> int:
+    async def leader_if_any(self, at: TopicPartition, deadline: object) -> int:
         return (await self.topic(at.topic, deadline)).leaders[at.partition]
 
     def forget_topic(self, name: str) -> None:

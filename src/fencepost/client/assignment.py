@@ -47,6 +47,8 @@ class Assignment:
         """Where to begin in partitions that are assigned and not read yet."""
         self._otherwise: dict[TopicPartition, int] = {}
         """Where to begin in partitions of which the group has no position."""
+        self._leaderless: dict[TopicPartition, uuid.UUID] = {}
+        """Partitions that have no position, which nobody could be asked for, and the ids of their topics."""
 
     # What is to be read
 
@@ -55,7 +57,7 @@ class Assignment:
         self.preparation.cancel()
         self._subscription.topics = list(topics)
         self._assigned, self._to_follow, self.is_started = None, None, False
-        self._otherwise = {}
+        self._otherwise, self._leaderless = {}, {}
         if self._group is not None:
             self._group.must_join = True
 
@@ -64,11 +66,15 @@ class Assignment:
         self.preparation.cancel()
         self._sought.clear()
         self._assigned, self._to_follow, self.is_started = [TopicPartition(*at) for at in partitions], None, False
-        self._otherwise = {}
+        self._otherwise, self._leaderless = {}, {}
 
     def begin_at(self, at: TopicPartition, position: int | OffsetAndMetadata) -> bool:
         """Whether this partition is assigned and not read yet; then it is begun there."""
-        is_waiting = at in (self._to_follow or ()) or (not self.is_started and at in (self._assigned or ()))
+        is_waiting = (
+            at in self._leaderless
+            or at in (self._to_follow or ())
+            or (not self.is_started and at in (self._assigned or ()))
+        )
         if is_waiting:
             self._sought[at] = position
         return is_waiting
@@ -77,8 +83,13 @@ class Assignment:
         """Follow the same partitions once more, from the group's positions on."""
         if self.is_started and self._to_follow is None:
             self._otherwise = {TopicPartition(*at): offset for at, offset in otherwise.items()}
-            self._to_follow = sorted(self._fetcher.followed)
-            self._fetcher.follow({}, {})
+            self._to_follow = sorted((*self._fetcher.followed, *self._leaderless))
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Read nothing, until something is followed."""
+        self._fetcher.follow({}, {})
+        self._leaderless = {}
 
     # Being ready to read
 
@@ -86,7 +97,7 @@ class Assignment:
         """Whether nothing is to be asked for before records are handed out."""
         if self.preparation.is_under_way or not self.is_started or self._to_follow is not None or self.must_join():
             return False
-        return not (self._fetcher.lost() or self._fetcher.made_anew() or self._new_partitions())
+        return not (self._fetcher.lost() or self._fetcher.made_anew() or self._to_begin() or self._new_partitions())
 
     def must_join(self) -> bool:
         """Whether the group is to share the partitions out before anything is read."""
@@ -101,15 +112,31 @@ class Assignment:
         if self._to_follow is not None:
             await self._follow(self._to_follow)
         await find_lost_positions(self._fetcher, self._places)
+        if self._to_begin():
+            await self._begin_those_that_are_led()
         new = self._new_partitions()
         if new:
             ids = {at.topic: topic_id for at, topic_id in new.items()}
-            self._fetcher.follow_too(await self._places.ends(list(new), EARLIEST), ids)
+            self._fetcher.follow_too(await self._places.ends(list(new), EARLIEST, led_only=True), ids)
+
+    def _to_begin(self) -> list[TopicPartition]:
+        """Partitions that were leaderless and can be begun; the others are asked for."""
+        found = [at for at in self._leaderless if at in self._sought or self._subscription.is_led(at)]
+        if len(found) < len(self._leaderless):
+            self._fetcher.refresh(list(dict.fromkeys(at.topic for at in self._leaderless)))
+        return found
+
+    async def _begin_those_that_are_led(self) -> None:
+        asked = [at for at in self._to_begin() if at not in self._sought]
+        positions = await self._places.reset(asked) | self._sought
+        for at in [at for at in self._leaderless if at in positions]:
+            self._fetcher.follow_too({at: positions[at]}, {at.topic: self._leaderless.pop(at)})
+            self._sought.pop(at, None)
 
     async def _join(self, group: Group) -> None:
         if self.is_started:
             await self._before_joining()
-        self._fetcher.follow({}, {})
+        self._give_up()
         self._to_follow = None
         self._sought.clear()
         self._to_follow = await group.join(self._subscription.topics)
@@ -125,7 +152,8 @@ class Assignment:
         rest = [at for at in partitions if at not in positions and at not in self._sought]
         positions |= await self._places.reset(rest)
         positions |= self._sought
-        self._fetcher.follow({at: positions[at] for at in partitions}, topic_ids)
+        self._fetcher.follow({at: positions[at] for at in partitions if at in positions}, topic_ids)
+        self._leaderless = {at: topic_ids[at.topic] for at in partitions if at not in positions}
         if self._group is not None and self._assigned is None:
             self._group.follow()
         self._to_follow, self.is_started = None, True
@@ -144,4 +172,5 @@ class Assignment:
         if group is not None or self._assigned is not None:
             return {}
         places = {TopicPartition(name, n): view.topic_id for name, view in views.items() for n in view.leaders}
-        return {at: topic_id for at, topic_id in places.items() if at not in self._fetcher.followed}
+        known = {*self._fetcher.followed, *self._leaderless}
+        return {at: topic_id for at, topic_id in places.items() if at not in known and self._subscription.is_led(at)}

@@ -329,17 +329,27 @@ class Cluster:
                     continue
             await deadline.pause(because)
 
-    async def leader(self, at: TopicPartition, deadline: Deadline) -> int:
+    def is_led(self, at: TopicPartition) -> bool:
+        """Whether somebody leads a partition, as far as is known."""
+        view = self.topics.get(at.topic)
+        return view is not None and view.leaders.get(at.partition, -1) in self.nodes
+
+    async def leader_if_any(self, at: TopicPartition, deadline: Deadline) -> int | None:
         """The node that leads a partition.  Raises BrokerError if there is no such partition."""
+        topic = await self.topic(at.topic, deadline)
+        if at.partition not in topic.leaders:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {at.topic!r} has {topic.partition_count} partitions, there is no partition {at.partition}",
+            )
+        leader = topic.leaders[at.partition]
+        return leader if leader in self.nodes else None
+
+    async def leader(self, at: TopicPartition, deadline: Deadline) -> int:
+        """The node that leads a partition, once there is one.  Raises BrokerError if there is no such partition."""
         while True:
-            topic = await self.topic(at.topic, deadline)
-            if at.partition not in topic.leaders:
-                raise BrokerError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {at.topic!r} has {topic.partition_count} partitions, there is no partition {at.partition}",
-                )
-            leader = topic.leaders[at.partition]
-            if leader in self.nodes:
+            leader = await self.leader_if_any(at, deadline)
+            if leader is not None:
                 return leader
             await deadline.pause(f"nobody leads {at.topic}-{at.partition}")
             self.forget_topic(at.topic)

@@ -133,7 +133,7 @@ class Fetcher:
         found = {}
         for at, partition in self.followed.items():
             topic = self._cluster.topics.get(at.topic)
-            if topic is not None and at.partition in topic.leaders and _differ(partition.topic_id, topic.topic_id):
+            if topic is not None and self._cluster.is_led(at) and _differ(partition.topic_id, topic.topic_id):
                 found[at] = topic.topic_id
         return found
 

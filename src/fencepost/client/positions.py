@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fencepost.client.cluster import Cluster
+from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.commit_order.position import after, behind_what_is_gone, position_of
 from fencepost.client.errors import BrokerError, ConnectionLostError, MisuseError, NoOffsetError, UnreachableError
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
@@ -64,9 +64,11 @@ class Positions:
             position_of(at, found)
         return found
 
-    async def ends(self, partitions: Sequence[TopicPartition], which: int) -> dict[TopicPartition, int]:
+    async def ends(
+        self, partitions: Sequence[TopicPartition], which: int, *, led_only: bool = False
+    ) -> dict[TopicPartition, int]:
         """The first offsets that are still there (EARLIEST), or where reading stops now (LATEST)."""
-        found = await list_offsets(self._cluster, partitions, which, self._isolation)
+        found = await list_offsets(self._cluster, partitions, which, self._isolation, led_only=led_only)
         return {at: offset for at, (offset, _) in found.items()}
 
     async def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
@@ -78,7 +80,7 @@ class Positions:
         return found
 
     async def reset(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """As `auto_offset_reset` says; raises NoOffsetError if that is "error"."""
+        """As `auto_offset_reset` says, without those that nobody leads; raises NoOffsetError if that is "error"."""
         if not partitions:
             return {}
         if self._reset is None:
@@ -87,10 +89,10 @@ class Positions:
                 f"no position for {at.topic}-{at.partition}, and auto_offset_reset is 'error': seek() first"
             )
         if self._reset == LATEST and self._in_commit_order:
-            stable = await list_offsets(self._cluster, partitions, LATEST, Isolation.READ_COMMITTED)
-            ends = await self.ends(partitions, LATEST)
-            return {at: after(stable[at][0], ends[at]).committed() for at in partitions}
-        return {**await self.ends(partitions, self._reset)}
+            stable = await list_offsets(self._cluster, partitions, LATEST, Isolation.READ_COMMITTED, led_only=True)
+            ends = await self.ends(list(stable), LATEST, led_only=True)
+            return {at: after(stable[at][0], end).committed() for at, end in ends.items()}
+        return {**await self.ends(partitions, self._reset, led_only=True)}
 
     async def not_behind_the_end(
         self, committed: Mapping[TopicPartition, OffsetAndMetadata]
@@ -151,35 +153,29 @@ class Positions:
 
 
 async def list_offsets(
-    cluster: Cluster, partitions: Sequence[TopicPartition], timestamp: int, isolation: Isolation
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    timestamp: int,
+    isolation: Isolation,
+    *,
+    led_only: bool = False,
 ) -> dict[TopicPartition, tuple[int, int]]:
     """(offset, timestamp) by time: EARLIEST, LATEST, or the first record not older than so many milliseconds.
 
-    Raises BrokerError, TimedOutError.
+    `led_only`: without those that nobody leads now; else they are waited for.  Raises BrokerError, TimedOutError.
     """
     deadline = cluster.deadline("looking up offsets")
     found: dict[TopicPartition, tuple[int, int]] = {}
     while True:
-        by_node: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
-        for at in partitions:
-            if at not in found:
-                wanted = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
-                by_node.setdefault(await cluster.leader(at, deadline), {}).setdefault(at.topic, []).append(wanted)
-        if not by_node:
-            return found
+        by_node, leaderless = await _by_leader(cluster, [at for at in partitions if at not in found], deadline)
         because: object = None
-        for node, topics in by_node.items():
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=isolation,
-                topics=[ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in topics.items()],
-            )
+        for node, asked in by_node.items():
             try:
-                answer = await deadline.within(cluster.call(node, request, most=7))
+                answer = await deadline.within(cluster.call(node, _request(asked, timestamp, isolation), most=7))
             except (ConnectionLostError, UnreachableError) as lost:
                 because = lost
-                for name in topics:
-                    cluster.forget_topic(name)
+                for at in asked:
+                    cluster.forget_topic(at.topic)
                 continue
             for topic in answer.topics:
                 for part in topic.partitions:
@@ -191,5 +187,33 @@ async def list_offsets(
                         raise BrokerError(error, f"no offsets of {topic.name}-{part.partition_index} are told")
                     else:
                         found[TopicPartition(topic.name, part.partition_index)] = (part.offset, part.timestamp)
-        if because is not None:
-            await deadline.pause(because)
+        if because is None and (led_only or not leaderless):
+            return found
+        for at in leaderless:
+            because = because or f"nobody leads {at.topic}-{at.partition}"
+            cluster.forget_topic(at.topic)
+        await deadline.pause(because)
+
+
+async def _by_leader(
+    cluster: Cluster, partitions: Sequence[TopicPartition], deadline: Deadline
+) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
+    """Partitions by the node that leads them, and those that nobody leads.  Raises BrokerError, TimedOutError."""
+    led: dict[int, list[TopicPartition]] = {}
+    leaderless = []
+    for at in partitions:
+        leader = await cluster.leader_if_any(at, deadline)
+        if leader is None:
+            leaderless.append(at)
+        else:
+            led.setdefault(leader, []).append(at)
+    return led, leaderless
+
+
+def _request(partitions: Sequence[TopicPartition], timestamp: int, isolation: Isolation) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for at in partitions:
+        wanted = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
+        topics.setdefault(at.topic, []).append(wanted)
+    listed = [ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in topics.items()]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=listed)

@@ -41,6 +41,10 @@ class Subscription:
         self._since = asyncio.get_running_loop().time()
         return found
 
+    def is_led(self, at: TopicPartition) -> bool:
+        """Whether somebody leads a partition, as far as is known."""
+        return self._cluster.is_led(at)
+
     def views(self, topics: Sequence[str], refresh: Callable[[Sequence[str]], None]) -> Mapping[str, TopicView]:
         """What is known of these; `refresh` is called where that is old, and what it finds is there later."""
         now = asyncio.get_running_loop().time()

@@ -132,8 +132,8 @@ class TransactionLoop:
         self._is_busy = False
         self._handed: Handed | None = None
         """The last that was handed out."""
-        self._begun_as: ConsumerGroupMetadata | None = None
-        """The last member for which the group knows where its partitions were begun."""
+        self._begun_as: tuple[ConsumerGroupMetadata, list[TopicPartition]] | None = None
+        """The last member, and its partitions, for which the group knows where they were begun."""
         self._unsettled: Phase | None = None
         """COMMIT or ABORT: how its transaction was to end, where nobody knows whether it has."""
 
@@ -242,12 +242,12 @@ class TransactionLoop:
         if consumer.begins_at_beginning:
             return
         member, assigned = consumer.group_metadata(), consumer.assignment()
-        if member.generation_id < 0 or member == self._begun_as or not assigned:
+        if member.generation_id < 0 or (member, assigned) == self._begun_as or not assigned:
             return
         begun = {at: consumer.position(at) for at in assigned} | (handed.first if handed is not None else {})
         committed = await consumer.committed(assigned)
         await consumer.commit({at: begun[at] for at, found in committed.items() if found is None})
-        self._begun_as = member
+        self._begun_as = member, assigned
 
     def _put_back(self, handed: Handed) -> None:
         """Where the consumer still has these partitions it reads them again; whoever else has them begins there."""
