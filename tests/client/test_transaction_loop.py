@@ -70,6 +70,7 @@ class Reader:
     """A consumer, as far as the loop knows one."""
 
     begins_at_beginning = True
+    keeps_positions = False
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

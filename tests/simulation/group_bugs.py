@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.simulation.narrow_worlds import World, groups
 
-from fencepost.client import assignors, fetcher, group_leader, group_offsets, positions
+from fencepost.client import assignors, fetcher, group_offsets, positions
 from fencepost.client.assignment import Assignment
 from fencepost.client.commits import Commits
 from fencepost.client.fetcher import Fetcher
@@ -205,14 +205,14 @@ def the_answers_to_heartbeats_are_ignored(patch: Patch) -> None:
 def shares_overlap(patch: Patch) -> None:
     assign = assignors.assign_ranges
 
-    def overlapping(subscriptions: Any, counts: Mapping[str, int]) -> Any:
-        given = assign(subscriptions, counts)
+    def overlapping(members_of: Any, counts: Mapping[str, int]) -> Any:
+        given = assign(members_of, counts)
         members = [member for member in given if given[member]]
         if len(members) == 3:
             given[members[2]].append(given[members[1]][-1])
         return given
 
-    patch.setattr(group_leader, "assign_ranges", overlapping)
+    patch.setitem(vars(assignors)["ASSIGNORS"], assignors.RANGE, overlapping)
 
 
 @bug(MEMBERS)
@@ -225,7 +225,7 @@ def a_share_is_forgotten(patch: Patch) -> None:
             given[member] = given[member][:-1]
         return given
 
-    patch.setattr(group_leader, "assign_ranges", forgetful)
+    patch.setitem(vars(assignors)["ASSIGNORS"], assignors.RANGE, forgetful)
 
 
 @bug(LONGER_LOOPS)

@@ -21,6 +21,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.exactly_once import ExactlyOnce, Transaction
 from fencepost.client.producer import Producer
+from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import SecurityOptions
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
@@ -44,6 +45,7 @@ __all__ = [
     "PositionMetadataError",
     "Producer",
     "ProducerFencedError",
+    "RebalanceListener",
     "RecordMetadata",
     "RecordTooLargeError",
     "SecurityOptions",

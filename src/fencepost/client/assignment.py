@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
@@ -11,6 +13,7 @@ from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.lasting import Lasting
 from fencepost.client.lost_positions import find_lost_positions
 from fencepost.client.positions import EARLIEST, Positions
+from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.subscription import Subscription
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
@@ -49,17 +52,24 @@ class Assignment:
         """Where to begin in partitions of which the group has no position."""
         self._leaderless: dict[TopicPartition, uuid.UUID] = {}
         """Partitions that have no position, which nobody could be asked for, and the ids of their topics."""
+        self._owned: dict[TopicPartition, None] = {}
+        """What the group gave us and we have not given up."""
+        self._listener: RebalanceListener | None = None
 
     # What is to be read
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """These topics instead."""
+    def subscribe(
+        self, topics: Iterable[str], pattern: re.Pattern[str] | None = None, listener: RebalanceListener | None = None
+    ) -> None:
+        """These topics instead, or those whose names fit."""
         self.preparation.cancel()
-        self._subscription.topics = list(topics)
+        self._subscription.choose(topics, pattern)
+        self._listener = listener
         self._assigned, self._to_follow, self.is_started = None, None, False
         self._otherwise, self._leaderless = {}, {}
         if self._group is not None:
             self._group.must_join = True
+            self._group.creates_topics = pattern is None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Exactly these partitions; no group shares them out."""
@@ -81,9 +91,13 @@ class Assignment:
 
     def begin_at_committed(self, otherwise: Mapping[TopicPartition, int]) -> None:
         """Follow the same partitions once more, from the group's positions on."""
-        if self.is_started and self._to_follow is None:
+        if self._to_follow is not None and self._keeps:
+            self.preparation.cancel()  # it is about to follow some, and to go on with the others where they are
+        elif self._to_follow is not None:
+            return
+        if self.is_started:
             self._otherwise = {TopicPartition(*at): offset for at, offset in otherwise.items()}
-            self._to_follow = sorted((*self._fetcher.followed, *self._leaderless))
+            self._to_follow = sorted({*self._fetcher.followed, *self._leaderless, *(self._to_follow or ())})
             self._give_up()
 
     def _give_up(self) -> None:
@@ -105,6 +119,10 @@ class Assignment:
 
     async def _prepare(self) -> None:
         """Have partitions and positions before anything is fetched.  If it fails, the next call goes on from there."""
+        if self._assigned is None:
+            await self._subscription.look()
+        elif self._owned:
+            await self._give_away(list(self._owned))
         if self._group is not None and self.must_join():
             await self._join(self._group)
         elif not self.is_started and self._to_follow is None:
@@ -133,13 +151,83 @@ class Assignment:
             self._fetcher.follow_too({at: positions[at]}, {at.topic: self._leaderless.pop(at)})
             self._sought.pop(at, None)
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether partitions are read on through a rebalance."""
+        return self._group is not None and self._assigned is None and self._group.is_cooperative
+
     async def _join(self, group: Group) -> None:
-        if self.is_started:
+        """Give up what is not to be kept, join, and take what the group gives."""
+        assigned = None
+        while assigned is None:
+            await self._before_rebalance(group)
+            assigned = await group.join(self._subscription.topics, sorted(self._owned))
+        await self._take(group, assigned)
+
+    async def _before_rebalance(self, group: Group) -> None:
+        if self._fetcher.followed:
             await self._before_joining()
-        self._give_up()
         self._to_follow = None
-        self._sought.clear()
-        self._to_follow = await group.join(self._subscription.topics)
+        is_lost = group.has_lost_place or group.fenced is not None
+        if group.is_cooperative and not is_lost:
+            await self._give_away([at for at in self._owned if at.topic not in self._subscription.topics])
+            return
+        try:
+            await self._give_away(list(self._owned), is_lost=is_lost)
+        finally:
+            self._give_up()
+            self._sought.clear()
+
+    async def _take(self, group: Group, assigned: Sequence[TopicPartition]) -> None:
+        """What the group gave: others wait for what is not in it any more, and are given it in the next generation."""
+        added = [at for at in assigned if at not in self._owned]
+        revoked = [at for at in self._owned if at not in assigned]
+        self._owned |= dict.fromkeys(added)
+        read = {*self._fetcher.followed, *self._leaderless}
+        self._to_follow = [at for at in assigned if at not in read]
+        self._sought = {at: found for at, found in self._sought.items() if at in self._to_follow}
+        if group.is_cooperative:
+            group.follow()
+        group.must_join = group.must_join or bool(revoked)
+        error: Exception | None = None
+        try:
+            await self._give_away(revoked)
+        except Exception as raised:
+            error = raised
+        await self._tell("on_partitions_assigned", added)
+        if error is not None:
+            raise error
+
+    async def _give_away(self, partitions: Sequence[TopicPartition], *, is_lost: bool = False) -> None:
+        """Have the listener told, once, then read them no more."""
+        for at in partitions:
+            del self._owned[at]
+        try:
+            if partitions:
+                await self._tell("on_partitions_lost" if is_lost else "on_partitions_revoked", partitions)
+        finally:
+            self._fetcher.drop(partitions)
+            self._leaderless = {at: known for at, known in self._leaderless.items() if at not in partitions}
+
+    async def _tell(self, hook: str, partitions: Sequence[TopicPartition]) -> None:
+        if self._listener is not None:
+            done = getattr(self._listener, hook)(sorted(partitions))
+            if inspect.isawaitable(done):
+                await done
+
+    async def leave(self) -> None:
+        """Give up what the group gave, before it is left."""
+        if self._group is not None and self._owned:
+            await self._give_away(list(self._owned), is_lost=self._group.has_lost_place)
+
+    def _follow_the_pattern(self) -> None:
+        """Other topics fit it than before."""
+        if self._group is not None:
+            self._group.must_join = True
+        else:
+            topics = self._subscription.topics
+            self._fetcher.drop([at for at in self._fetcher.followed if at.topic not in topics])
+            self._leaderless = {at: known for at, known in self._leaderless.items() if at.topic in topics}
 
     async def _follow(self, partitions: Sequence[TopicPartition]) -> None:
         # First the ids: a position that is asked for later is not older than its topic.
@@ -152,8 +240,15 @@ class Assignment:
         rest = [at for at in partitions if at not in positions and at not in self._sought]
         positions |= await self._places.reset(rest)
         positions |= self._sought
-        self._fetcher.follow({at: positions[at] for at in partitions if at in positions}, topic_ids)
-        self._leaderless = {at: topic_ids[at.topic] for at in partitions if at not in positions}
+        begun = {at: positions[at] for at in partitions if at in positions}
+        leaderless = {at: topic_ids[at.topic] for at in partitions if at not in positions}
+        if self._keeps:
+            self._fetcher.drop([at for at in self._fetcher.followed if at not in self._owned or at in begun])
+            self._fetcher.follow_too(begun, topic_ids)
+            self._leaderless |= leaderless
+        else:
+            self._fetcher.follow(begun, topic_ids)
+            self._leaderless = leaderless
         if self._group is not None and self._assigned is None:
             self._group.follow()
         self._to_follow, self.is_started = None, True
@@ -164,6 +259,8 @@ class Assignment:
         """Those that came later, and the ids of their topics.  In a group whoever leads it has it share out anew."""
         topics = dict.fromkeys(at.topic for at in self._fetcher.followed)
         group = self._group if self._assigned is None else None
+        if self._assigned is None and self._subscription.has_changed():
+            self._follow_the_pattern()
         if self._assigned is None:
             topics |= dict.fromkeys((*self._subscription.topics, *(group.leader.counted if group is not None else ())))
         views = self._subscription.views(list(topics), self._fetcher.refresh)

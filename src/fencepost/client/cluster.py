@@ -104,6 +104,8 @@ class Cluster:
         self.cluster_id = ""
         """Of the nodes that metadata came from; empty: none came yet, or the cluster has none."""
         self.topics: dict[str, TopicView] = {}
+        self.names: frozenset[str] | None = None
+        """Of all topics that are not the broker's own, when they were asked for last; None: never."""
         self.features = Features(-1, {})
         self._connections: dict[tuple[tuple[str, int], Use], asyncio.Task[Connection]] = {}
         self._refused_until: dict[tuple[str, int], float] = {}
@@ -273,6 +275,9 @@ class Cluster:
         self.nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
         self.controller_id = answer.controller_id
         self.cluster_id = answer.cluster_id or ""
+        if topics is None:
+            there = (topic for topic in answer.topics if not (topic.is_internal or topic.error_code))
+            self.names = frozenset(topic.name for topic in there if topic.name is not None)
         for topic in answer.topics:
             if topic.name is None:
                 continue

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Self, Unpack
 
 from fencepost.client.assignment import Assignment
+from fencepost.client.assignors import COOPERATIVE_STICKY, RANGE, strategies_of
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import commit_order
 from fencepost.client.commit_order.partition import OpenTransaction
@@ -19,10 +21,11 @@ from fencepost.client.fetcher import Fetcher
 from fencepost.client.forgotten import tell_if_forgotten
 from fencepost.client.group import Group
 from fencepost.client.positions import EARLIEST, LATEST, Positions, isolation_of
+from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.settings import check_counts, check_milliseconds, check_switches, check_texts, check_topics
-from fencepost.client.subscription import Subscription
+from fencepost.client.subscription import Subscription, compiled
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import Runtime
@@ -39,6 +42,10 @@ class Consumer:
     producer in a transaction, or (auto_commit) every `auto_commit_interval_ms`, for records whose successors were
     asked for.  Without a group all partitions are read, from `auto_offset_reset` on.  Times are in milliseconds, sizes
     in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses BrokerError.
+
+    `partition_assignment_strategy` names how a group shares partitions out: range, roundrobin, sticky or
+    cooperative-sticky, several in the order of preference; all members must have one in common.  With
+    cooperative-sticky alone a member keeps what stays its own through a rebalance.
 
     Partitions that are added are seen after `metadata_max_age_ms`; without a group they are read from their beginning.
     A topic that was deleted and made anew is read from its beginning.
@@ -64,6 +71,7 @@ class Consumer:
         auto_offset_reset: str = "earliest",
         auto_commit: bool = True,
         auto_commit_interval_ms: int = 5000,
+        partition_assignment_strategy: str | Sequence[str] = (RANGE, COOPERATIVE_STICKY),
         session_timeout_ms: int = 45_000,
         rebalance_timeout_ms: int = 300_000,
         heartbeat_interval_ms: int = 3000,
@@ -123,6 +131,7 @@ class Consumer:
                 self._cluster,
                 group_id,
                 group_instance_id,
+                strategies=strategies_of(partition_assignment_strategy),
                 session_timeout_ms=session_timeout_ms,
                 rebalance_timeout_ms=rebalance_timeout_ms,
                 heartbeat_interval_ms=heartbeat_interval_ms,
@@ -172,6 +181,7 @@ class Consumer:
             last.push_async_callback(self._fetcher.close)
             if self._group is not None:
                 last.push_async_callback(attempt, self._group.leave, deadline)
+            last.push_async_callback(attempt, self._assignment.leave, deadline)
             last.push_async_callback(attempt, self._last_commits, deadline)
 
     async def _last_commits(self) -> None:
@@ -186,9 +196,19 @@ class Consumer:
 
     # What is read
 
-    def subscribe(self, *topics: str) -> None:
-        """Read these topics instead, from the next poll on."""
-        self._assignment.subscribe(topics)
+    def subscribe(
+        self, *topics: str, pattern: str | re.Pattern[str] | None = None, listener: RebalanceListener | None = None
+    ) -> None:
+        """Read these topics instead, or those whose names fit a regular expression, from the next poll on.
+
+        `pattern` must fit a whole name.  Topics that come later are seen after `metadata_max_age_ms`, deleted ones
+        dropped then; the broker's own (`__consumer_offsets`) never fit.  `listener` is told what a group gives and
+        takes.  Raises MisuseError for topics and a pattern together, ValueError for what is no regular expression.
+        """
+        if topics and pattern is not None:
+            raise MisuseError("subscribe() takes topics or a pattern, not both")
+        check_topics(topics)
+        self._assignment.subscribe(topics, compiled(pattern), listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out."""
@@ -203,6 +223,11 @@ class Consumer:
         if self._group is None:
             raise MisuseError("this consumer has no group_id")
         return self._group.metadata()
+
+    @property
+    def keeps_positions(self) -> bool:
+        """Whether partitions are read on through a rebalance, from where they were."""
+        return self._group is not None and self._group.is_cooperative
 
     def check_transactional(self) -> None:
         """Raises MisuseError unless it is a group's, commits nothing by itself, and reads what is committed."""

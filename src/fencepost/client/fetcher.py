@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.client.cluster import Cluster
@@ -105,6 +105,16 @@ class Fetcher:
         """Read these partitions as well."""
         for at, position in positions.items():
             self.followed.setdefault(at, self._follow(at, position, topic_ids))
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more."""
+        for at in partitions:
+            if at in self.followed:
+                self.followed.pop(at).let_go()
+            self.working.pop(at, None)
+            self.out_of_range.pop(at, None)
+            if self._current is not None and self._current.at == at:
+                self._current = None
 
     def _follow(
         self, at: TopicPartition, position: int | OffsetAndMetadata, topic_ids: Mapping[str, uuid.UUID]
@@ -262,8 +272,8 @@ class Fetcher:
         if lost:
             self.refresh(list(lost))
 
-    def refresh(self, topics: Sequence[str]) -> None:
-        """Ask for the leaders and partitions of these topics, unless that is under way."""
+    def refresh(self, topics: Sequence[str] | None) -> None:
+        """Ask for the leaders and partitions of these topics (None: all), unless that is under way."""
         if not any(task.get_name() == "metadata" for task in self._tasks):
             self._start(self._find_leaders(topics), "metadata")
 
@@ -272,7 +282,7 @@ class Fetcher:
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
-    async def _find_leaders(self, topics: Sequence[str]) -> None:
+    async def _find_leaders(self, topics: Sequence[str] | None) -> None:
         # The first time at once; a node that was told the same again is not to be asked as fast as it answers.
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._refresh_from - loop.time())
@@ -283,7 +293,7 @@ class Fetcher:
             pass
         except ClientError as error:
             self.error = error
-        if any(name not in self._cluster.topics for name in topics):
+        if any(name not in self._cluster.topics for name in topics or ()):
             await asyncio.sleep(_PAUSE)
         self._wake()
 

@@ -7,20 +7,17 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from fencepost.client.assignors import RANGE
+from fencepost.client.assignors import RANGE, STICKY, is_cooperative
 from fencepost.client.cluster import Cluster, Deadline, Use
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
     FencedInstanceIdError,
 )
-from fencepost.client.group_leader import GroupLeader, partitions_of
+from fencepost.client.group_leader import GroupLeader
+from fencepost.client.group_protocol import partitions_of, subscription
 from fencepost.client.group_requests import GroupRequests
 from fencepost.client.transactional_id import ConsumerGroupMetadata
-from fencepost.protocol.codec import encode_stored
-from fencepost.protocol.consumer_protocol import (
-    ConsumerProtocolSubscription,
-)
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     HeartbeatRequest,
@@ -46,6 +43,7 @@ class Group:
         group_id: str,
         group_instance_id: str | None,
         *,
+        strategies: Sequence[str] = (RANGE,),
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         heartbeat_interval_ms: int,
@@ -58,11 +56,20 @@ class Group:
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._heartbeat_interval = heartbeat_interval_ms / 1000
+        self._strategies = strategies
+        self.is_cooperative = is_cooperative(strategies)
+        """Whether we keep our partitions while we join."""
+        self._had: Sequence[TopicPartition] = ()
+        """What we were given last."""
+        self.has_lost_place = False
+        """We were a member, and are none: what we had may be somebody else's."""
         self._member_id = ""
         self._joined = self._followed = ConsumerGroupMetadata(group_id, group_instance_id=group_instance_id)
         self._heart: asyncio.Task[None] | None = None
         self.must_join = True
         """The consumer is to (re)join before it reads on."""
+        self.creates_topics = True
+        """Whether to have topics made that are not there, where the broker does that."""
         self.fenced: FencedInstanceIdError | None = None
         """Another consumer has our place: nothing can be done here any more."""
 
@@ -72,21 +79,27 @@ class Group:
 
     # Membership
 
-    async def join(self, topics: Sequence[str]) -> list[TopicPartition]:
+    async def join(self, topics: Sequence[str], owned: Sequence[TopicPartition] = ()) -> list[TopicPartition] | None:
         """Become (or stay) a member for the next generation; the partitions that are ours.
 
-        Until `follow` commits are those of the last generation: so are the records that the caller has.
+        `owned`: those that we keep meanwhile.  None if we have lost our place, and they may be somebody else's: they
+        are to be given up, and then this is to be called again.  Until `follow` commits are those of the last
+        generation: so are the records that the caller has.
         Raises FencedInstanceIdError, BrokerError, TimedOutError; then it is to be called again.
         """
         if self.fenced is not None:
             raise self.fenced
         self._stop_heart()
         self.must_join = True
+        self.has_lost_place = False
         deadline = self._cluster.deadline(f"joining group {self.group_id!r}", self._rebalance_timeout_ms + 60_000)
         while True:
-            assigned = await self._try_to_join(topics, deadline)
+            assigned = await self._try_to_join(topics, owned, deadline)
+            if self.has_lost_place and owned:
+                return None
             if assigned is not None:
-                self.must_join = False
+                self.must_join = self.has_lost_place = False
+                self._had = assigned
                 self._heart = asyncio.get_running_loop().create_task(self._beat())
                 return assigned
 
@@ -94,8 +107,19 @@ class Group:
         """The partitions of the newest generation are read from now on: commits are made in its name."""
         self._followed = self._joined
 
-    async def _try_to_join(self, topics: Sequence[str], deadline: Deadline) -> list[TopicPartition] | None:
-        subscription = encode_stored(ConsumerProtocolSubscription(topics=sorted(topics)), 1)
+    def _protocols(self, topics: Sequence[str], owned: Sequence[TopicPartition]) -> list[JoinGroupRequestProtocol]:
+        generation = self._joined.generation_id
+        return [
+            JoinGroupRequestProtocol(
+                name=strategy,
+                metadata=subscription(strategy, topics, self._had if strategy == STICKY else owned, generation),
+            )
+            for strategy in self._strategies
+        ]
+
+    async def _try_to_join(
+        self, topics: Sequence[str], owned: Sequence[TopicPartition], deadline: Deadline
+    ) -> list[TopicPartition] | None:
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -103,7 +127,7 @@ class Group:
             member_id=self._member_id,
             group_instance_id=self._instance_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=RANGE, metadata=subscription)],
+            protocols=self._protocols(topics, owned),
         )
         patience = self._rebalance_timeout_ms + self._cluster.request_timeout_ms
         joined = await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN)
@@ -113,13 +137,13 @@ class Group:
             self._member_id = joined.member_id
             return None
         if error in NO_MEMBER:
-            self._member_id = ""
+            self._lose_place()
             await deadline.pause(error.name)
             return None
         if error:
             raise BrokerError(error, f"group {self.group_id!r} cannot be joined")
         self._member_id = joined.member_id
-        assignments = await self.leader.share_out(joined, deadline)
+        assignments = await self.leader.share_out(joined, deadline, self.creates_topics)
         synced = await self.requests.ask(
             SyncGroupRequest(
                 group_id=self.group_id,
@@ -127,7 +151,7 @@ class Group:
                 member_id=self._member_id,
                 group_instance_id=self._instance_id,
                 protocol_type="consumer",
-                protocol_name=RANGE,
+                protocol_name=joined.protocol_name,
                 assignments=assignments,
             ),
             deadline,
@@ -138,7 +162,7 @@ class Group:
         self.check_fenced(error)
         if error in NO_MEMBER:
             if error is not ErrorCode.REBALANCE_IN_PROGRESS:
-                self._member_id = ""
+                self._lose_place()
             return None
         if error:
             raise BrokerError(error, f"group {self.group_id!r} gives no assignment")
@@ -177,9 +201,13 @@ class Group:
             if error:
                 self.must_join = True
             if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+                self.has_lost_place = True
                 if error is ErrorCode.UNKNOWN_MEMBER_ID:
                     self._member_id = ""
                 return
+
+    def _lose_place(self) -> None:
+        self._member_id, self.has_lost_place, self._had = "", True, ()
 
     def _stop_heart(self) -> None:
         if self._heart is not None:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fencepost.client.assignors import assign_ranges
+from fencepost.client.assignors import ASSIGNORS
 from fencepost.client.cluster import Deadline, TopicView
+from fencepost.client.errors import BrokerError
+from fencepost.client.group_protocol import assignment, member_of, partitions_of
 from fencepost.client.group_requests import GroupRequests
-from fencepost.protocol.codec import decode_stored, encode_stored
-from fencepost.protocol.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    ConsumerTopicPartitions,
-)
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import TopicPartition
 
 
 class GroupLeader:
@@ -27,33 +23,35 @@ class GroupLeader:
         self.counted: dict[str, int] = {}
         """Topics of the group and their partitions as they were shared out, if we were the one to do it."""
 
-    async def share_out(self, joined: Any, deadline: Deadline) -> list[SyncGroupRequestAssignment]:
-        """If we lead the group: give everybody a share, and remember of how many partitions."""
+    async def share_out(self, joined: Any, deadline: Deadline, create: bool) -> list[SyncGroupRequestAssignment]:
+        """If we lead the group: give everybody a share, and remember of how many partitions.
+
+        `create`: have a topic made that is not there, where the broker does that.
+        """
         self.counted = {}
         if joined.leader != joined.member_id:
             return []
-        wanted = {
-            member.member_id: decode_stored(ConsumerProtocolSubscription, member.metadata).topics
+        members = {
+            member.member_id: member_of(joined.protocol_name, member.metadata, member.group_instance_id)
             for member in joined.members
         }
         counts = {}
-        for topic in dict.fromkeys(topic for topics in wanted.values() for topic in topics):
+        for topic in dict.fromkeys(topic for member in members.values() for topic in member.topics):
             self._requests.cluster.forget_topic(topic)  # it may have got more partitions
-            counts[topic] = (await self._requests.cluster.topic(topic, deadline)).partition_count
+            try:
+                counts[topic] = (await self._requests.cluster.topic(topic, deadline, create)).partition_count
+            except BrokerError as error:
+                if create or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise  # else it was deleted after somebody saw that its name fits
         if joined.skip_assignment:
             # A static member is back, and the group goes on as it was shared out before.
             self.counted = await self._shared_out(counts, deadline)
             return []
         self.counted = counts
-        given = []
-        for member, partitions in assign_ranges(wanted, counts).items():
-            by_topic: dict[str, list[int]] = {}
-            for at in partitions:
-                by_topic.setdefault(at.topic, []).append(at.partition)
-            listed = [ConsumerTopicPartitions(topic=name, partitions=found) for name, found in by_topic.items()]
-            assignment = encode_stored(ConsumerProtocolAssignment(assigned_partitions=listed, user_data=b""), 1)
-            given.append(SyncGroupRequestAssignment(member_id=member, assignment=assignment))
-        return given
+        return [
+            SyncGroupRequestAssignment(member_id=member, assignment=assignment(partitions))
+            for member, partitions in ASSIGNORS[joined.protocol_name](members, counts).items()
+        ]
 
     async def _shared_out(self, topics: Iterable[str], deadline: Deadline) -> dict[str, int]:
         """How many partitions of each topic the members have; -1 if that is not told."""
@@ -74,11 +72,3 @@ class GroupLeader:
         return any(
             view.partition_count != self.counted.get(name, view.partition_count) for name, view in topics.items()
         )
-
-
-def partitions_of(assignment: bytes) -> list[TopicPartition]:
-    """What a member was given."""
-    if not assignment:
-        return []
-    found = decode_stored(ConsumerProtocolAssignment, assignment).assigned_partitions
-    return [TopicPartition(topic.topic, number) for topic in found for number in topic.partitions]

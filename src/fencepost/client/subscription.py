@@ -4,30 +4,57 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fencepost.client.cluster import Cluster, TopicView
-from fencepost.client.errors import MisuseError
+from fencepost.client.errors import ConnectionLostError, MisuseError, UnreachableError
 from fencepost.protocol.types import TopicPartition
 
 
 class Subscription:
-    """Topics by name.  `max_age` of what is known of them is in seconds."""
+    """Topics by name, or by a pattern that whole names fit.  `max_age` of what is known of them is in seconds."""
 
     def __init__(self, cluster: Cluster, topics: Iterable[str], max_age: float) -> None:
         self.topics = list(topics)
+        self._pattern: re.Pattern[str] | None = None
         self._cluster = cluster
         self._max_age = max_age
         self._since = -math.inf
+        self._seen: frozenset[str] | None = None
+        """The names that the pattern was held against."""
+
+    def choose(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
+        """These topics from now on, or those whose names fit."""
+        self.topics, self._pattern, self._seen = list(topics), pattern, None
+        self.has_changed()
+
+    def has_changed(self) -> bool:
+        """Whether other topics fit the pattern than before; from now on they are the ones."""
+        if self._pattern is None or self._cluster.names is self._seen or self._cluster.names is None:
+            return False
+        self._seen = self._cluster.names
+        before, self.topics = self.topics, sorted(filter(self._pattern.fullmatch, self._cluster.names))
+        return self.topics != before
+
+    async def look(self) -> None:
+        """Find out which topics fit the pattern, if that was never done.  Raises BrokerError, TimedOutError."""
+        deadline = self._cluster.deadline("looking up the topics that there are")
+        while self._pattern is not None and self._cluster.names is None:
+            try:
+                await deadline.within(self._cluster.refresh(None))
+            except (ConnectionLostError, UnreachableError) as error:
+                await deadline.pause(error)
+        self.has_changed()
 
     async def partitions(self) -> list[TopicPartition]:
         """All of the topics.  Raises MisuseError if there are no topics, BrokerError, TimedOutError."""
-        if not self.topics:
+        if not self.topics and self._pattern is None:
             raise MisuseError("there is nothing to read: give the consumer topics, or assign() partitions")
         found = []
         for name in self.topics:
-            view = await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"))
+            view = await self._look_up(name)
             found += [TopicPartition(name, number) for number in view.leaders]
         return found
 
@@ -36,19 +63,37 @@ class Subscription:
         found = {}
         for name in topics:
             self._cluster.forget_topic(name)
-            view = await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"))
-            found[name] = view.topic_id
+            found[name] = (await self._look_up(name)).topic_id
         self._since = asyncio.get_running_loop().time()
         return found
+
+    async def _look_up(self, name: str) -> TopicView:
+        """A topic that fitted a pattern and was deleted is not made anew by that."""
+        deadline = self._cluster.deadline(f"looking up topic {name!r}")
+        return await self._cluster.topic(name, deadline, create=self._pattern is None)
 
     def is_led(self, at: TopicPartition) -> bool:
         """Whether somebody leads a partition, as far as is known."""
         return self._cluster.is_led(at)
 
-    def views(self, topics: Sequence[str], refresh: Callable[[Sequence[str]], None]) -> Mapping[str, TopicView]:
+    def views(self, topics: Sequence[str], refresh: Callable[[Sequence[str] | None], None]) -> Mapping[str, TopicView]:
         """What is known of these; `refresh` is called where that is old, and what it finds is there later."""
         now = asyncio.get_running_loop().time()
-        if topics and now - self._since >= self._max_age:
+        if (topics or self._pattern) and now - self._since >= self._max_age:
             self._since = now
-            refresh(topics)
+            refresh(topics if self._pattern is None else None)
         return {name: self._cluster.topics[name] for name in topics if name in self._cluster.topics}
+
+
+def compiled(pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
+    """A regular expression on names.  Raises TypeError, ValueError for what is none."""
+    if pattern is None:
+        return None
+    try:
+        if isinstance(pattern if isinstance(pattern, str) else pattern.pattern, str):
+            return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"pattern={pattern!r}: it is no regular expression: {error}") from None
+    except AttributeError:
+        pass
+    raise TypeError(f"pattern={pattern!r}: it must be a str, or a compiled pattern of one")

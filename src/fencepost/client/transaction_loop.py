@@ -84,6 +84,11 @@ class Handed:
             self.first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         self.positions = {at: consumer.position(at) for at in self.first}
 
+    def precede(self, records: Sequence[ConsumerRecord]) -> None:
+        """Note where these begin, of partitions that none of ours is of."""
+        for record in records:
+            self.first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+
     def goes_on_with(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> bool:
         """Whether these follow: nobody has read on from elsewhere, as after a rebalance."""
         if consumer.group_metadata() != self.member or not set(self.first) <= set(consumer.assignment()):
@@ -223,6 +228,10 @@ class TransactionLoop:
                 records = await consumer.poll(min(left * 1000, _SLICE_MS), room)
                 if handed.goes_on_with(consumer, records):
                     handed.add(consumer, records)
+                elif consumer.keeps_positions:  # and goes on behind these, in what it has kept
+                    handed.precede(records)
+                    self._put_back(handed)
+                    return None
                 else:
                     handed = Handed(consumer, records) if records else None
         except CommitFailedError:  # of the beginnings: who has the partitions by now begins there
@@ -253,6 +262,8 @@ class TransactionLoop:
         """Where the consumer still has these partitions it reads them again; whoever else has them begins there."""
         handed.state = State.ENDED
         if self._consumer.group_metadata() != handed.member:
+            if self._consumer.keeps_positions:
+                self._go_back_to_committed(handed)
             return
         for at in self._consumer.assignment():
             if at in handed.first:

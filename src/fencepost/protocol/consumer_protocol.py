@@ -38,6 +38,14 @@ class ConsumerProtocolAssignment:
     user_data: binary | None = None
 
 
+@data(versions="0-1")
+class StickyAssignorUserData:
+    """What a member with the sticky assignor had until it joined.  (Of Kafka's StickyAssignor)"""
+
+    previous_assignment: list[ConsumerTopicPartitions]
+    generation: int32 = since(1, default=-1)
+
+
 CONSUMER: Final = "consumer"
 """The protocol type of those who talk like this."""
 _SHORT, _INT = Struct(">h"), Struct(">i")

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from fencepost.client import consumer
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
 T = TypeVar("T")
+
+
+class InThread(RebalanceListener):
+    """Has a listener of a blocking consumer called in a thread, so that it may call the consumer."""
+
+    def __init__(self, listener: RebalanceListener) -> None:
+        self._listener = listener
+
+    async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        await asyncio.to_thread(self._listener.on_partitions_revoked, partitions)
+
+    async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        await asyncio.to_thread(self._listener.on_partitions_assigned, partitions)
+
+    async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        await asyncio.to_thread(self._listener.on_partitions_lost, partitions)
 
 
 class Consumer(Blocking):
@@ -31,8 +51,11 @@ class Consumer(Blocking):
         super().__init__(self._consumer.close)
 
     @as_in(consumer.Consumer.subscribe)
-    def subscribe(self, *topics: str) -> None:
-        self._consumer.subscribe(*topics)
+    def subscribe(
+        self, *topics: str, pattern: str | re.Pattern[str] | None = None, listener: RebalanceListener | None = None
+    ) -> None:
+        threaded = None if listener is None else InThread(listener)
+        self._portal.call(_in_the_loop(partial(self._consumer.subscribe, *topics, pattern=pattern, listener=threaded)))
 
     @as_in(consumer.Consumer.assign)
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -1,0 +1,34 @@
+"""What a consumer tells its owner when partitions come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from fencepost.protocol.types import TopicPartition
+
+
+class RebalanceListener:
+    """Make a subclass, and give it to `subscribe`.  Each method may be `async`, or not; what it returns is ignored.
+
+    They are called one after the other, while a `poll` (or an iteration) waits, and in `close`.  What one raises,
+    `poll` raises: the rebalance goes on with the next one all the same, and nothing is told twice.  A `poll` that is
+    cancelled or at the end of its time cancels none of them; `subscribe`, `assign` and `close` do.  They may call
+    `commit`, `position`, `committed`, `pause`, `resume` and `seek`, but not `poll`.  For a consumer of
+    `fencepost.client.blocking` they are not `async`, and called in a thread of their own while `poll` waits.
+    """
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """These are given up, and still ours until this has ended: commit here what is to be committed of them.
+
+        With cooperative-sticky those that somebody else is to have, with any other assignor all, before each rebalance.
+        """
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """These are new, and about to be read: `seek` says where from.  After each rebalance, also where it is none."""
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """These were ours, and may be somebody else's by now: nothing can be committed of them any more.
+
+        `on_partitions_revoked` if it is not said what to do instead.
+        """
+        return self.on_partitions_revoked(partitions)
