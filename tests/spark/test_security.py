@@ -268,6 +268,7 @@ def test_a_stream_reads_and_writes_through_tls_and_sasl_and_shows_no_secret(
         bootstrap_servers=servers,
         checkpoint_location=str(tmp_path / "checkpoint"),
         kafka_options=secured(),
+        attempts=1,
         trigger={"availableNow": True},
     )
     query.awaitTermination()

@@ -1,4 +1,4 @@
-"""A sink says what makes no sense when it is made, before anything is written."""
+"""A sink says what makes no sense when it is made, before anything is written; its tasks get what it was given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.spark.sink import Sink
+from fencepost.client.portal import Portal
+from fencepost.client.shared_transaction import Ticket
+from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.spark.attempt import Plan
+from fencepost.spark.sink import Sink, _InThisThread
+from fencepost.spark.tasks import Task
 
 GOOD: dict[str, Any] = {"application_id": "app", "bootstrap_servers": "127.0.0.1:9092", "topics": ["t"]}
 
@@ -30,3 +35,29 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> Non
     Sink(**GOOD)
     with pytest.raises(ValueError, match=said):
         Sink(**GOOD | wrong)
+
+
+def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tried without Spark, which would wait for a task that a listener with TLS does not understand."""
+
+    class Rows:
+        sparkSession = None
+
+        def mapInArrow(self, task: Task, _schema: str) -> Any:
+            tasks.append(task)
+            return self
+
+        def collect(self) -> list[Any]:
+            return []
+
+    tasks: list[Task] = []
+    monkeypatch.setattr("fencepost.spark.sink._is_stopped", lambda _spark: False)
+    monkeypatch.setattr("fencepost.spark.routing.route", lambda rows, *_: rows)
+    sink, portal = Sink(**GOOD, kafka_options={"kafka.security.protocol": "SSL"}), Portal()
+    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {0: None}, {"t": 1})
+    surroundings: Any = _InThisThread(sink, portal, Rows(), "t")  # type: ignore[arg-type]
+    with pytest.raises(StopIteration):
+        surroundings.run_tasks(plan).send(None)
+    portal.close()
+    assert [(task.bootstrap_servers, task.plan) for task in tasks] == [("127.0.0.1:9092", plan)]
+    assert tasks[0].security is sink._security
