@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from tests.spark.killed_queries import expected, fill, written
+from tests.spark.places import ROWS, Place
+from tests.spark.stateful_query import MOST, STORES, windows
 
-from fencepost.broker import Broker, running_broker
-from fencepost.client.blocking import Admin, Producer
+from fencepost.broker import running_broker
+from fencepost.client.blocking import Admin
 from fencepost.client.blocking import Consumer as Group
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import TimedOutError
@@ -22,112 +24,11 @@ from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.protocol.types import TopicPartition as ClientPartition
-from fencepost.spark import Sink, Step, WriteFailed, local_session, resume_offsets, write, write_stream
+from fencepost.spark import Sink, Step, WriteFailed, resume_offsets, write, write_stream
 from fencepost.spark.claims import slot_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-ROWS = 500
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    config = {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
-    session = local_session("tests", 2, config)
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    settings = {"transaction.state.log.num.partitions": 4, "offsets.topic.num.partitions": 4}
-    with running_broker(settings=settings) as broker:
-        yield broker
-
-
-class Place:
-    """A source topic with rows and an empty target, with names of their own."""
-
-    def __init__(self, broker: Broker, tmp_path: Path, namesake: Place | None = None) -> None:
-        self.servers = broker.bootstrap_servers
-        self.name: str = uuid.uuid4().hex[:8] if namesake is None else namesake.name
-        self.source, self.target = f"in-{self.name}", f"out-{self.name}"
-        self.application = f"app-{self.name}"
-        self.checkpoint = str(tmp_path / "checkpoint")
-        with Admin(self.servers) as admin:
-            admin.create_topic(self.source, partitions=3)
-            admin.create_topic(self.target, partitions=3)
-        if namesake is None:
-            self.fill(0, ROWS)
-
-    def fill(self, first: int, count: int, topic: str = "") -> None:
-        with Producer(self.servers) as producer:
-            for number in range(first, first + count):
-                producer.send(topic or self.source, b"%d" % number, key=b"k%d" % number)
-            producer.flush()
-
-    def stream(
-        self, spark: SparkSession, most: int = 200, topic: str = "", starting: str = "earliest", group: str = ""
-    ) -> DataFrame:
-        return (
-            spark.readStream.format("fencepost")
-            .option("kafka.bootstrap.servers", self.servers)
-            .option("subscribe", topic or self.source)
-            .option("startingOffsets", starting)
-            .option("maxOffsetsPerTrigger", most)
-            .options(**({"kafka.group.id": group} if group else {}))
-            .load()
-            .select("key", "value")
-        )
-
-    def run(self, spark: SparkSession, starting: str = "earliest", **options: Any) -> None:
-        write_stream(
-            self.stream(spark, starting=starting),
-            topic=self.target,
-            application_id=self.application,
-            bootstrap_servers=self.servers,
-            checkpoint_location=self.checkpoint,
-            trigger={"availableNow": True},
-            **options,
-        ).awaitTermination()
-
-    def read_by_the_group(self) -> int | None:
-        """How much of the source the application's group has behind it; None: it has no position."""
-        partitions = [ClientPartition(self.source, n) for n in range(3)]
-        with Group(bootstrap_servers=self.servers, group_id=self.application) as group:
-            stored = group.committed(partitions)
-        offsets = [position.offset for position in stored.values() if position is not None]
-        return sum(offsets) if offsets else None
-
-    def shown(self) -> list[int]:
-        """What read_committed shows of the target, by a client that is not ours."""
-        reader = Consumer(
-            {
-                "bootstrap.servers": self.servers,
-                "group.id": uuid.uuid4().hex,
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-            }
-        )
-        reader.assign([TopicPartition(self.target, n, 0) for n in range(3)])
-        values, ended = [], 0
-        while ended < 3:
-            message = reader.poll(20)
-            assert message is not None
-            error = message.error()
-            if error is None:
-                values.append(int(message.value() or b""))
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF
-                ended += 1
-        reader.close()
-        return sorted(values)
-
-
-@pytest.fixture
-def place(broker: Broker, tmp_path: Path) -> Place:
-    return Place(broker, tmp_path)
+    from pyspark.sql import SparkSession
 
 
 def test_a_batch_read_has_the_rows_and_columns_of_a_topic(spark: SparkSession, place: Place) -> None:
@@ -172,10 +73,10 @@ def test_a_stream_is_written_once_over_restarts(spark: SparkSession, place: Plac
 def test_a_query_whose_checkpoint_is_lost_goes_on_where_it_was(spark: SparkSession, place: Place) -> None:
     place.run(spark)
     place.checkpoint += "-new"
-    for count in (100, 200):
-        place.fill(ROWS + count - 100, 100)
+    for more in (100, 200):
+        place.fill(ROWS + more - 100, 100)
         place.run(spark, resume_offsets(place.application, place.servers), resume=True)
-        assert place.shown() == list(range(ROWS + count))
+        assert place.shown() == list(range(ROWS + more))
 
 
 def test_a_query_that_has_ended_holds_nothing(spark: SparkSession, place: Place) -> None:
@@ -228,32 +129,37 @@ def test_a_query_that_is_stopped_in_a_batch_aborts_it_at_once(spark: SparkSessio
     assert place.shown() == list(range(ROWS))
 
 
+@pytest.mark.parametrize("store", ["default", "rocksdb, format 2"])
 def test_a_query_with_state_goes_on_after_a_batch_that_spark_does_not_know_to_be_committed(
-    spark: SparkSession, place: Place
+    spark: SparkSession, place: Place, tmp_path: Path, store: str
 ) -> None:
-    """Its driver ended between the commit and Spark's own log, and with it the executors and what they had."""
+    """Its driver ended between the commit and Spark's own log, and with it the executors and what they had.
 
-    def die(step: Step, _batch: int) -> None:
-        if step is Step.COMMITTED:
+    As after kill -9 (tests/soak has the real one) only the files of the checkpoint are left: it goes on with a copy.
+    """
+    lives = count()
+
+    def die(step: Step, batch: int) -> None:
+        if step is Step.COMMITTED and batch in (1, 2):
+            left = str(tmp_path / f"left {next(lives)}")
+            shutil.copytree(place.checkpoint, left)
+            place.checkpoint = left
             raise RuntimeError("killed")
 
-    def run(watch: Callable[[Step, int], None] | None = None) -> None:
-        write_stream(
-            place.stream(spark, most=10**6).dropDuplicates(["value"]).select("key", "value"),
-            topic=place.target,
-            application_id=place.application,
-            bootstrap_servers=place.servers,
-            checkpoint_location=place.checkpoint,
-            trigger={"availableNow": True},
-            watch=watch,
-        ).awaitTermination()
-
-    with pytest.raises(Exception, match="killed"):
-        run(die)
-    run()
-    place.fill(ROWS - 100, 200)
-    run()
-    assert place.shown() == list(range(ROWS + 100))
+    source = f"{place.source}-events"
+    fill(place.servers, source)
+    events = spark.readStream.format("fencepost").option("kafka.bootstrap.servers", place.servers)
+    events = events.option("maxOffsetsPerTrigger", MOST).option("startingOffsets", "earliest")
+    rows = windows(events.option("subscribe", source).load())
+    for name, value in STORES[store].items():
+        spark.conf.set(name, value)
+    for _ in range(2):
+        with pytest.raises(Exception, match="killed"):
+            place.write(rows, watch=die)
+    place.write(rows)
+    for name in STORES[store]:
+        spark.conf.unset(name)
+    assert written(place.servers, place.target) == expected("windows")
 
 
 def test_from_one_cluster_to_another_positions_stay_where_the_source_is(

@@ -17,7 +17,7 @@ from tests.client.secured import CERTIFICATES, Front, listening_in_a_thread, ser
 
 from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Consumer, Producer
-from fencepost.spark import Sink, local_session, resume_offsets, write_stream
+from fencepost.spark import Sink, resume_offsets, write_stream
 from fencepost.spark.options import BadOption, parse
 from fencepost.spark.security import KNOWN, REFUSED, TokenFunction, check_names, parse_jaas, parse_security
 from fencepost.spark.tasks import Task
@@ -209,14 +209,6 @@ def test_every_option_is_on_the_page() -> None:
 
 
 # Through Spark
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    config = {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
-    session = local_session("tests", 2, config)
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

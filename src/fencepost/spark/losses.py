@@ -66,6 +66,15 @@ def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> Br
     return None
 
 
+def topic_is_not_there(name: str) -> BrokerError:
+    """A topic that is to be read by its name is not there, or is no more."""
+    return BrokerError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"there is no topic {name!r} to read: make it, or put its name right. If this query read it before, it was "
+        "deleted, and records that the query had not read yet may be lost",
+    )
+
+
 def topic_was_made_anew(name: str) -> BrokerError:
     """The topic of that name is another one than the query read before."""
     return BrokerError(

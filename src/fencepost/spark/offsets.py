@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError, TimedOutError
+from fencepost.client.errors import BrokerError, ClientError, TimedOutError
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.positions import list_offsets
 from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
-from fencepost.spark.losses import behind, gone
+from fencepost.spark.losses import behind, gone, topic_is_not_there
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
@@ -45,7 +46,11 @@ async def subscribed(cluster: Cluster, options: SourceOptions) -> Subscribed:
     ids = {}
     for name in await _topics(cluster, options):
         cluster.forget_topic(name)  # it may have grown
-        view = await cluster.topic(name, cluster.deadline(f"looking up topic {name!r}"), create=False)
+        deadline = cluster.deadline(f"looking up topic {name!r}")
+        try:
+            view = await cluster.topic(name, deadline, create=False)
+        except BrokerError as error:
+            raise topic_is_not_there(name) if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error from None
         found += [TopicPartition(name, number) for number in view.leaders]
         if view.topic_id != ZERO_UUID:
             ids[name] = str(view.topic_id)
