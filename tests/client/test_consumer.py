@@ -55,9 +55,11 @@ def test_what_is_paused_is_not_handed_out_by_iterating_either() -> None:
         async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
             first = await anext(reader)
             reader.pause([TopicPartition("t", first.partition)])
+            assert reader.paused() == [TopicPartition("t", first.partition)]
             others = [await anext(reader) for _ in range(20)]
             assert {record.partition for record in others} == {1 - first.partition}
             reader.resume([TopicPartition("t", first.partition)])
+            assert reader.paused() == []
             rest = [await anext(reader) for _ in range(19)]
             assert [record.offset for record in rest] == list(range(1, 20))
 

@@ -343,6 +343,10 @@ class Consumer:
         for at in partitions:
             self._followed(at).paused = False
 
+    def paused(self) -> list[TopicPartition]:
+        """The partitions of which nothing is handed out until they are resumed, sorted."""
+        return sorted(at for at, followed in self._fetcher.followed.items() if followed.paused)
+
     def open_transactions(self) -> list[OpenTransaction]:
         """In commit order: the transactions whose end was not read yet, and what is held of each.
 

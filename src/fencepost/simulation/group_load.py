@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from fencepost.client import Consumer, TopicPartition
+from fencepost.client.assignors import COOPERATIVE_STICKY, RANGE
 from fencepost.client.errors import ClientError, CommitFailedError, FencedInstanceIdError, ProducerFencedError
 from fencepost.client.records import ConsumerRecord
 from fencepost.simulation.group_notes import Begun, GroupNotes, Membership, Owned, Processed, Read, Stored
@@ -51,6 +52,8 @@ class Group(NamedTuple):
     """Its members are replaced while they stand still."""
     changing: bool = False
     """Its members but the first leave out topics now and then."""
+    strategies: Sequence[str] = (RANGE, COOPERATIVE_STICKY)
+    """How partitions are shared out among them."""
     output: str = ""
     """The topic that its members write to, if they do."""
 
@@ -104,6 +107,7 @@ class Member:
             group_id=group.name,
             group_instance_id=f"{group.name}-{seat}" if group.static else None,
             auto_commit=group.auto_commit,
+            partition_assignment_strategy=group.strategies,
             runtime=process.runtime(),
             **OPTIONS,
         )
@@ -123,14 +127,15 @@ class Member:
         """After every call that may have changed it, with what that handed out."""
         member, owned = self.membership(), tuple(self.consumer.assignment())
         if (member, owned) != self._owned and owned:
+            kept = self._owned[1] if self._owned is not None and self.consumer.keeps_positions else ()
             self._owned = member, owned
-            self._paused = {}  # what is read anew is not paused
+            self._paused = {at: None for at in self._paused if at in kept and at in self.consumer.paused()}
             self._scene.notes.owned.append(Owned(self._scene.now, member, owned))
             first: dict[TopicPartition, int] = {}
             for record in records:
                 first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
             for at in owned if self._generation != member else ():
-                if at.topic != REBORN:
+                if at.topic != REBORN and at not in kept:
                     offset = first.get(at, self.consumer.position(at))
                     self._scene.notes.begun.append(Begun(self._process.name, member, at, offset))
             self._generation = member

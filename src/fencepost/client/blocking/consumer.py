@@ -115,6 +115,10 @@ class Consumer(Blocking):
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self._consumer.resume(partitions)
 
+    @as_in(consumer.Consumer.paused)
+    def paused(self) -> list[TopicPartition]:
+        return self._consumer.paused()
+
     @as_in(consumer.Consumer.beginning_offsets)
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._portal.call(self._consumer.beginning_offsets(partitions))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from fencepost.client import Admin, TopicPartition
+from fencepost.client.assignors import COOPERATIVE_STICKY
 from fencepost.simulation.changing_topics import GROWN, ChangingTopics
 from fencepost.simulation.checkers.groups.ahead import ahead
 from fencepost.simulation.checkers.groups.forgotten import forgotten
@@ -37,6 +38,8 @@ LEDGER: Final = Group("ledger", (*TOPICS, GROWN, REBORN), changing=True)
 AUDIT: Final = Group("audit", (*TOPICS, GROWN), seats=2, auto_commit=True, static=True, haunted=True)
 TRANSFORMERS: Final = Group("transformers", tuple(TOPICS), seats=3, haunted=True, output="out")
 LOOPS: Final = Group("loops", tuple(TOPICS), seats=3, haunted=True, output="looped")
+KEEPERS: Final = Group("keepers", (*TOPICS, GROWN, REBORN), changing=True, strategies=(COOPERATIVE_STICKY,))
+KEEPING_LOOPS: Final = LOOPS._replace(name="keeping-loops", strategies=(COOPERATIVE_STICKY,))
 _SETTLING: Final = 4.0
 """Seconds until what goes on from before is over: sessions of the dead, requests that are late, rebalances."""
 _PATIENCE: Final = 10.0

@@ -1,0 +1,347 @@
+"""What a rebalance takes and gives, who is told of it, and which topics fit a pattern."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, write
+from tests.client.test_producer import simulate
+
+from fencepost.broker import running_broker
+from fencepost.client import Admin, Consumer, RebalanceListener, TopicPartition, blocking
+from fencepost.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE
+from fencepost.client.cluster import GROUP, Cluster
+from fencepost.client.errors import MisuseError
+from fencepost.protocol.messages import LeaveGroupRequest
+from fencepost.protocol.messages.leave_group import MemberIdentity
+from fencepost.simulation.world import ADDRESS, World
+
+COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": COOPERATIVE_STICKY}
+EAGER: dict[str, Any] = {"partition_assignment_strategy": RANGE}
+Told = list[tuple[str, list[int]]]
+
+
+class Notes(RebalanceListener):
+    """Notes what it is told, and may do something about it."""
+
+    def __init__(self, before: Callable[[str], Any] = lambda _: None) -> None:
+        self.told: Told = []
+        self._before = before
+
+    async def _note(self, what: str, partitions: list[TopicPartition]) -> None:
+        self.told.append((what, [at.partition for at in partitions]))
+        done = self._before(what)
+        if done is not None:
+            await done
+
+    async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        await self._note("revoked", partitions)
+
+    async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        await self._note("assigned", partitions)
+
+    async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        await self._note("lost", partitions)
+
+
+async def settle(*readers: Consumer) -> None:
+    """Let them poll until each has its share."""
+    for _ in range(40):
+        await asyncio.gather(*(reader.poll(100) for reader in readers))
+        shares = [reader.assignment() for reader in readers]
+        if sorted(at for share in shares for at in share) == PARTITIONS and all(shares):
+            return
+    raise AssertionError(shares)
+
+
+async def throw_out(world: World, reader: Consumer) -> None:
+    """Have a member removed from its group, as when its session ends."""
+    identity = MemberIdentity(member_id=reader.group_metadata().member_id)
+    cluster = Cluster(ADDRESS, runtime=world.runtime("bouncer"))
+    node = await cluster.coordinator(GROUP, "g", cluster.deadline("looking"))
+    await cluster.call(node, LeaveGroupRequest(group_id="g", members=[identity]))
+    await cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "first_is_told", "second_is_told"),
+    [
+        (
+            EAGER,
+            [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0]), ("revoked", [0])],
+            [("assigned", [1]), ("revoked", [1]), ("assigned", [0, 1]), ("revoked", [0, 1])],
+        ),
+        (
+            COOPERATIVE,
+            [("assigned", [0, 1]), ("revoked", [1]), ("assigned", []), ("assigned", []), ("lost", [0])],
+            [("assigned", []), ("assigned", [1]), ("assigned", [0]), ("revoked", [0, 1])],
+        ),
+    ],
+    ids=["eager", "cooperative"],
+)
+def test_a_listener_is_told_of_each_partition_once(
+    how: dict[str, Any], first_is_told: Told, second_is_told: Told
+) -> None:
+    async def scenario(world: World) -> None:
+        first, second = member(world, "first", group_instance_id="1", **how), member(world, "second", **how)
+        notes = Notes(), Notes()
+        first.subscribe("t", listener=notes[0])
+        second.subscribe("t", listener=notes[1])
+        async with first, second:
+            await take(first, 1, 1)
+            await settle(first, second)
+            await throw_out(world, first)  # static: else it would keep its place
+            await first.close()
+            await take(second, 1, 1)
+        assert notes[1].told == second_is_told
+        assert notes[0].told == first_is_told
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_what_stays_is_read_on_from_where_it_was() -> None:
+    """Nothing was committed: a member that had to begin again would be handed its records twice."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d-%d" % (partition, n) for n in range(3)], partition=partition)
+        async with member(world, "first", **COOPERATIVE) as first:
+            assert len(await take(first, 6)) == 6
+            async with member(world, "second", **COOPERATIVE) as second:
+                found: list[Any] = []
+                for _ in range(20):
+                    for reader in (first, second):
+                        found += [(reader, record.value) for record in await reader.poll(50)]
+                assert [value for reader, value in found if reader is first] == []
+                assert sorted(value for _, value in found) == [b"1-0", b"1-1", b"1-2"]
+                assert (first.assignment(), second.assignment()) == ([PARTITIONS[0]], [PARTITIONS[1]])
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+def test_what_is_committed_when_it_is_revoked_is_where_the_next_one_begins(how: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d-%d" % (partition, n) for n in range(3)], partition=partition)
+        async with member(world, "first", **how) as first, member(world, "second", **how) as second:
+            first.subscribe("t", listener=Notes(lambda what: first.commit() if what == "revoked" else None))
+            assert len(await take(first, 6)) == 6
+            await settle(first, second)
+            assert await second.poll(1000) == []
+            assert [second.position(at) for at in second.assignment()] == [3]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_where_to_begin_can_be_said_when_it_is_assigned() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1", b"2"])
+        async with member(world, "first") as reader:
+            notes = Notes(lambda what: reader.seek(PARTITIONS[0], 2) if what == "assigned" else None)
+            reader.subscribe("t", listener=notes)
+            assert [record.value for record in await take(reader, 3, 1)] == [b"2"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("hook", ["revoked", "assigned"])
+def test_what_a_listener_raises_is_raised_once_and_the_rebalance_goes_on(hook: str, how: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        raised: list[str] = []
+
+        def fail(what: str) -> None:
+            if what == hook and (hook == "assigned" or not raised):
+                raised.append(what)
+                raise ZeroDivisionError
+
+        async with member(world, "first", **how) as first:
+            if hook == "assigned":
+                first.subscribe("t", listener=Notes(fail))
+                with pytest.raises(ZeroDivisionError):
+                    await first.poll(5000)
+                assert await first.poll(1000) == []
+                assert (first.assignment(), raised) == (PARTITIONS, ["assigned"])
+                return
+            first.subscribe("t", listener=Notes(fail))
+            await take(first, 1, 1)
+            async with member(world, "second", **how) as second:
+                joining = asyncio.ensure_future(second.poll(3000))
+                await asyncio.sleep(0.3)
+                with pytest.raises(ZeroDivisionError):
+                    await first.poll(3000)
+                await joining
+                await settle(first, second)
+                assert raised == ["revoked"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_poll_that_ends_or_is_cancelled_ends_no_hook() -> None:
+    async def scenario(world: World) -> None:
+        ended: list[str] = []
+
+        async def slowly(what: str) -> None:
+            await asyncio.sleep(1)
+            ended.append(what)
+
+        async with member(world, "first") as reader:
+            notes = Notes(slowly)
+            reader.subscribe("t", listener=notes)
+            assert await reader.poll(300) == []
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await reader.poll(5000)
+            assert (notes.told, ended) == ([("assigned", [0, 1])], [])
+            await reader.poll(2000)
+            assert (len(notes.told), ended, reader.assignment()) == (1, ["assigned"], PARTITIONS)
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+def test_who_has_lost_its_place_is_told_that_its_partitions_are_lost(how: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        notes = Notes()
+        async with member(world, "first", **how) as reader:
+            reader.subscribe("t", listener=notes)
+            await take(reader, 1, 1)
+            await throw_out(world, reader)
+            await take(reader, 1, 2)
+            assert notes.told == [("assigned", [0, 1]), ("lost", [0, 1]), ("assigned", [0, 1])]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("names", [*ASSIGNORS, (RANGE, COOPERATIVE_STICKY)])
+def test_every_strategy_shares_out_everything_among_three(names: Any) -> None:
+    async def scenario(world: World) -> None:
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await admin.create_topic("u", partitions=4)
+        readers = [member(world, f"reader-{n}", "t", "u", partition_assignment_strategy=names) for n in range(3)]
+        for _ in range(40):
+            await asyncio.gather(*(reader.poll(100) for reader in readers))
+        shares = [reader.assignment() for reader in readers]
+        assert sorted(len(share) for share in shares) in ([2, 2, 2], [1, 2, 3])
+        assert len({at for share in shares for at in share}) == 6
+        for reader in readers:
+            await reader.close()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_members_that_go_from_range_to_cooperative_sticky_share_a_group() -> None:
+    async def scenario(world: World) -> None:
+        both: dict[str, Any] = {"partition_assignment_strategy": (COOPERATIVE_STICKY, RANGE)}
+        async with member(world, "old", **both) as old, member(world, "new", **COOPERATIVE) as new:
+            await settle(old, new)
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("names", ["Range", (), ("range", "range"), "uniform", ["range", ""]])
+def test_a_strategy_that_is_none_is_refused(names: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"partition_assignment_strategy=.*: it must be one or several of range"
+    ):
+        Consumer("t", bootstrap_servers=ADDRESS, group_id="g", partition_assignment_strategy=names)
+
+
+# Patterns
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_topics_come_and_go_as_their_names_fit(group_id: str | None) -> None:
+    async def scenario(world: World) -> None:
+        async with (
+            Admin(ADDRESS, runtime=world.runtime("admin")) as admin,
+            member(world, "reader", group_id=group_id) as reader,
+        ):
+            reader.subscribe(pattern="new-.|t")
+            assert await take(reader, 1, 1) == []
+            assert reader.assignment() == PARTITIONS
+            await admin.create_topic("new-1", partitions=1)
+            await admin.create_topic("new-22", partitions=1)
+            await write(world, [b"first"], "new-1")
+            assert [record.value for record in await take(reader, 1, 5)] == [b"first"]
+            assert reader.assignment() == [TopicPartition("new-1", 0), *PARTITIONS]
+            await admin.delete_topic("new-1")
+            await take(reader, 1, 5)
+            assert reader.assignment() == PARTITIONS
+            assert "new-1" not in await admin.topics()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_the_brokers_own_topics_fit_no_pattern() -> None:
+    async def scenario(world: World) -> None:
+        async with member(world, "reader") as reader, Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            reader.subscribe(pattern=re.compile(".*"))
+            await take(reader, 1, 1)
+            assert reader.assignment() == PARTITIONS
+            assert "__consumer_offsets" in await admin.topics()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_pattern_that_fits_nothing_yet_is_no_error() -> None:
+    async def scenario(world: World) -> None:
+        async with member(world, "reader", group_id=None) as reader:
+            reader.subscribe(pattern="later")
+            assert await reader.poll(200) == []
+            async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+                await admin.create_topic("later", partitions=1)
+            await write(world, [b"1"], "later")
+            assert [record.value for record in await take(reader, 1, 5)] == [b"1"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_pattern_that_is_none_is_refused_and_so_is_one_beside_topics() -> None:
+    reader = Consumer(bootstrap_servers=ADDRESS)
+    with pytest.raises(ValueError, match=r"pattern='\(': it is no regular expression"):
+        reader.subscribe(pattern="(")
+    with pytest.raises(TypeError, match="pattern=5: it must be a str"):
+        reader.subscribe(pattern=5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="must be a str"):
+        reader.subscribe(pattern=re.compile(b"t"))  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="not both"):
+        reader.subscribe("t", pattern="t")
+
+
+# Without asyncio
+
+
+class Commits(RebalanceListener):
+    """Commits what it is to give up."""
+
+    def __init__(self, consumer: blocking.Consumer) -> None:
+        self._consumer = consumer
+        self.told: Told = []
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self._consumer.commit()
+        self.told.append(("revoked", [at.partition for at in partitions]))
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(("assigned", [at.partition for at in partitions]))
+
+
+def test_a_blocking_listener_may_call_its_consumer() -> None:
+    with running_broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+        servers = broker.bootstrap_servers
+        with blocking.Producer(servers) as writer:
+            writer.send("t", b"1", partition=0).result()
+        with blocking.Consumer(bootstrap_servers=servers, group_id="g", auto_commit=False) as reader:
+            listener = Commits(reader)
+            reader.subscribe(pattern="t", listener=listener)
+            assert next(reader).value == b"1"
+        assert listener.told == [("assigned", [0]), ("revoked", [0])]
+        with blocking.Consumer(bootstrap_servers=servers, group_id="g") as look:
+            position = look.committed([TopicPartition("t", 0)])[TopicPartition("t", 0)]
+            assert position is not None and position.offset == 1
