@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.page import Cell, Pages, table, write
 
-from fencepost.spark.options import KNOWN
+from fencepost.spark.option_table import REFUSED, SINK, SOURCE
 from fencepost.spark.security import KNOWN as SECURITY
-from fencepost.spark.security import REFUSED
+from fencepost.spark.security import REFUSED as SECURITY_REFUSED
 from fencepost.spark.sink import Sink
 
 
@@ -25,9 +25,13 @@ def sink_default(default: object) -> str:
 
 
 def page() -> str:
-    options: list[list[Cell]] = [[f"`{name}`", meaning] for name, meaning in KNOWN.items()]
+    options: list[list[Cell]] = [
+        [f"`{name}`", where, values, meaning, in_spark] for name, where, values, meaning, in_spark in SOURCE
+    ]
+    not_here: list[list[Cell]] = [[f"`{name}`", why] for name, why in REFUSED.items()]
+    not_there: list[list[Cell]] = [[f"`{name}`", why] for name, why in SINK.items()]
     of_security: list[list[Cell]] = [[f"`{name}`", meaning] for name, meaning in SECURITY.items()]
-    refused: list[list[Cell]] = [[f"`{name}`", why] for name, why in REFUSED.items()]
+    refused: list[list[Cell]] = [[f"`{name}`", why] for name, why in SECURITY_REFUSED.items()]
     of_sink: list[list[Cell]] = [
         [f"`{field.name}`", f"`{field.type}`", sink_default(field.default)] for field in fields(Sink) if field.init
     ]
@@ -36,11 +40,15 @@ def page() -> str:
         "",
         '## Of the source, `format("fencepost")`',
         "",
-        "Names are those of Spark's own Kafka source where it has the option, in upper or lower case. "
-        "An option that is not",
-        "here is refused.",
+        "Names are those of Spark's own Kafka source where it has the option, in upper or lower case. The last column "
+        "says how that has it, where it differs. An option that is not here is refused, and the nearest one named; "
+        "so is one of a batch in a stream, and the reverse.",
         "",
-        *table(["option", "what it does"], options),
+        *table(["option", "for", "values", "what it does", "in Spark's own source"], options),
+        "",
+        "Options of Spark's own source that are refused:",
+        "",
+        *table(["option", "why"], not_here),
         "",
         "## Of TLS and SASL",
         "",
@@ -58,6 +66,11 @@ def page() -> str:
         *table(["option", "type", "default"], of_sink),
         "",
         inspect.cleandoc(Sink.__doc__ or ""),
+        "",
+        "Options of Spark's own sink are none of this one's; in `kafka_options` each is refused with what there is "
+        "instead:",
+        "",
+        *table(["option", "instead"], not_there),
     ]
     return "\n".join(lines) + "\n"
 

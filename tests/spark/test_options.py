@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import pytest
 
 from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark import Sink, write_stream
+from fencepost.spark.option_table import BATCH, REFUSED, SINK, SOURCE, STREAM, Option
 from fencepost.spark.options import BadOption, parse
 
 LEAST = {"kafka.bootstrap.servers": "h:1", "subscribe": "a, b"}
@@ -26,7 +31,19 @@ def test_names_are_case_insensitive() -> None:
     ("more", "named"),
     [
         ({"subscribePattern": "x"}, "exactly one"),
-        ({"startingOffset": "earliest"}, "startingoffset"),
+        ({"startingOffset": "earliest"}, "option startingoffset is not known: is startingOffsets meant"),
+        ({"colour": "red"}, "option colour is not known; there are kafka.bootstrap.servers, "),
+        ({"kafka.fetch.max.wait.ms": "7"}, "kafka.fetch.max.wait.ms cannot be used: it is a setting of Java's client"),
+        ({"kafka.isolation.levle": "7"}, "is kafka.isolation.level meant"),
+        ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger=0: it must be 1 or more"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "must not be above maxOffsetsPerTrigger=8"),
+        ({"maxRecordsPerPartition": "none"}, "maxRecordsPerPartition=none: it must be a number"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay=soon: it must be a number with ms, s, m, h or d"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "it must be error or latest"),
+        ({"startingOffsetsByTimestamp": "latest"}, "startingOffsetsByTimestamp=latest: it must be JSON like"),
+        ({"kafkaConsumer.pollTimeoutMs": "0"}, "kafkaConsumer.pollTimeoutMs=0: it must be 1 or more"),
+        ({"schema": "audit"}, "schema is for a batch"),
+        ({"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp is for a batch"),
         ({"startingOffsets": "soon"}, "startingOffsets=soon"),
         ({"maxOffsetsPerTrigger": "-1"}, "maxOffsetsPerTrigger=-1"),
         ({"kafka.isolation.level": "serializable"}, "read_committed"),
@@ -68,6 +85,102 @@ def test_offsets_name_every_partition_and_no_other(text: str, named: str | None,
     else:
         with pytest.raises(BadOption, match=named):
             bound.check(partitions)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("streaming", [True, False])
+def test_what_is_refused_is_refused_by_its_name(name: str, streaming: bool) -> None:
+    for given in (name, name.upper()):
+        with pytest.raises(BadOption, match=f"option {re.escape(name)} cannot be used: |^{re.escape(name)} cannot be"):
+            parse(LEAST | {given: "1"}, streaming)
+
+
+#: option -> a value that may be given
+VALUES = {
+    **dict.fromkeys(("startingTimestamp", "endingTimestamp", "kafkaConsumer.pollTimeoutMs"), "1000"),
+    **dict.fromkeys(("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition"), "5"),
+    **dict.fromkeys(("startingOffsets", "endingOffsets"), '{"a": {"0": 5}}'),
+    **dict.fromkeys(("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), '{"a": {"0": 5}}'),
+    "includeHeaders": "true",
+    "failOnDataLoss": "false",
+    **dict.fromkeys(("applicationId", "kafka.group.id"), "name"),
+    "startingOffsetsByTimestampStrategy": "latest",
+    "maxTriggerDelay": "3m",
+    "kafka.isolation.level": "read_uncommitted",
+    "schema": "audit",
+    "kafka.bootstrap.servers": "h:2",
+    "subscribe": "b",
+    "subscribePattern": "b.*",
+    "assign": '{"b": [0]}',
+}
+
+
+@pytest.mark.parametrize("option", SOURCE, ids=lambda option: option.name)
+@pytest.mark.parametrize("streaming", [True, False])
+def test_every_option_of_the_table_counts_where_the_table_says_and_is_refused_elsewhere(
+    option: Option, streaming: bool
+) -> None:
+    which = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
+    if option.name in ("subscribePattern", "assign"):
+        which.pop("subscribe")
+    given = which | {option.name: VALUES[option.name]}
+    if (STREAM if streaming else BATCH) not in option.where:
+        with pytest.raises(BadOption, match=f"^{option.name} is for a "):
+            parse(given, streaming)
+        return
+    alone = {"startingOffsetsByTimestampStrategy": {"startingTimestamp": "1"}, "maxTriggerDelay": {}}
+    default = LEAST if option.name in ("kafka.bootstrap.servers", "subscribePattern", "assign") else which
+    more = alone.get(option.name, {})
+    found, before = parse(given | more, streaming), parse(default | more, streaming)
+    assert found != before
+
+
+def test_times_go_before_offsets_and_one_for_all_before_one_for_each() -> None:
+    every = {"startingOffsets": "earliest", "startingOffsetsByTimestamp": VALUES["startingOffsetsByTimestamp"]}
+    assert parse(LEAST | every | {"startingTimestamp": "7"}, streaming=True).start.timestamp == 7
+    by_time = parse(LEAST | every, streaming=True).start
+    assert (by_time.timestamp, by_time.timestamps) == (None, {TopicPartition("a", 0): 5})
+    assert not by_time.else_latest
+    assert parse(LEAST | {"endingTimestamp": "7"}, streaming=False).end.else_latest
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("15m", 900_000), ("500ms", 500), ("2 s", 2000), ("7", 7), ("1h", 3_600_000), ("2d", 172_800_000), ("0s", 0)],
+)
+def test_a_delay_is_said_as_spark_has_it(text: str, milliseconds: int) -> None:
+    assert parse(LEAST | {"maxTriggerDelay": text}, streaming=True).max_trigger_delay_ms == milliseconds
+
+
+def test_times_name_every_partition_and_no_other() -> None:
+    bound = parse(LEAST | {"startingOffsetsByTimestamp": '{"a": {"0": 0}}'}, streaming=True).start
+    bound.check([TopicPartition("a", 0)])
+    with pytest.raises(BadOption, match="startingOffsetsByTimestamp does not name a-1: name every partition"):
+        bound.check([TopicPartition("a", 0), TopicPartition("a", 1)])
+    with pytest.raises(BadOption, match="names a-0, which is not read"):
+        bound.check([])
+    early = parse(LEAST | {"startingOffsetsByTimestamp": '{"a": {"0": -1}}'}, streaming=True).start
+    with pytest.raises(BadOption, match="a-0 at -1: it must be 0 or more"):
+        early.check([TopicPartition("a", 0)])
+
+
+def test_an_audit_has_everything_in_it() -> None:
+    options = parse(LEAST | {"schema": "audit"}, streaming=False)
+    assert (options.audit, options.isolation) == (True, Isolation.READ_UNCOMMITTED)
+    with pytest.raises(BadOption, match="cannot be used with schema=audit"):
+        parse(LEAST | {"schema": "audit", "kafka.isolation.level": "read_committed"}, streaming=False)
+
+
+@pytest.mark.parametrize("name", SINK)
+def test_options_of_sparks_sink_are_refused_with_what_to_give_instead(name: str) -> None:
+    with pytest.raises(BadOption, match=f"option {re.escape(name)} of Spark's own sink cannot be used here: "):
+        Sink("app", "h:1", ["t"], kafka_options={name: "1"})
+
+
+def test_what_a_sink_is_told_to_give_is_there() -> None:
+    told = {word for why in SINK.values() for word in re.findall(r"(\w+)=", why)}
+    there = {*inspect.signature(Sink).parameters, *inspect.signature(write_stream).parameters}
+    assert told and told <= there
 
 
 def test_a_batch_may_end_anywhere() -> None:

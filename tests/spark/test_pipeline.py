@@ -45,7 +45,7 @@ def test_a_batch_read_has_the_rows_and_columns_of_a_topic(spark: SparkSession, p
     [
         ("target", {}),
         ("source", {"startingOffsets": "latest"}),
-        ("source", {"startingTimestamp": "4102444800000"}),
+        ("source", {"startingTimestamp": "4102444800000", "startingOffsetsByTimestampStrategy": "latest"}),
         ("source", {"endingOffsets": "earliest"}),
     ],
     ids=["empty topic", "from the end", "from 2100 on", "to the beginning"],

@@ -169,7 +169,7 @@ def test_what_cannot_be_used_is_named_as_it_was_given(options: dict[str, str], s
 
 
 def test_the_sink_takes_options_of_security_and_no_others() -> None:
-    with pytest.raises(BadOption, match=r"option kafka\.linger\.ms is not known; of security there are"):
+    with pytest.raises(BadOption, match=r"option kafka\.linger\.ms of Spark's own sink cannot be used here"):
         Sink("a", "h:1", ["t"], kafka_options={"kafka.linger.ms": "5"})
 
 

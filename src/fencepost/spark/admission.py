@@ -30,9 +30,24 @@ def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int
     return limited_end
 
 
-def split(start: Offsets, end: Offsets, pieces: int) -> list[tuple[TopicPartition, int, int]]:
-    """(partition, from, to) of what is to be read, in at least `pieces` parts where there is enough."""
+def is_too_little(start: Offsets, end: Offsets, least: int, waited_ms: int | None, longest_ms: int) -> bool:
+    """Whether a micro-batch is to wait for more than lies between.
+
+    `waited_ms`: milliseconds since the last one, None before the first one, which never waits.
+    """
+    if waited_ms is None or not 0 <= waited_ms < longest_ms:
+        return False  # a clock that was set back has nobody wait
+    return sum(max(end[at] - start.get(at, end[at]), 0) for at in end) < least
+
+
+def split(start: Offsets, end: Offsets, pieces: int, most: int | None = None) -> list[tuple[TopicPartition, int, int]]:
+    """(partition, from, to) of what is to be read, in at least `pieces` parts where there is enough.
+
+    `most`: offsets of one part, None for no limit.
+    """
     ranges = [(at, start[at], end[at]) for at in sorted(end) if end[at] > start[at]]
+    if most is not None:
+        ranges = [(at, low, min(low + most, to)) for at, begin, to in ranges for low in range(begin, to, most)]
     total = sum(to - begin for _, begin, to in ranges)
     if len(ranges) >= pieces or not total:
         return ranges

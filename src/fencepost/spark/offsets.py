@@ -18,7 +18,7 @@ from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 from fencepost.spark.losses import behind, gone, topic_is_not_there
-from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions
+from fencepost.spark.options import EARLIEST, LATEST, BadOption, Bound, SourceOptions
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
 
@@ -102,11 +102,8 @@ async def resolve(
     bound.check(partitions)
     if not partitions:
         return {}
-    if bound.timestamp is not None:
-        by_time = await list_offsets(cluster, partitions, bound.timestamp, options.isolation)
-        late = [at for at, (offset, _) in by_time.items() if offset < 0]
-        ends = await list_offsets(cluster, late, LATEST, options.isolation) if late else {}
-        return {at: ends[at][0] if at in ends else by_time[at][0] for at in partitions}
+    if bound.timestamp is not None or bound.timestamps:
+        return await _at_times(cluster, {at: bound.time_of(at) for at in partitions}, bound, options)
     wanted = {at: bound.by_partition.get(at, bound.otherwise) for at in partitions}
     found = {at: offset for at, offset in wanted.items() if offset >= 0}
     for which in (EARLIEST, LATEST):
@@ -115,6 +112,25 @@ async def resolve(
             answers = await list_offsets(cluster, rest, which, options.isolation)
             found |= {at: offset for at, (offset, _) in answers.items()}
     return found
+
+
+async def _at_times(
+    cluster: Cluster, times: Mapping[TopicPartition, int], bound: Bound, options: SourceOptions
+) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for time in sorted(set(times.values())):
+        asked = [at for at in times if times[at] == time]
+        answers = await list_offsets(cluster, asked, time, options.isolation)
+        found |= {at: offset for at, (offset, _) in answers.items() if offset >= 0}
+    late = sorted(at for at in times if at not in found)
+    if late and not bound.else_latest:
+        at = late[0]
+        raise BadOption(
+            f"{bound.option}: {at.topic}-{at.partition} has no record that is not older than {times[at]}; "
+            "with startingOffsetsByTimestampStrategy=latest it is read from its end on"
+        )
+    ends = await list_offsets(cluster, late, LATEST, options.isolation) if late else {}
+    return found | {at: offset for at, (offset, _) in ends.items()}
 
 
 async def pinned(

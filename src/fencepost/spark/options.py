@@ -1,54 +1,29 @@
-"""Options of the source, with the names that Spark's own Kafka source gives them."""
+"""Options of the source, read by the table of them (`option_table`)."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from fencepost.client.security import Security
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.bad_option import BadOption as BadOption
+from fencepost.spark.option_table import REFUSED, SOURCE, of_other_kind, unknown
 from fencepost.spark.positions import Positions
 from fencepost.spark.security import KNOWN as SECURITY
-from fencepost.spark.security import REFUSED, parse_security
+from fencepost.spark.security import REFUSED as SECURITY_REFUSED
+from fencepost.spark.security import parse_security
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 _BY_NAME: Final = {"earliest": EARLIEST, "latest": LATEST}
-#: option -> what it does, for the page docs/reference/spark_options.md
-KNOWN: Final = {
-    "kafka.bootstrap.servers": "`host:port`, or several with commas between. Must be given.",
-    "kafka.isolation.level": "`read_committed` (default) or `read_uncommitted`.",
-    "kafka.group.id": (
-        "A group under which a stream commits its position after each micro-batch, for those who ask how far it is: "
-        "where that fails, it is logged, and nothing else."
-    ),
-    "subscribe": "Topics, with commas between. One of subscribe, subscribePattern and assign must be given.",
-    "subscribePattern": (
-        "A regular expression that the whole name of a topic matches. Internal topics and `fencepost.progress` are "
-        "left out."
-    ),
-    "assign": 'Partitions, as `{"topic": [0, 1]}`.',
-    "startingOffsets": (
-        'Where to begin: `earliest`, `latest`, or `{"topic": {"0": 23}}` with -2 for the first offset '
-        "and -1 for the end, of every partition. Default: `latest` in a stream, `earliest` in a batch."
-    ),
-    "endingOffsets": "Where a batch ends, in the same way. Default: `latest`. A stream has none.",
-    "startingTimestamp": "Instead of startingOffsets: milliseconds since 1970.",
-    "endingTimestamp": "Instead of endingOffsets: milliseconds since 1970. A stream has none.",
-    "maxOffsetsPerTrigger": (
-        "The most offsets of one micro-batch, shared out in proportion to what waits. Default: no limit."
-    ),
-    "minPartitions": "The least number of parts that a read is cut into, where there is enough to read. Default: 1.",
-    "includeHeaders": "Whether there is a column `headers`. Default: `false`.",
-    "failOnDataLoss": "Whether a query fails when records that it still needed are gone. Default: `true`.",
-    "applicationId": "Pins where a stream began: a query that starts anew under this id begins there again.",
-}
-
-
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d|)")
+#: Unit -> milliseconds.
+_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -61,25 +36,32 @@ class Bound:
     by_partition: Offsets = field(default_factory=dict)
     timestamp: int | None = None
     """Milliseconds since 1970, instead of the others."""
+    timestamps: Offsets = field(default_factory=dict)
+    """The same by partition; empty: there are none."""
+    else_latest: bool = True
+    """Where there is no record so young it is the end; if not, that is an error."""
     resumed: Positions | None = None
     """Where a committed micro-batch ended: a partition that it does not name came later."""
     option: str = ""
 
+    def time_of(self, at: TopicPartition) -> int:
+        """Milliseconds since 1970, where it names times."""
+        return self.timestamps[at] if self.timestamp is None else self.timestamp
+
     def check(self, partitions: Sequence[TopicPartition]) -> None:
         """Raises BadOption unless these are the partitions that are named, if any are."""
-        if not self.by_partition or self.resumed is not None:
+        named, least = (self.timestamps, 0) if self.timestamps else (self.by_partition, EARLIEST)
+        if not named or self.resumed is not None:
             return
-        for at in sorted({*partitions, *self.by_partition}):
+        how = "" if self.timestamps else ", with -2 for its first offset and -1 for its end"
+        for at in sorted({*partitions, *named}):
             name = f"{at.topic}-{at.partition}"
-            if at not in self.by_partition:
-                raise BadOption(
-                    f"{self.option} does not name {name}: name every partition, with -2 for its first offset and -1 "
-                    "for its end"
-                )
+            if at not in named:
+                raise BadOption(f"{self.option} does not name {name}: name every partition{how}")
             if at not in partitions:
                 raise BadOption(f"{self.option} names {name}, which is not read")
-            if self.by_partition[at] < EARLIEST:
-                raise BadOption(f"{self.option} has {name} at {self.by_partition[at]}: it must be -2 or more")
+            if named[at] < least:
+                raise BadOption(f"{self.option} has {name} at {named[at]}: it must be {least} or more")
 
 
 @dataclass(frozen=True)
@@ -94,25 +76,76 @@ class SourceOptions:
     end: Bound
     isolation: Isolation
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
     min_partitions: int
+    max_records_per_partition: int | None
     include_headers: bool
     fail_on_data_loss: bool
     application_id: str | None
     group_id: str | None
+    patience_ms: int
+    """Of a task that waits for records."""
+    audit: bool
     security: Security
 
 
 def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
     """Raises BadOption."""
     given = {name.lower(): value for name, value in options.items()}
-    _check_names(given)
+    _check_names(given, streaming)
 
     def get(name: str) -> str | None:
         return given.get(name.lower())
 
+    def number(name: str, default: int | None = None) -> Any:
+        text = get(name)
+        return default if text is None else _number(name, text, 1)
+
     servers = get("kafka.bootstrap.servers")
     if not servers:
         raise BadOption('give .option("kafka.bootstrap.servers", "host:port")')
+    audit = _one_of("schema", get("schema") or "kafka", "kafka", "audit") == "audit"
+    assigned = get("assign")
+    least, most = number("minOffsetsPerTrigger"), number("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise BadOption(f"minOffsetsPerTrigger={least}: it must not be above maxOffsetsPerTrigger={most}")
+    return SourceOptions(
+        bootstrap_servers=servers,
+        topics=_topics(get),
+        pattern=get("subscribePattern"),
+        partitions=None if assigned is None else sorted(parse_partitions("assign", assigned)),
+        start=_bound("starting", get, "latest" if streaming else "earliest"),
+        end=_bound("ending", get, "latest"),
+        isolation=_isolation(get("kafka.isolation.level"), audit),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=_duration("maxTriggerDelay", get("maxTriggerDelay") or "15m"),
+        min_partitions=number("minPartitions", 1),
+        max_records_per_partition=number("maxRecordsPerPartition"),
+        include_headers=_flag("includeHeaders", get("includeHeaders") or "false"),
+        fail_on_data_loss=_flag("failOnDataLoss", get("failOnDataLoss") or "true"),
+        application_id=get("applicationId"),
+        group_id=get("kafka.group.id"),
+        patience_ms=number("kafkaConsumer.pollTimeoutMs", 60_000),
+        audit=audit,
+        security=parse_security(given),
+    )
+
+
+def _check_names(given: Mapping[str, str], streaming: bool) -> None:
+    names = [*(option.name for option in SOURCE), *SECURITY]
+    known = {name.lower() for name in (*names, *SECURITY_REFUSED)} | {"path"}
+    refused = {name.lower(): (name, f"cannot be used: {why}") for name, why in REFUSED.items()}
+    refused |= {name.lower(): (name, why) for name, why in of_other_kind(streaming).items()}
+    for name in given:
+        if name in refused:
+            raise BadOption(" ".join(refused[name]))
+        if name not in known:
+            raise unknown(name, names)
+
+
+def _topics(get: Callable[[str], str | None]) -> list[str]:
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if get(name)]
     if len(chosen) != 1:
         raise BadOption(f"give exactly one of subscribe, subscribePattern and assign (there are: {chosen or 'none'})")
@@ -122,50 +155,50 @@ def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
             re.compile(pattern)
         except re.error as error:
             raise BadOption(f"subscribePattern={pattern}: no regular expression: {error}") from None
-    isolation = get("kafka.isolation.level") or "read_committed"
-    if isolation not in ("read_committed", "read_uncommitted"):
-        raise BadOption(f"kafka.isolation.level={isolation}: it must be read_committed or read_uncommitted")
-    for name in ("endingOffsets", "endingTimestamp") if streaming else ():
-        if get(name) is not None:
-            raise BadOption(f"{name} is for a batch: a stream ends where its query is stopped")
-    assigned = get("assign")
-    most = get("maxOffsetsPerTrigger")
-    return SourceOptions(
-        bootstrap_servers=servers,
-        topics=[name.strip() for name in (get("subscribe") or "").split(",") if name.strip()],
-        pattern=pattern,
-        partitions=None if assigned is None else sorted(parse_partitions("assign", assigned)),
-        start=_bound("startingOffsets", get, "latest" if streaming else "earliest", "startingTimestamp"),
-        end=_bound("endingOffsets", get, "latest", "endingTimestamp"),
-        isolation=Isolation.READ_COMMITTED if isolation == "read_committed" else Isolation.READ_UNCOMMITTED,
-        max_offsets_per_trigger=None if most is None else _number("maxOffsetsPerTrigger", most, 1),
-        min_partitions=_number("minPartitions", get("minPartitions") or "1", 1),
-        include_headers=_flag("includeHeaders", get("includeHeaders") or "false"),
-        fail_on_data_loss=_flag("failOnDataLoss", get("failOnDataLoss") or "true"),
-        application_id=get("applicationId"),
-        group_id=get("kafka.group.id"),
-        security=parse_security(given),
-    )
+    return [name.strip() for name in (get("subscribe") or "").split(",") if name.strip()]
 
 
-def _check_names(given: Mapping[str, str]) -> None:
-    known = {name.lower() for name in (*KNOWN, *SECURITY, *REFUSED)} | {"path"}
-    for name in given:
-        if name not in known:
-            raise BadOption(f"option {name} is not known; there are {', '.join((*KNOWN, *SECURITY))}")
+def _isolation(given: str | None, audit: bool) -> Isolation:
+    if audit:
+        if given is not None:
+            raise BadOption("kafka.isolation.level cannot be used with schema=audit, which has everything in it")
+        return Isolation.READ_UNCOMMITTED
+    chosen = _one_of("kafka.isolation.level", given or "read_committed", "read_committed", "read_uncommitted")
+    return Isolation.READ_COMMITTED if chosen == "read_committed" else Isolation.READ_UNCOMMITTED
 
 
-def _bound(name: str, get: object, default: str, timestamp_name: str) -> Bound:
-    assert callable(get)
-    stamp = get(timestamp_name)
+def _bound(which: str, get: Callable[[str], str | None], default: str) -> Bound:
+    """`which`: starting or ending.  Times go before offsets, and one for all before one for each."""
+    name, by_time, stamp = f"{which}Offsets", f"{which}OffsetsByTimestamp", f"{which}Timestamp"
+    strategy = _one_of(_STRATEGY, get(_STRATEGY) or "error", "error", "latest")
+    else_latest = which == "ending" or strategy == "latest"
+    otherwise = _BY_NAME["latest" if which == "ending" else "earliest"]
+    given = get(stamp)
+    if given is not None:
+        return Bound(otherwise, timestamp=_number(stamp, given), else_latest=else_latest, option=stamp)
+    given = get(by_time)
+    if given is not None:
+        times = parse_positions(by_time, given, "JSON").offsets
+        return Bound(otherwise, timestamps=times, else_latest=else_latest, option=by_time)
     text = get(name) or default
-    otherwise = _BY_NAME["latest" if name == "endingOffsets" else "earliest"]
-    if stamp is not None:
-        return Bound(otherwise, timestamp=_number(timestamp_name, stamp), option=timestamp_name)
-    if text in _BY_NAME:
-        return Bound(_BY_NAME[text], option=name)
+    if text.lower() in _BY_NAME:
+        return Bound(_BY_NAME[text.lower()], option=name)
     positions = parse_positions(name, text)
     return Bound(otherwise, positions.offsets, resumed=positions if positions.cluster_id else None, option=name)
+
+
+def _one_of(name: str, text: str, *values: str) -> str:
+    if text.lower() not in values:
+        raise BadOption(f"{name}={text}: it must be {' or '.join(values)}")
+    return text.lower()
+
+
+def _duration(name: str, text: str) -> int:
+    """Milliseconds."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise BadOption(f"{name}={text}: it must be a number with ms, s, m, h or d, as 15m")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def _number(name: str, text: str, least: int = 0) -> int:
@@ -177,9 +210,7 @@ def _number(name: str, text: str, least: int = 0) -> int:
 
 
 def _flag(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise BadOption(f"{name}={text}: it must be true or false")
-    return text.lower() == "true"
+    return _one_of(name, text, "true", "false") == "true"
 
 
 def parse_partitions(name: str, text: str) -> list[TopicPartition]:
@@ -190,12 +221,15 @@ def parse_partitions(name: str, text: str) -> list[TopicPartition]:
         raise BadOption(f'{name}={text}: it must be JSON like {{"topic": [0, 1]}}') from None
 
 
-def parse_positions(name: str, text: str) -> Positions:
-    """{"topic": {"0": 23, "1": -2}}; -2 is the first offset, -1 the end.  Raises BadOption."""
+def parse_positions(name: str, text: str, what: str = "earliest, latest, or JSON") -> Positions:
+    """{"topic": {"0": 23, "1": -2}}; -2 is the first offset, -1 the end.  Raises BadOption.
+
+    `what`: it may be, for the error.
+    """
     try:
         positions = Positions.decode(json.loads(text))
         if not positions.offsets:
             raise ValueError("there is none")
         return positions
     except (ValueError, TypeError, AttributeError):
-        raise BadOption(f'{name}={text}: it must be earliest, latest, or JSON like {{"topic": {{"0": 23}}}}') from None
+        raise BadOption(f'{name}={text}: it must be {what} like {{"topic": {{"0": 23}}}}') from None

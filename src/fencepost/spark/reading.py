@@ -45,15 +45,17 @@ def read_range(
     columns: list[str],
     fail_on_data_loss: bool,
     topic_id: str | None = None,
+    patience_ms: int = 60_000,
 ) -> Iterator[pa.RecordBatch]:
     """The records in [start, end) that a reader of this isolation may see, fetched one request ahead.
 
-    `topic_id`: of the topic that the range is in, None if it is not known.  Raises BrokerError if records are gone, or
-    the topic is another one now, unless `fail_on_data_loss` says not to.
+    `topic_id`: of the topic that the range is in, None if it is not known.  `patience_ms`: how long, in ms, to wait for
+    records.  Raises BrokerError if records are gone, or the topic is another one now, unless
+    `fail_on_data_loss` says not to, and TimedOutError.
     """
     loop = asyncio.new_event_loop()
-    cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-source", security=security)
-    reader = _RangeReader(cluster, at, end, isolation, fail_on_data_loss, topic_id)
+    cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-source", security=security, patience_ms=patience_ms)
+    reader = RangeReader(cluster, at, end, isolation, fail_on_data_loss, topic_id)
     try:
         position = start
         following = loop.create_task(reader.fetch(position))
@@ -85,7 +87,7 @@ def _last_offset(data: memoryview) -> int:
     return last
 
 
-class _RangeReader:
+class RangeReader:
     """Fetches of one partition."""
 
     def __init__(

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.client.security import OAUTHBEARER, Security, SecurityOptions, renamed
 from fencepost.spark.bad_option import BadOption
+from fencepost.spark.option_table import SINK, unknown
 
 PROTOCOL: Final = "kafka.security.protocol"
 MECHANISM: Final = "kafka.sasl.mechanism"
@@ -146,9 +147,12 @@ def check_names(options: Mapping[str, str] | None) -> None:
         if not (isinstance(name, str) and isinstance(value, str)):
             raise BadOption(f"kafka_options has {name!r}: names and values must be str")
     known = {name.lower() for name in (*KNOWN, *REFUSED)}
+    of_sink = {name.lower(): why for name, why in SINK.items()}
     for name in options or {}:
+        if name.lower() in of_sink:
+            raise BadOption(f"option {name} of Spark's own sink cannot be used here: {of_sink[name.lower()]}")
         if name.lower() not in known:
-            raise BadOption(f"option {name} is not known; of security there are {', '.join(KNOWN)}")
+            raise unknown(name, KNOWN)
 
 
 def _trusted(get: Any) -> dict[str, str | None]:

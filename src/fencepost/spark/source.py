@@ -15,13 +15,20 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
 from fencepost.protocol.types import TopicPartition
-from fencepost.spark.admission import limited, split
+from fencepost.runtime import Clock, SystemClock
+from fencepost.spark.admission import is_too_little, limited, split
 from fencepost.spark.losses import behind, gone, made_anew, refusal, remaining
 from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse
@@ -29,6 +36,15 @@ from fencepost.spark.positions import Positions
 
 COLUMNS: Final = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
+)
+WRITES: Final = (
+    'format("fencepost") only reads. To write, use fencepost.spark.write(df, ...) or, for a stream, '
+    "fencepost.spark.write_stream(df, ...), in Update mode too: Spark tells a writer neither where the sources of a "
+    "micro-batch stand nor its number before its tasks run, without which a batch that was committed cannot be known"
+)
+AUDIT_COLUMNS: Final = (
+    "producerId long, producerEpoch int, sequence int, isTransactional boolean, controlType string, outcome string, "
+    "endOffset long"
 )
 _HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
 
@@ -56,7 +72,8 @@ class FencepostDataSource(DataSource):
 
     def schema(self) -> str:
         headers = str(self.options.get("includeHeaders", "false")).lower() == "true"
-        return COLUMNS + (_HEADERS if headers else "")
+        audit = str(self.options.get("schema", "kafka")).lower() == "audit"
+        return COLUMNS + (_HEADERS if headers else "") + (f", {AUDIT_COLUMNS}" if audit else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(parse(self.options, streaming=False), schema)
@@ -65,32 +82,21 @@ class FencepostDataSource(DataSource):
         return StreamReader(parse(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:  # noqa: ARG002
-        raise ValueError(
-            'format("fencepost") only reads. To write, use fencepost.spark.write(df, ...) or, for a stream, '
-            "fencepost.spark.write_stream(df, ...): they put every topic-partition into one task, which Spark's "
-            "writer interface cannot ask for"
-        )
+        raise ValueError(WRITES)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         return self.writer(schema, overwrite)
 
 
 def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[Any]:
+    from fencepost.spark.audit import audit_range
     from fencepost.spark.reading import read_range
 
     if not isinstance(partition, Range):
         return iter(())  # Spark makes up a partition where there is none to read
-    return read_range(
-        options.bootstrap_servers,
-        options.security,
-        partition.at,
-        partition.start,
-        partition.end,
-        options.isolation,
-        schema.fieldNames(),
-        options.fail_on_data_loss,
-        partition.topic_id,
-    )
+    where = (options.bootstrap_servers, options.security, partition.at, partition.start, partition.end)
+    rest = (schema.fieldNames(), options.fail_on_data_loss, partition.topic_id, options.patience_ms)
+    return audit_range(*where, *rest) if options.audit else read_range(*where, options.isolation, *rest)
 
 
 class _Asker:
@@ -140,7 +146,7 @@ class BatchReader(DataSourceReader):
             start, end = asker.positions(self._options.start), asker.positions(self._options.end)
         finally:
             asker.close()
-        return _ranges(start, end, self._options.min_partitions)
+        return _ranges(start, end, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self._options, self._schema, partition)
@@ -149,14 +155,17 @@ class BatchReader(DataSourceReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on from where the last micro-batch ended."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, clock: Clock | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._clock = clock or SystemClock()
         self._asker_: _Asker | None = None
         self._cap: Positions | None = None
         self._initial: Positions | None = None
         """Where the query begins, if it has no micro-batch yet."""
         self._reported: Positions | None = None
+        self._triggered: int | None = None
+        """When the last micro-batch was planned, None before the first one."""
         self._is_released = options.application_id is None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -194,8 +203,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise lost
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        least, most = self._options.min_offsets_per_trigger, self._options.max_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)  # Spark has no limit of both kinds: the lower one is known here
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._cap = self._asker.positions(Bound(LATEST))
@@ -209,12 +220,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report(before)
         known = remaining(before, ends)
         end = ends.offsets
+        if not isinstance(limit, ReadAllAvailable) and self._waits(known.offsets, end):
+            return start
         if isinstance(limit, ReadMaxRows):
             end = limited(self._with_first(known.offsets, end), end, limit.max_rows)
         after = Positions({**known.offsets, **end}, ends.cluster_id, known.topic_ids)
         if after == before._replace(began=None):
             return start
         return after._replace(began=self._initial if before == self._initial else None).encode()
+
+    def _waits(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> bool:
+        """Whether there is too little for a micro-batch.  What is there when a query is to end is not waited for."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._cap is not None:
+            return False
+        now = self._clock.now()
+        waited = None if self._triggered is None else now - self._triggered
+        start = self._with_first(start, end)
+        if is_too_little(start, end, least, waited, self._options.max_trigger_delay_ms):
+            return True
+        self._triggered = now
+        return False
 
     def _report(self, done: Positions) -> None:
         """All batches before this position are done."""
@@ -257,7 +283,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         anew = made_anew(begin, stop)
         offsets = {at: offset for at, offset in begin.offsets.items() if at.topic not in anew}
         begin = begin._replace(offsets=self._with_first(offsets, stop.offsets))
-        return _ranges(begin, stop, self._options.min_partitions)
+        return _ranges(begin, stop, self._options)
 
     def _release(self, begun: Positions) -> None:
         if not self._is_released:
@@ -276,5 +302,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asker_ = None
 
 
-def _ranges(start: Positions, end: Positions, pieces: int) -> list[InputPartition]:
-    return [Range(*found, end.topic_ids.get(found[0].topic)) for found in split(start.offsets, end.offsets, pieces)]
+def _ranges(start: Positions, end: Positions, options: SourceOptions) -> list[InputPartition]:
+    parts = split(start.offsets, end.offsets, options.min_partitions, options.max_records_per_partition)
+    return [Range(*found, end.topic_ids.get(found[0].topic)) for found in parts]

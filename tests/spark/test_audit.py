@@ -1,0 +1,205 @@
+"""An audit has everything that is in the log, and says of each record what became of it."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from fencepost.broker import Broker, running_broker
+from fencepost.client.blocking import Admin, Delivery, Producer
+from fencepost.protocol.batch import headers
+from fencepost.protocol.control import control_batch
+from fencepost.protocol.records import encode_batch
+from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
+from fencepost.spark.options import parse
+from fencepost.spark.reading import FIELDS
+from fencepost.spark.source import AUDIT_COLUMNS, BatchReader, Range
+
+# Pure: a log made of batches
+
+
+class Step(NamedTuple):
+    """What a producer does next: `data` in its transaction, `plain` outside of any, or its end."""
+
+    producer: int
+    what: Literal["data", "plain", "commit", "abort"]
+    records: int
+
+
+STEPS = st.lists(
+    st.builds(Step, st.integers(1, 3), st.sampled_from(("data", "data", "plain", "commit", "abort")), st.integers(1, 3))
+)
+
+
+def log_of(steps: Sequence[Step]) -> tuple[bytes, list[tuple[str, int | None]]]:
+    """The bytes of a log, and of each offset what became of it and where its marker is; a marker is `control`."""
+    parts: list[bytes] = []
+    fates: list[tuple[str, int | None]] = []
+    waiting: dict[int, list[int]] = defaultdict(list)
+    for producer, what, count in steps:
+        base = len(fates)
+        if what in ("commit", "abort"):
+            marker = bytearray(control_batch(producer, 0, 0, what == "commit", 0))
+            marker[:8] = base.to_bytes(8)
+            parts.append(bytes(marker))
+            for offset in waiting.pop(producer, []):
+                fates[offset] = ("committed" if what == "commit" else "aborted", base)
+            fates.append(("control", None))
+            continue
+        parts.append(
+            encode_batch(
+                [(0, None, b"x", ())] * count,
+                base_offset=base,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=base,
+                transactional=what == "data",
+            )
+        )
+        if what == "data":
+            waiting[producer] += range(base, base + count)
+        fates += [("open" if what == "data" else "committed", None)] * count
+    return b"".join(parts), fates
+
+
+@given(STEPS, st.integers(0, 40), st.integers(0, 40))
+def test_the_first_marker_of_its_producer_behind_a_record_says_what_became_of_it(
+    steps: list[Step], start: int, length: int
+) -> None:
+    """Also where a range begins in the middle of a transaction, and where its marker is beyond the range."""
+    data, fates = log_of(steps)
+    markers = Markers(start + length)
+    offset = 0
+    for place, header in headers(data):
+        if header.last_offset >= start and (header.base_offset < start + length or markers.open):
+            markers.add(data, place, header)
+    for _, header in headers(data):
+        for offset in range(max(header.base_offset, start), min(header.last_offset + 1, start + length)):
+            if not header.is_control:
+                assert fate(header, offset, markers.ends) == Fate(*fates[offset])
+
+
+@pytest.mark.parametrize(
+    ("base", "sequences"), [(0, [0, 1, 2]), (2**31 - 2, [2**31 - 2, 2**31 - 1, 0]), (-1, [-1] * 3)]
+)
+def test_sequences_count_on_and_begin_anew_where_they_end(base: int, sequences: list[int]) -> None:
+    data = encode_batch([(0, None, b"x", ())] * 3, base_offset=70, producer_id=1, producer_epoch=0, base_sequence=base)
+    _, header = next(headers(data))
+    assert [sequence_of(header, offset) for offset in (70, 71, 72)] == sequences
+
+
+def test_the_columns_of_spark_are_those_of_arrow() -> None:
+    kinds = {"long": "int64", "int": "int32", "string": "string", "boolean": "bool"}
+    named = dict(column.split() for column in AUDIT_COLUMNS.split(", "))
+    assert {name: kinds[kind] for name, kind in named.items()} == {n: str(kind) for n, kind in AUDIT_FIELDS.items()}
+
+
+# Against a broker
+
+#: Only the names count.
+SCHEMA = StructType([StructField(name, BinaryType()) for name in (*FIELDS, *AUDIT_FIELDS)])
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    settings = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+    with running_broker(settings=settings, flush="os") as broker:
+        yield broker
+
+
+def audited(broker: Broker, topic: str, **more: Any) -> list[dict[str, Any]]:
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, "schema": "audit"}
+    given = options | {name: str(value) for name, value in more.items()}
+    reader = BatchReader(parse(given, streaming=False), SCHEMA)
+    parts = [part for part in reader.partitions() if isinstance(part, Range)]
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_audit_agrees_with_what_producers_were_told(broker: Broker, seed: int) -> None:
+    """However it is cut into parts; the last transactions are open, and hold up readers of committed records."""
+    chance, topic = random.Random(seed), f"audit-{seed}"
+    sent: dict[int, list[tuple[str, Delivery]]] = defaultdict(list)
+    ended: dict[str, str] = {}
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(topic, partitions=2)
+    plain = Producer(broker.bootstrap_servers, linger_ms=60_000)
+    writers = [Producer(broker.bootstrap_servers, transactional_id=f"{topic}-{n}", linger_ms=60_000) for n in range(3)]
+    for writer in writers:
+        writer.init_transactions()
+    open_: dict[int, str] = {}
+    for step in range(61):
+        n = chance.randrange(4) if step < 60 else 0
+        writer = plain if n == 3 else writers[n]
+        if n in open_ and step < 60 and chance.random() < 0.4:
+            ended[open_.pop(n)] = chance.choice(("committed", "aborted"))
+            _end(writer, list(ended.values())[-1])
+            continue
+        if n < 3 and n not in open_:
+            writer.begin_transaction()
+            open_[n] = f"{n}/{step}"
+        for _ in range(chance.randint(1, 4)):
+            partition = chance.randrange(2)
+            delivery = writer.send(topic, b"%d" % step, partition=partition)
+            sent[partition].append((open_.get(n, "plain"), delivery))
+        writer.flush()
+    truth: dict[tuple[int, int], str] = {
+        (at, delivery.result().offset): name for at, given in sent.items() for name, delivery in given
+    }
+    rows = audited(broker, topic, minPartitions=chance.randint(1, 12))
+    _compare(rows, truth, ended)
+    assert {row["outcome"] for row in rows} == {"open", "committed", "aborted"}
+    for n in list(open_):
+        _end(writers[n], "aborted")
+        ended[open_.pop(n)] = "aborted"
+    half = {str(p): chance.randrange(30) for p in range(2)}
+    ends = f'{{"{topic}": {{"0": {half["0"]}, "1": {half["1"]}}}}}'
+    cut = audited(broker, topic, endingOffsets=ends)
+    whole = audited(broker, topic)
+    _compare(whole, truth, ended)
+    assert cut == [row for row in whole if row["offset"] < half[str(row["partition"])]]
+    for writer in (plain, *writers):
+        writer.close()
+
+
+def _end(writer: Producer, how: str) -> None:
+    if how == "committed":
+        writer.commit_transaction()
+    else:
+        writer.abort_transaction()
+
+
+def _compare(rows: list[dict[str, Any]], truth: dict[tuple[int, int], str], ended: dict[str, str]) -> None:
+    """Every record once, in the order of the log; and every marker is one of a transaction of its producer."""
+    markers = {(row["partition"], row["offset"]): row for row in rows if row["controlType"] is not None}
+    records = [row for row in rows if row["controlType"] is None]
+    assert [(row["partition"], row["offset"]) for row in records] == sorted(truth)
+    sequences: dict[Any, int] = defaultdict(int)
+    who: dict[str, tuple[int, int]] = {}
+    used = set()
+    for row in records:
+        name = truth[row["partition"], row["offset"]]
+        assert row["isTransactional"] == (name != "plain")
+        assert who.setdefault(name, (row["producerId"], row["producerEpoch"])) == (
+            row["producerId"],
+            row["producerEpoch"],
+        )
+        assert row["sequence"] == sequences[name, row["partition"]]
+        sequences[name, row["partition"]] += 1
+        assert row["outcome"] == ("committed" if name == "plain" else ended.get(name, "open"))
+        if name in ended:
+            marker = markers[row["partition"], row["endOffset"]]
+            assert marker["controlType"] == {"committed": "COMMIT", "aborted": "ABORT"}[ended[name]]
+            assert (marker["producerId"], marker["outcome"]) == (row["producerId"], ended[name])
+            used.add((row["partition"], row["endOffset"]))
+        else:
+            assert row["endOffset"] is None
+    assert used == set(markers)
+    assert len(set(who.values())) == len(who), "each transaction has an epoch of its own"
