@@ -95,12 +95,19 @@ def pip_command(environment: Environment) -> list[str]:
     raise AssertionError
 
 
+def compile_records(environment: Environment) -> None:
+    """Have what can be compiled be compiled of the source as it is now; where it cannot be, that is said."""
+    if environment is ENVIRONMENTS["main"]:
+        subprocess.run([environment.python, str(ROOT / "hatch_build.py")])
+
+
 def main() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs this may well have an older one
         refuse(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}. Try: make PYTHON=python3.12 setup")
     environment = ENVIRONMENTS[sys.argv[1] if len(sys.argv) > 1 else "main"]
     stamp = environment.stamp
     if stamp.exists() and stamp.read_text() == wanted(environment):
+        compile_records(environment)
         return
     print(f"setup: creating {environment.folder.name} ({environment.notice}) ...", flush=True)
     pip = [*pip_command(environment), "install", "--disable-pip-version-check", "--no-input"]
@@ -112,6 +119,7 @@ def main() -> None:
                 f"installing the {what} failed (see above). Check the network or the pip configuration, then run again."
             )
     stamp.write_text(wanted(environment))
+    compile_records(environment)
     print("setup: done", flush=True)
 
 

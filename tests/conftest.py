@@ -5,10 +5,12 @@ What takes longest comes first, so that no core is idle at the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.twins import need_compiled, python_alone
 
 from fencepost.node_log import LIMIT
 
@@ -29,3 +31,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files go to the processes in this order (`--no-loadscope-reorder`)."""
     tests = Path(__file__).parent
     items.sort(key=lambda item: not str(item.path.relative_to(tests)).startswith(LONG))
+
+
+@pytest.fixture(params=["compiled", "python"], scope="module")
+def each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Once with compiled code for the work on records, where there is some, and once with Python."""
+    if request.param == "compiled":
+        need_compiled()
+        yield
+    else:
+        with python_alone():
+            yield

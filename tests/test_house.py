@@ -17,7 +17,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 #: room -> the rooms that it may import from (its own is understood)
 MAY_KNOW = {
-    "protocol": (),
+    "compiled": (),
+    "protocol": ("compiled",),
     "runtime": ("listening", "protocol"),
     "listening": ("node_log",),
     "node_log": (),
@@ -26,8 +27,19 @@ MAY_KNOW = {
     "broker": ("coordinator", "log", "node_log", "protocol", "runtime"),
     "client": ("protocol", "runtime"),
     "spark": ("client", "protocol", "runtime"),
-    "simulation": ("broker", "client", "coordinator", "log", "protocol", "runtime", "spark"),
-    "cli": ("broker", "client", "coordinator", "log", "node_log", "protocol", "runtime", "simulation", "spark"),
+    "simulation": ("broker", "client", "compiled", "coordinator", "log", "protocol", "runtime", "spark"),
+    "cli": (
+        "broker",
+        "client",
+        "compiled",
+        "coordinator",
+        "log",
+        "node_log",
+        "protocol",
+        "runtime",
+        "simulation",
+        "spark",
+    ),
 }
 
 #: what reaches outside -> the modules that may use it
@@ -76,7 +88,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 ON_DISK: dict[str, tuple[str, ...]] = {
     "read_text": ("simulation/bugs/__init__.py", "simulation/history/page.py", "spark/java.py"),
     "write_text": ("spark/java.py",),
-    "read_bytes": ("cli/files.py",),
+    "read_bytes": ("cli/files.py", "compiled/files.py"),
     "write_bytes": (),
 }
 

@@ -10,6 +10,7 @@ import pytest
 
 from fencepost import __version__
 from fencepost.cli import COMMANDS, GROUPS, main, parser
+from fencepost.compiled.in_use import IN_USE
 
 
 def options_of(command: str) -> list[argparse.Action]:
@@ -59,7 +60,7 @@ def test_help_of_a_command_names_its_options_and_their_values(capsys: pytest.Cap
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "--version") == (0, f"fencepost {__version__}\n")
+    assert said(capsys, "--version") == (0, f"fencepost {__version__} ({IN_USE.why})\n")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fencepost import __version__
 from fencepost.broker import Broker, running_broker
 from fencepost.cli import main
 from fencepost.client.blocking import Admin, Consumer, Producer
+from fencepost.compiled.in_use import IN_USE
 from fencepost.protocol.types import TopicPartition
 
 
@@ -52,7 +53,7 @@ def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"fencepost {__version__}\n"
+    assert capsys.readouterr().out == f"fencepost {__version__} ({IN_USE.why})\n"
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:

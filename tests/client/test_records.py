@@ -11,6 +11,8 @@ from fencepost.protocol.batch import stamp
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
 
+pytestmark = pytest.mark.usefixtures("each_twin")
+
 PRODUCERS = st.integers(0, 3)
 STEPS = st.lists(
     st.one_of(

@@ -19,6 +19,8 @@ from fencepost.protocol.records import decode_batch, encode_batch, seal
 from fencepost.protocol.steps import STEP, Pace, Steps, finish
 from fencepost.protocol.types import Milliseconds
 
+pytestmark = pytest.mark.usefixtures("each_twin")
+
 SETTINGS = LogSettings()
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from fencepost.protocol.partitioning import java_hash, murmur2, partition_for_id, partition_for_key
 
+pytestmark = pytest.mark.usefixtures("each_twin")
+
 
 # From the tests of Apache Kafka's own Utils.murmur2.
 @pytest.mark.parametrize(

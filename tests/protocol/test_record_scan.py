@@ -15,6 +15,8 @@ from fencepost.protocol.record_scan import Scanned, first_moment, scan, scan_at_
 from fencepost.protocol.records import NewRecord, Record, decode_batch, encode_batch, varint
 from fencepost.protocol.steps import STEP, Pace, Steps, finish
 
+pytestmark = pytest.mark.usefixtures("each_twin")
+
 T = TypeVar("T")
 NOW = 1_700_000_000_000
 LARGE = 1 << 24

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonReader
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonWriter
+from tests.protocol.drawn_records import ODD_RECORDS, RECORDS
 
 from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, crc_matches, read_header, set_max_timestamp
 from fencepost.protocol.compression import Compression
@@ -23,20 +24,12 @@ from fencepost.protocol.records import (
     Record,
     decode_batch,
     encode_batch,
-    keys_of,
     seal,
     varint,
 )
 from fencepost.protocol.types import Offset
 
-#: Lengths on both sides of where a number takes another byte.
-BYTES = st.one_of(st.none(), st.binary(max_size=80), st.builds(bytes, st.sampled_from([63, 64, 127, 8191, 8192])))
-HEADERS = st.lists(st.tuples(st.text(max_size=70), st.one_of(st.none(), st.binary(max_size=70))), max_size=3)
-TIMESTAMPS = st.one_of(st.integers(0, 2**42), st.integers(1_700_000_000_000, 1_700_000_010_000))
-RECORDS = st.lists(st.tuples(TIMESTAMPS, BYTES, BYTES, HEADERS), min_size=1, max_size=8)
-#: Differences up to 2^63 - 1; -1 stands for no timestamp at all.
-ANY_TIMESTAMP = st.one_of(st.just(-1), st.integers(-(2**62), 2**62 - 1), TIMESTAMPS)
-ODD_RECORDS = st.lists(st.tuples(ANY_TIMESTAMP, BYTES, BYTES, HEADERS), min_size=1, max_size=8)
+pytestmark = pytest.mark.usefixtures("each_twin")
 
 #: Both clients' readers and writers; kafka-python has gzip only without further packages.
 READERS = [pytest.param(AiokafkaReader, id="aiokafka"), pytest.param(KafkaPythonReader, id="kafka-python")]
@@ -299,51 +292,3 @@ def test_many_records_at_once_are_the_same_as_one_by_one(
     assert (together.count, together.size) == (one_by_one.count, one_by_one.size)
     if taken:
         assert together.build(1, 2, 3, True) == one_by_one.build(1, 2, 3, True)
-
-
-# Keys alone
-
-
-def _check_keys(batch: bytes) -> None:
-    """They are those of the records, and what is read later is the record; or both find it damaged, sooner or later."""
-    header = read_header(batch)
-    try:
-        records = decode_batch(batch)
-    except ProtocolError:
-        with pytest.raises(ProtocolError):
-            [unread.read() for unread in keys_of(batch, header)]
-        return
-    found = keys_of(batch, header)
-    assert [(each.offset, each.key, each.is_tombstone) for each in found] == [
-        (record.offset, record.key, record.value is None) for record in records
-    ]
-    assert [unread.read() for unread in found] == records
-
-
-@pytest.mark.parametrize("compression", Compression, ids=lambda compression: compression.name)
-@given(records=st.one_of(ODD_RECORDS, ODD_RECORDS.map(lambda records: records[:1])), base_offset=st.integers(0, 2**62))
-def test_keys_are_those_of_the_records(compression: Compression, records: list[NewRecord], base_offset: int) -> None:
-    _check_keys(encode_batch(records, base_offset=base_offset, compression=compression))
-
-
-@given(
-    record=st.tuples(TIMESTAMPS, BYTES, BYTES, HEADERS),
-    at=st.integers(0, 12),
-    byte=st.integers(0, 255),
-    cut=st.booleans(),
-)
-def test_keys_of_a_damaged_record_are_those_of_the_record_or_none(
-    record: NewRecord, at: int, byte: int, cut: bool
-) -> None:
-    """Where its CRC was made for what is wrong."""
-    batch = bytearray(encode_batch([record]))
-    batch[min(HEADER_SIZE + at, len(batch) - 1)] = byte
-    if cut:
-        batch = batch[: max(len(batch) - at, HEADER_SIZE)]
-        batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
-    _check_keys(bytes(batch))
-
-
-def test_a_batch_without_records_has_no_keys() -> None:
-    empty = seal(b"", 0, 0, -1, last_offset_delta=3)
-    assert keys_of(empty, read_header(empty)) == []

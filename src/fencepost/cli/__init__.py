@@ -40,6 +40,18 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` says what there is\n")
 
 
+class _Version(argparse.Action):
+    """Finds out only when it is asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        told = importlib.import_module("fencepost.compiled.in_use").IN_USE.why
+        print(f"fencepost {__version__} ({told})")
+        parser.exit()
+
+
 def parser(given: Sequence[str]) -> Parser:
     """Of the whole command line; of commands that are not among the words that are given, without options."""
     lines = ["Transactional messaging that speaks Kafka's protocol."]
@@ -47,9 +59,7 @@ def parser(given: Sequence[str]) -> Parser:
         lines += ["", f"{group}:", *(f"  {name:<12}{purpose}" for name, (purpose, _) in commands.items())]
     lines += ["", "`fencepost COMMAND --help` says what options a command has."]
     whole = Parser(prog="fencepost", usage="fencepost COMMAND [OPTION ...]", description="\n".join(lines))
-    whole.add_argument(
-        "--version", action="version", version=f"fencepost {__version__}", help="say which version it is"
-    )
+    whole.add_argument("--version", action=_Version, help="say which version it is, and whether it is compiled")
     subparsers = whole.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
     for name, (purpose, module) in COMMANDS.items():
         command = subparsers.add_parser(name, description=purpose, prog=f"fencepost {name}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fencepost.protocol.batch import BatchHeader, crc_matches, headers
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.records import decode_batch
+from fencepost.protocol.records import body_of, decode_as
 from fencepost.protocol.types import Buffer, Offset
 
 
@@ -55,10 +55,6 @@ def records_of(
     found: list[ConsumerRecord] = []
     for at, header, visible in visible_batches(data, aborted):
         if visible:
-            found += [
-                ConsumerRecord(topic, partition, offset, timestamp, key, value, given)
-                for offset, timestamp, key, value, given in decode_batch(data, at, header)
-                if offset >= position
-            ]
+            found += decode_as(ConsumerRecord, topic, partition, body_of(data, at, header), header, position)
         position = max(position, header.last_offset + 1)
     return found, position

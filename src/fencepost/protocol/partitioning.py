@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from fencepost.compiled.in_use import compiled
+from fencepost.protocol import record_kernel
+
+_compiled_murmur2 = compiled(record_kernel.murmur2)
+
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
     """The 32-bit murmur2 hash with the seed of Kafka's default partitioner, unsigned."""
+    if _compiled_murmur2 is not None and type(data) is bytes:
+        return _compiled_murmur2(data)
     length = len(data)
     h = 0x9747B28C ^ length
     whole = length & ~3

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
+from fencepost.compiled.in_use import compiled
+from fencepost.protocol import record_kernel
 from fencepost.protocol.batch import HEADER_SIZE, MAX_INT32, BatchHeader
 from fencepost.protocol.compression import decompress
 from fencepost.protocol.errors import ProtocolError
@@ -23,6 +25,9 @@ _WORTH_PASSING_OVER: Final = 512
 """Bytes that records have on average, if to add up their sizes is to take little time beside writing them."""
 _PASSED_OVER_IN_A_UNIT: Final = 4
 """Records of which only the size is looked at."""
+
+
+_compiled_run = compiled(record_kernel.check_records)
 
 
 class Scanned(NamedTuple):
@@ -111,6 +116,11 @@ def _run(
     delta so far, and whether one of these records has no key.  The hot path of every leader: a number has one byte
     or two nearly always, and neighbours have the same timestamp.
     """
+    if _compiled_run is not None and first < until:
+        done = _compiled_run(body, at, first, until)
+        if done is not None:
+            at, place, stop, first_time, last_time, keyless = done
+            return at, place, stop, min(first_time, earliest), max(last_time, latest), keyless
     end, last, keyless, place, stop = len(body), -1, False, first, at
     try:
         for place in range(first, until):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from crc32c import crc32c
 
+from fencepost.compiled.in_use import compiled
+from fencepost.protocol import record_kernel
 from fencepost.protocol.batch import (
     AFTER_CRC,
     CONTROL,
@@ -23,7 +26,14 @@ from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer, Offset
 
 _FRONT = Struct(">qiibI")
-UNLIMITED: Final = (1 << 63) - 1
+UNLIMITED: Final = (1 << 60) - 1
+"""Bytes that no batch has."""
+
+_compiled_decode = compiled(record_kernel.decode_records)
+_compiled_append = compiled(record_kernel.append_record)
+_compiled_extend = compiled(record_kernel.append_records)
+
+R = TypeVar("R", bound=tuple[Any, ...])
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
@@ -83,8 +93,27 @@ def encode_record(
     return (small[len(body)] if len(body) < 8192 else _varint(len(body))) + body
 
 
+def _encode_until(
+    place: int, timestamp_delta: int, keys: list[bytes | None], values: list[bytes | None], room: int
+) -> list[bytes]:
+    """Records of one timestamp, without headers, numbered from `place` on, until they have `room` bytes."""
+    small, found = _VARINTS, []
+    front = b"\x00" + varint(timestamp_delta)
+    for key, value in zip(keys, values, strict=True):
+        if room <= 0:
+            break
+        offset = small[place] if place < 8192 else _varint(place)
+        key_part = _NULL if key is None else (small[len(key)] if len(key) < 8192 else _varint(len(key))) + key
+        length = _NULL if value is None else small[len(value)] if len(value) < 8192 else _varint(len(value))
+        body = b"".join((front, offset, key_part, length, value or b"", b"\x00"))
+        found.append((small[len(body)] if len(body) < 8192 else _varint(len(body))) + body)
+        room -= len(found[-1])
+        place += 1
+    return found
+
+
 def seal(
-    body: bytes,
+    body: bytes | bytearray,
     count: int,
     base_timestamp: int,
     max_timestamp: int,
@@ -103,7 +132,7 @@ def seal(
     """Put a header before encoded records."""
     attributes = compression | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
     if compression:
-        body = compress(compression, body, compression_level)
+        body = compress(compression, bytes(body), compression_level)
     delta = count - 1 if last_offset_delta is None else last_offset_delta
     covered = AFTER_CRC.pack(
         attributes, delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count
@@ -149,14 +178,14 @@ def encode_batch(
 class BatchBuilder:
     """Gathers the records of one batch; a producer fills it until it is large enough."""
 
-    __slots__ = ("_base_timestamp", "_max_timestamp", "_parts", "compression", "count", "size")
+    __slots__ = ("_base_timestamp", "_body", "_max_timestamp", "compression", "count", "size")
 
     def __init__(self, compression: Compression = Compression.NONE) -> None:
         self.compression = compression
         self.count = 0
         self.size = HEADER_SIZE
         """Bytes of the batch so far, before compression."""
-        self._parts: list[bytes] = []
+        self._body = bytearray()
         self._base_timestamp = 0
         self._max_timestamp = 0
 
@@ -174,38 +203,43 @@ class BatchBuilder:
         """
         place = self.count
         delta = timestamp - self._base_timestamp if place else 0
-        encoded = encode_record(place, delta, key, value, headers)
-        size = self.size + len(encoded)
-        if size > limit:
+        added = -1
+        if _compiled_append is not None and not headers and limit <= UNLIMITED:
+            added = _compiled_append(self._body, place, delta, key, value, limit - self.size)
+        if added < 0:
+            encoded = encode_record(place, delta, key, value, headers)
+            added = len(encoded)
+            if self.size + added > limit:
+                return False
+            self._body += encoded
+        elif added == 0:
             return False
         if place == 0:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        self._parts.append(encoded)
-        self.size = size
+        self.size += added
         self.count = place + 1
         return True
 
-    def extend(self, timestamp: int, keys: Sequence[bytes | None], values: Sequence[bytes | None], limit: int) -> int:
-        """Add records of one timestamp, without headers, until the batch has `limit` bytes; how many were taken."""
-        if self.count == 0:
-            self._base_timestamp = self._max_timestamp = timestamp
-        self._max_timestamp = max(self._max_timestamp, timestamp)
-        front = b"\x00" + varint(timestamp - self._base_timestamp)
-        small, parts, size, place = _VARINTS, self._parts, self.size, self.count
-        for key, value in zip(keys, values, strict=True):
-            if size >= limit:
-                break
-            offset = small[place] if place < 8192 else _varint(place)
-            key_part = _NULL if key is None else (small[len(key)] if len(key) < 8192 else _varint(len(key))) + key
-            length = _NULL if value is None else small[len(value)] if len(value) < 8192 else _varint(len(value))
-            body = b"".join((front, offset, key_part, length, value or b"", b"\x00"))
-            encoded = (small[len(body)] if len(body) < 8192 else _varint(len(body))) + body
-            parts.append(encoded)
-            size += len(encoded)
-            place += 1
-        taken, self.count, self.size = place - self.count, place, size
+    def extend(self, timestamp: int, keys: list[bytes | None], values: list[bytes | None], limit: int) -> int:
+        """Add records of one timestamp, without headers, until the batch has `limit` bytes; how many were taken.
+
+        Raises TypeError or ValueError where these are no records, or not as many keys as values; the batch is as it was
+        then.
+        """
+        base = self._base_timestamp if self.count else timestamp
+        taken, before = -1, len(self._body)
+        if _compiled_extend is not None and limit <= UNLIMITED:
+            taken = _compiled_extend(self._body, self.count, timestamp - base, keys, values, limit - self.size)
+        if taken < 0:
+            encoded = _encode_until(self.count, timestamp - base, keys, values, limit - self.size)
+            self._body += b"".join(encoded)
+            taken = len(encoded)
+        self._max_timestamp = max(self._max_timestamp, timestamp) if self.count else timestamp
+        self._base_timestamp = base
+        self.count += taken
+        self.size += len(self._body) - before
         return taken
 
     def build(
@@ -217,7 +251,7 @@ class BatchBuilder:
     ) -> bytes:
         """The batch as a producer sends it."""
         return seal(
-            b"".join(self._parts),
+            self._body,
             self.count,
             self._base_timestamp,
             self._max_timestamp,
@@ -238,71 +272,46 @@ def decode_batch(
     `limit` bytes.
     """
     header = read_header(buffer, at) if header is None else header
+    body = body_of(buffer, at, header, limit)
+    found = None if _compiled_decode is None else _decode_compiled(Record, None, 0, body, header, -UNLIMITED)
+    return _decode_whole(body, header) if found is None else found
+
+
+def body_of(buffer: Buffer, at: int, header: BatchHeader, limit: int = LARGEST_BATCH) -> bytes:
+    """The records of the batch that starts there, unfolded.  Raises ProtocolError as `decode_batch` does."""
     if at + header.size > len(buffer):
         raise ProtocolError("a record batch is cut off")
-    body: bytes = bytes(memoryview(buffer)[at + HEADER_SIZE : at + header.size])
-    if header.attributes & 7:
-        body = decompress(header.compression, body, limit)
+    body = bytes(memoryview(buffer)[at + HEADER_SIZE : at + header.size])
+    return decompress(header.compression, body, limit) if header.attributes & 7 else body
+
+
+def decode_as(kind: type[R], topic: str, partition: int, body: bytes, header: BatchHeader, first: int) -> list[R]:
+    """The records from offset `first` on, as tuples of `kind`: topic, partition, and what a Record has.
+
+    Raises ProtocolError if they are damaged.
+    """
+    found = None if _compiled_decode is None else _decode_compiled(kind, topic, partition, body, header, first)
+    if found is None:
+        make = partial(tuple.__new__, kind)
+        records = _decode_whole(body, header)
+        found = [make((topic, partition, *record)) for record in records if record[0] >= first]
+    return found
+
+
+def _decode_compiled(
+    kind: type[R], topic: str | None, partition: int, body: bytes, header: BatchHeader, first: int
+) -> list[R] | None:
+    base, time, count = header.base_offset, header.base_timestamp, header.record_count
+    stamped = header.max_timestamp if header.is_log_append_time else None
+    assert _compiled_decode is not None, "only where it is"
+    return _compiled_decode(body, count, base, time, stamped, kind, topic, partition, first)
+
+
+def _decode_whole(body: bytes, header: BatchHeader) -> list[Record]:
     try:
         return _decode_records(body, header)
     except (IndexError, UnicodeDecodeError):
         raise ProtocolError("a record batch is damaged: a record does not end where it should") from None
-
-
-class UnreadRecord(NamedTuple):
-    """A record of which only the key was looked at, for who wants the last one with each key and nothing else."""
-
-    offset: Offset
-    key: bytes | None
-    is_tombstone: bool
-    rest: Record | tuple[BatchHeader, bytes]
-    """The whole of it, or the batch that has no other."""
-
-    def read(self) -> Record:
-        """Raises ProtocolError."""
-        if isinstance(self.rest, Record):
-            return self.rest
-        header, batch = self.rest
-        return decode_batch(batch, 0, header)[0]
-
-
-def keys_of(batch: Buffer, header: BatchHeader) -> list[UnreadRecord]:
-    """The records of a batch, which is all of `batch`, each with its key.
-
-    Raises ProtocolError as `decode_batch` does, but what is wrong within the value or the headers of an only record is
-    found when that is read.
-    """
-    sole = _sole_record(batch, header) if header.record_count == 1 and not header.attributes & 7 else None
-    if sole is not None:
-        return [sole]
-    return [
-        UnreadRecord(record.offset, record.key, record.value is None, record)
-        for record in decode_batch(batch, 0, header)
-    ]
-
-
-def _sole_record(batch: Buffer, header: BatchHeader) -> UnreadRecord | None:
-    """The only record; None if any number before its key has more than two bytes, or anything is wrong with it."""
-    try:
-        n, at = batch[HEADER_SIZE], HEADER_SIZE + 1
-        if n > 127:
-            n, at = n & 127 | batch[at] << 7, at + 1
-        # After the length: attributes, timestamp and offset (of the first record in its batch 0, in one byte each).
-        if at + (n >> 1) != len(batch) or n & 1 or n > 16_383 or batch[at + 1] > 127 or batch[at + 2]:
-            return None
-        n, at = batch[at + 3], at + 4
-        if n > 127:
-            n, at = n & 127 | batch[at] << 7, at + 1
-        if n & 1 or n > 16_383:
-            return None
-        end = at + (n >> 1)
-        # -1 for the length of the value is a tombstone; any other odd number is longer than one byte, or wrong.
-        value = batch[end]
-    except IndexError:
-        return None
-    if value & 1 and value != 1:
-        return None
-    return UnreadRecord(header.base_offset, bytes(batch[at:end]), value == 1, (header, bytes(batch)))
 
 
 def _decode_records(body: bytes, header: BatchHeader) -> list[Record]:

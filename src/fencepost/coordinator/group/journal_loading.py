@@ -11,7 +11,7 @@ from fencepost.log.damage import FileDamaged
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.codec import stored_version
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.records import UnreadRecord, keys_of
+from fencepost.protocol.record_keys import UnreadRecord, keys_of
 from fencepost.protocol.types import NO_PRODUCER, Buffer, ProducerId
 
 

@@ -18,6 +18,7 @@ from fencepost.log.damage import FileDamaged
 from fencepost.protocol import codec, records
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.record_keys import UnreadRecord, keys_of
 from fencepost.protocol.stored import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 
@@ -90,7 +91,7 @@ def encode_key(transactional_id: str) -> bytes:
     return codec.encode_stored(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
-def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Iterator[list[records.UnreadRecord]]:
+def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Iterator[list[UnreadRecord]]:
     """The records of a journal partition, a batch at a time.  Raises JournalUnreadable rather than leave one out.
 
     Only of the last one with a key counts what it says: see `decode`.
@@ -110,7 +111,7 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
                 continue
             if not crc_matches(batch, 0, header):
                 raise ProtocolError("its CRC does not match")
-            keyed = records.keys_of(batch, header)
+            keyed = keys_of(batch, header)
             for record in keyed:
                 if record.key is None:
                     raise ProtocolError("a record without a key")
@@ -119,7 +120,7 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
         yield keyed
 
 
-def decode(partition: int, record: records.UnreadRecord) -> Entry | None:
+def decode(partition: int, record: UnreadRecord) -> Entry | None:
     """What a record says; None if its key is of an unknown version, and so no transactional id's.
 
     Raises JournalUnreadable.

@@ -12,7 +12,7 @@ from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.records import UnreadRecord
+from fencepost.protocol.record_keys import UnreadRecord
 from fencepost.protocol.types import Buffer, Milliseconds, TopicPartition
 from fencepost.runtime import Work
 

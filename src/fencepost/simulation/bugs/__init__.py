@@ -8,12 +8,14 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from types import CodeType, ModuleType
 from typing import Final
 
+from fencepost.compiled.files import FORCE_PURE, SOURCES
 from fencepost.simulation.bugs.bug import Bug, BugUnusable, read
 
 __all__ = ["BUGS", "Bug", "BugUnusable", "put_in"]
@@ -40,6 +42,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     bug.name: bug for room in _ROOMS for bug in read(resources.files(__name__).joinpath(f"{room}.patch").read_text())
 }
 """By name."""
+#: Modules whose functions compiled code stands in for.
+_COMPILED: Final = [f"fencepost.protocol.{name.removesuffix('.py')}" for name in SOURCES]
 
 
 def put_in(name: str) -> None:
@@ -50,8 +54,9 @@ def put_in(name: str) -> None:
     bug = BUGS.get(name)
     if bug is None:
         raise BugUnusable(f"--bug {name}: there is no such bug; --bug list names them")
-    if bug.module in sys.modules:
+    if bug.module in sys.modules or (bug.module in _COMPILED and "fencepost.compiled.in_use" in sys.modules):
         raise BugUnusable(f"--bug {name}: {bug.module} is imported already; a bug goes into a fresh process only")
+    os.environ[FORCE_PURE] = "a bug is put in"  # what was compiled of the right text would stand in for the wrong one
     sys.meta_path.insert(0, _Finder(bug))
 
 

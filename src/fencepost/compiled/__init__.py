@@ -1,0 +1,1 @@
+"""Code that may have been compiled: where it lies, and whether it is used."""

@@ -1,0 +1,68 @@
+# The types that C has for the numbers of record_kernel.py.  Every index stays checked.
+cimport cython
+
+cdef object _new
+cdef tuple _NO_HEADERS
+cdef long long _FAR
+cdef unsigned int _SEED, _M, _MASK
+
+@cython.locals(
+    end=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t, n=longlong, timestamp=longlong, offset=longlong,
+    stamped=longlong, key=object, value=object, found=list, view="const unsigned char[:]",
+)
+cpdef list decode_records(
+    bytes body, Py_ssize_t count, long long base_offset, long long base_timestamp, object append_time,
+    object kind, object topic, object partition, long long first,
+)
+
+@cython.locals(n=longlong, end=Py_ssize_t, count=Py_ssize_t)
+cdef Py_ssize_t _decode_headers(
+    bytes body, const unsigned char[:] view, Py_ssize_t at, Py_ssize_t stop, list found
+) except? -2
+
+cpdef Py_ssize_t append_record(
+    bytearray out, Py_ssize_t place, object timestamp_delta, object key, object value, Py_ssize_t room
+) except? -2
+
+@cython.locals(before=Py_ssize_t, taken=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t)
+cpdef Py_ssize_t append_records(
+    bytearray out, Py_ssize_t place, object timestamp_delta, list keys, list values, Py_ssize_t room
+) except? -2
+
+@cython.locals(
+    key_size=Py_ssize_t, value_size=Py_ssize_t, key_length=longlong, value_length=longlong, delta=longlong,
+    size=Py_ssize_t, whole=Py_ssize_t,
+)
+cdef Py_ssize_t _append(
+    bytearray out, long long place, long long timestamp_delta, object key, object value, Py_ssize_t room
+) except? -2
+
+cdef Py_ssize_t _size(long long n) noexcept
+
+cdef int _put(bytearray out, long long n) except -1
+
+@cython.locals(
+    end=Py_ssize_t, stop=Py_ssize_t, place=Py_ssize_t, n=longlong, earliest=longlong, latest=longlong, keyless=bint,
+)
+cpdef object check_records(const unsigned char[:] body, Py_ssize_t at, Py_ssize_t first, Py_ssize_t until)
+
+@cython.locals(shift=int, byte=longlong)
+cdef (long long, Py_ssize_t) _longer(const unsigned char[:] body, Py_ssize_t at, long long n, int most)
+
+@cython.locals(
+    end=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t, n=longlong, timestamp=longlong, offset=longlong,
+    stamped=longlong, key_begin=Py_ssize_t, key_end=Py_ssize_t, value_begin=Py_ssize_t, null=int,
+)
+cpdef Py_ssize_t index_records(
+    const unsigned char[:] body, Py_ssize_t shift, Py_ssize_t count, long long base_offset, long long base_timestamp, object append_time,
+    long long low, long long high, int[:] places, unsigned char[:] nulls, long long[:] offsets, long long[:] timestamps,
+    Py_ssize_t row,
+) except? -2
+
+cpdef unsigned int murmur2(const unsigned char[:] data) except? 1
+
+@cython.locals(n=Py_ssize_t, begin=Py_ssize_t, end=Py_ssize_t)
+cpdef object murmur2_of_each(const unsigned char[:] data, const int[:] places, unsigned int[:] hashes)
+
+@cython.locals(h=cython.uint, k=cython.uint)
+cdef unsigned int _murmur2(const unsigned char[:] data, Py_ssize_t at, Py_ssize_t end) except? 1

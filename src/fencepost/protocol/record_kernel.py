@@ -1,0 +1,419 @@
+"""The loops over records that decide how fast a client or a leader is, written so that they can be compiled.
+
+`record_kernel.pxd` beside this file gives their numbers the types of C; `fencepost.compiled.in_use` finds what was
+built of the two.  As text they are Python too, which the tests run; nothing else does, because the functions that they
+stand in for, their twins, are faster then.
+
+Each answers only where everything is as it should be: records that are whole, numbers of up to 62 bits, keys and values
+that are bytes.  Anything else it leaves to its twin, by an answer that says so.  So what is wrong with a batch is told
+by one piece of code, whether there is a compiler or not.  No index is used unchecked: what lies beyond the end raises
+IndexError, compiled as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+_new: Final = tuple.__new__
+_NO_HEADERS: Final = ()
+_FAR: Final = 1 << 61
+"""Beyond it, on either side of 0, sums of two numbers are left to Python."""
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+
+def decode_records(
+    body: bytes,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+    kind: type[R],
+    topic: str | None,
+    partition: int,
+    first: int,
+) -> list[R] | None:
+    """The records whose offset is `first` or more, as tuples of this kind: their topic and partition if one is given,
+    offset, timestamp, key, value and headers.  None: ask the twin, `records._decode_records`.
+    """
+    end, at, stamped = len(body), 0, 0 if append_time is None else append_time
+    if count < 0 or count > end or not -_FAR < base_offset < _FAR or not -_FAR < base_timestamp < _FAR:
+        return None
+    found: list[R] = []
+    view = body
+    try:
+        for _ in range(count):
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(view, at, n, 9)
+            stop = at + (n >> 1)
+            if n & 1 or stop > end:
+                return None
+            n = view[at + 1]
+            at += 2
+            if n > 127:
+                n, at = _longer(view, at, n, 9)
+            timestamp = base_timestamp + ((n >> 1) ^ -(n & 1))
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(view, at, n, 9)
+            offset = base_offset + ((n >> 1) ^ -(n & 1))
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(view, at, n, 9)
+            key = None
+            if not n & 1:
+                n = at + (n >> 1)
+                if n > stop:
+                    return None
+                key = body[at:n]
+                at = n
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(view, at, n, 9)
+            value = None
+            if not n & 1:
+                n = at + (n >> 1)
+                if n > stop:
+                    return None
+                value = body[at:n]
+                at = n
+            headers: Any = _NO_HEADERS
+            if view[at]:
+                headers = []
+                at = _decode_headers(body, view, at, stop, headers)
+            else:
+                at += 1
+            if at != stop:
+                return None
+            if offset < first:
+                continue
+            if append_time is not None:
+                timestamp = stamped
+            if topic is None:
+                found.append(_new(kind, (offset, timestamp, key, value, headers)))
+            else:
+                found.append(_new(kind, (topic, partition, offset, timestamp, key, value, headers)))
+    except (IndexError, UnicodeDecodeError):
+        return None
+    return found if at == end else None
+
+
+def _decode_headers(body: bytes, view: Sequence[int], at: int, stop: int, found: list[tuple[str, bytes | None]]) -> int:
+    """Put the headers there into `found`; where they end, -1 if the twin is to be asked."""
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = _longer(view, at, n, 9)
+    count = n >> 1
+    if n & 1 or count > stop - at:
+        return -1
+    for _ in range(count):
+        n = view[at]
+        at += 1
+        if n > 127:
+            n, at = _longer(view, at, n, 9)
+        end = at + (n >> 1)
+        if n & 1 or end > stop:
+            return -1
+        name = body[at:end].decode("utf-8")
+        n = view[end]
+        at = end + 1
+        if n > 127:
+            n, at = _longer(view, at, n, 9)
+        if n & 1:
+            found.append((name, None))
+            continue
+        end = at + (n >> 1)
+        if end > stop:
+            return -1
+        found.append((name, body[at:end]))
+        at = end
+    return at
+
+
+def append_record(
+    out: bytearray, place: int, timestamp_delta: int, key: bytes | None, value: bytes | None, room: int
+) -> int:
+    """Add a record without headers to those in `out`; how many bytes it has.
+
+    0: it has more than `room` bytes.  -1: ask the twin, `records.encode_record`.  Nothing is changed then.
+    """
+    if type(timestamp_delta) is not int or not -_FAR < timestamp_delta < _FAR or not 0 <= place < _FAR:
+        return -1
+    return _append(out, place, timestamp_delta, key, value, room)
+
+
+def append_records(
+    out: bytearray,
+    place: int,
+    timestamp_delta: int,
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    room: int,
+) -> int:
+    """Add records without headers, numbered from `place` on, until they have `room` bytes; how many were taken.
+
+    -1: ask the twin, `BatchBuilder.extend`.  Nothing is changed then.
+    """
+    before, taken, count = len(out), 0, len(keys)
+    if count != len(values) or type(timestamp_delta) is not int or not -_FAR < timestamp_delta < _FAR:
+        return -1
+    while taken < count and room > 0:
+        size = _append(out, place + taken, timestamp_delta, keys[taken], values[taken], _FAR)
+        if size < 0:
+            del out[before:]
+            return -1
+        room -= size
+        taken += 1
+    return taken
+
+
+def _append(out: bytearray, place: int, timestamp_delta: int, key: bytes | None, value: bytes | None, room: int) -> int:
+    key_size = value_size = 0
+    key_length = value_length = 1
+    if key is not None:
+        if type(key) is not bytes:
+            return -1
+        key_size = len(key)
+        key_length = key_size << 1
+    if value is not None:
+        if type(value) is not bytes:
+            return -1
+        value_size = len(value)
+        value_length = value_size << 1
+    delta = (timestamp_delta << 1) ^ (timestamp_delta >> 63)
+    place <<= 1
+    size = 2 + _size(delta) + _size(place) + _size(key_length) + key_size + _size(value_length) + value_size
+    whole = size + _size(size << 1)
+    if whole > room:
+        return 0
+    _put(out, size << 1)
+    out.append(0)
+    _put(out, delta)
+    _put(out, place)
+    _put(out, key_length)
+    if key is not None:
+        out += key
+    _put(out, value_length)
+    if value is not None:
+        out += value
+    out.append(0)
+    return whole
+
+
+def _size(n: int) -> int:
+    """Bytes of a number of variable length."""
+    size = 1
+    while n > 127:
+        n >>= 7
+        size += 1
+    return size
+
+
+def _put(out: bytearray, n: int) -> int:
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return 0
+
+
+def check_records(body: Sequence[int], at: int, first: int, until: int) -> tuple[int, int, int, int, int, bool] | None:
+    """As its twin, `record_scan._run`, of one record or more, with no timestamps from before.  None: ask the twin."""
+    end, keyless, place, stop = len(body), False, first, at
+    earliest, latest = _FAR, -_FAR
+    try:
+        while place < until:
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 5)
+            stop = at + (n >> 1)
+            if stop > end or n & 1:
+                return None
+            n = body[at + 1]
+            at += 2
+            if n > 127:
+                n, at = _longer(body, at, n, 9)
+            n = (n >> 1) ^ -(n & 1)
+            if n > latest:
+                latest = n
+            if n < earliest:
+                earliest = n
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 5)
+            if n != place + place:
+                return None
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 5)
+            if n == 1:
+                keyless = True
+            elif n & 1:
+                return None
+            else:
+                at += n >> 1
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 5)
+            if not n & 1:
+                at += n >> 1
+            elif n != 1:
+                return None
+            if body[at]:
+                return at, place, stop, earliest, latest, keyless
+            at += 1
+            if at != stop:
+                return None
+            place += 1
+    except IndexError:
+        return None
+    return at, until, stop, earliest, latest, keyless
+
+
+def _longer(body: Sequence[int], at: int, n: int, most: int) -> tuple[int, int]:
+    """The rest of a number whose first byte, `n`, said that more follow, and where it ends.
+
+    Raises IndexError at the end of `body`, for more than `most` bytes, and for more than 32 bits in 5 bytes or 61 in 9.
+    """
+    n &= 127
+    shift = 7
+    byte = 128
+    while byte > 127:
+        if shift == 7 * most:
+            raise IndexError
+        byte = body[at]
+        at += 1
+        n |= (byte & 127) << shift
+        shift += 7
+    if (most == 5 and n >> 32) or n >> 61:
+        raise IndexError
+    return n, at
+
+
+def index_records(
+    body: Sequence[int],
+    shift: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+    low: int,
+    high: int,
+    places: Any,
+    nulls: Any,
+    offsets: Any,
+    timestamps: Any,
+    row: int,
+) -> int:
+    """Note where keys and values are, of the records with an offset from `low` to before `high`, from row `row` on.
+
+    `places` gets four numbers a row: begin and end of key and of value, `shift` more than in `body`; `nulls` 1 for a
+    key that is null and 2 for a value.  Returns how many rows there are then; -1: ask the twin, `records.decode_batch`.
+    """
+    end, at, stamped = len(body), 0, 0 if append_time is None else append_time
+    if count < 0 or count > end or not -_FAR < base_offset < _FAR or not -_FAR < base_timestamp < _FAR:
+        return -1
+    try:
+        for _ in range(count):
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 9)
+            stop = at + (n >> 1)
+            if n & 1 or stop > end:
+                return -1
+            n = body[at + 1]
+            at += 2
+            if n > 127:
+                n, at = _longer(body, at, n, 9)
+            timestamp = base_timestamp + ((n >> 1) ^ -(n & 1))
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 9)
+            offset = base_offset + ((n >> 1) ^ -(n & 1))
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 9)
+            null, key_begin = n & 1, at
+            if not n & 1:
+                at += n >> 1
+                if at > stop:
+                    return -1
+            key_end = at
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 9)
+            value_begin = at
+            if n & 1:
+                null += 2
+            else:
+                at += n >> 1
+                if at > stop:
+                    return -1
+            if body[at] or at + 1 != stop:
+                return -1
+            if low <= offset < high:
+                places[4 * row] = shift + key_begin
+                places[4 * row + 1] = shift + key_end
+                places[4 * row + 2] = shift + value_begin
+                places[4 * row + 3] = shift + at
+                nulls[row] = null
+                offsets[row] = offset
+                timestamps[row] = timestamp if append_time is None else stamped
+                row += 1
+            at += 1
+    except IndexError:
+        return -1
+    return row if at == end else -1
+
+
+def murmur2(data: Sequence[int]) -> int:
+    """As its twin, `partitioning.murmur2`."""
+    return _murmur2(data, 0, len(data))
+
+
+def murmur2_of_each(data: Sequence[int], places: Sequence[int], hashes: Any) -> None:
+    """The hash of each piece of `data`, of which number n is from places[n] to before places[n + 1].
+
+    Raises IndexError if a piece is not all in `data`.
+    """
+    for n in range(len(hashes)):
+        begin, end = places[n], places[n + 1]
+        if begin < 0 or end < begin or end > len(data):
+            raise IndexError("a piece is not in the data")
+        hashes[n] = _murmur2(data, begin, end)
+
+
+def _murmur2(data: Sequence[int], at: int, end: int) -> int:
+    h = (_SEED ^ (end - at)) & _MASK
+    while at + 4 <= end:
+        k = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
+        k = k * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = h * _M & _MASK ^ k
+        at += 4
+    if at < end:
+        k = 0
+        while end > at:
+            end -= 1
+            k = k << 8 | data[end]
+        h = (h ^ k) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15

@@ -1,0 +1,313 @@
+"""What can be compiled, as it runs compiled and as text, against the functions that it stands in for.
+
+Whatever the bytes are, it answers as its twin or leaves the answer to it; and what is well-formed it does not leave.
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.protocol.drawn_records import BYTES, HEADERS, ODD_RECORDS, RECORDS
+from tests.twins import need_compiled, python_alone
+
+from fencepost.client.records import ConsumerRecord
+from fencepost.compiled.in_use import IN_USE
+from fencepost.protocol import partitioning, record_kernel, record_scan, records
+from fencepost.protocol.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header
+from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.records import BatchBuilder, NewRecord, Record, encode_batch, varint
+from fencepost.protocol.steps import Pace, finish
+
+#: Numbers as they stand in a record, too long, cut off and larger than any size.
+NUMBERS = st.one_of(
+    st.integers(-3, 200).map(varint),
+    st.sampled_from([2**31 - 1, 2**31, -(2**31), 2**32, 2**61, 2**62, -(2**62), 2**63 - 1, -(2**63)]).map(varint),
+    st.sampled_from([b"\x80\x00", b"\xff" * 5, b"\xff" * 9 + b"\x01", b"\x80" * 10, b"\xff" * 8 + b"\x7f", b"\x81"]),
+    st.binary(min_size=1, max_size=11),
+)
+
+
+@pytest.fixture(params=["compiled", "text"], scope="module")
+def kernel(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The compiled module, and the text that it was compiled of."""
+    if request.param == "compiled":
+        need_compiled()
+        yield IN_USE.module
+    else:
+        yield record_kernel
+
+
+class Mutation(NamedTuple):
+    """How the bytes of a batch are changed: each number by its part of the length of what is left."""
+
+    at: float
+    to: bytes
+    instead_of: int
+    cut: float
+
+
+MUTATIONS = st.lists(
+    st.builds(Mutation, st.floats(0, 1), NUMBERS, st.integers(0, 3), st.sampled_from([1.0, 1.0, 1.0, 0.9, 0.3])),
+    max_size=3,
+)
+
+
+def _mutated(body: bytes, mutations: list[Mutation]) -> bytes:
+    for at, to, instead_of, cut in mutations:
+        place = int(at * len(body))
+        body = body[:place] + to + body[place + instead_of :]
+        body = body[: int(cut * len(body))]
+    return body
+
+
+def _batch(
+    drawn: list[NewRecord], mutations: list[Mutation], count: int, append_time: bool
+) -> tuple[bytes, BatchHeader]:
+    """Records, maybe damaged, and a header that maybe lies."""
+    batch = encode_batch(drawn, base_offset=1_000)
+    header = read_header(batch)
+    attributes = LOG_APPEND_TIME if append_time else 0
+    return _mutated(batch[HEADER_SIZE:], mutations), header._replace(
+        record_count=len(drawn) + count, attributes=attributes
+    )
+
+
+BATCHES = st.builds(
+    _batch,
+    st.one_of(RECORDS, ODD_RECORDS),
+    MUTATIONS,
+    st.sampled_from([0, 0, 0, 1, -1, -(2**31), 2**31 - 1]),
+    st.booleans(),
+)
+SOUND = st.builds(_batch, RECORDS, st.just([]), st.just(0), st.booleans())
+
+
+def _decoded_by_python(body: bytes, header: BatchHeader) -> list[Record] | str:
+    with python_alone():
+        try:
+            return records._decode_whole(body, header)
+        except ProtocolError as wrong:
+            return str(wrong)
+
+
+def _decoded(kernel: Any, kind: Any, named: tuple[Any, ...], body: bytes, header: BatchHeader, first: int) -> Any:
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    count, base_offset, base_timestamp = header.record_count, header.base_offset, header.base_timestamp
+    return kernel.decode_records(body, count, base_offset, base_timestamp, append_time, kind, *named, first)
+
+
+@given(batch=BATCHES, first=st.integers(998, 1_010))
+def test_records_are_read_as_python_reads_them(kernel: Any, batch: tuple[bytes, BatchHeader], first: int) -> None:
+    expected = _decoded_by_python(*batch)
+    found = _decoded(kernel, Record, (None, 0), *batch, -(2**60))
+    for_a_consumer = _decoded(kernel, ConsumerRecord, ("t", 7), *batch, first)
+    if found is None:
+        assert for_a_consumer is None
+        return
+    assert found == expected
+    assert [type(record) for record in found] == [Record] * len(found)
+    assert for_a_consumer == [ConsumerRecord("t", 7, *record) for record in found if record.offset >= first]
+    assert [type(record) for record in for_a_consumer] == [ConsumerRecord] * len(for_a_consumer)
+
+
+@given(batch=SOUND)
+def test_sound_records_are_not_left_to_python(kernel: Any, batch: tuple[bytes, BatchHeader]) -> None:
+    body, header = batch
+    assert _decoded(kernel, Record, (None, 0), body, header, -(2**60)) == _decoded_by_python(body, header)
+    checked = kernel.check_records(body, 0, 0, header.record_count)
+    assert checked is not None and (checked[1] == header.record_count or body[checked[0]])
+
+
+def _run_of_python(body: bytes, at: int, first: int, until: int) -> Any:
+    with python_alone():
+        try:
+            return record_scan._run(body, at, first, until, 1 << 63, -(1 << 63))
+        except ProtocolError as wrong:
+            return str(wrong)
+
+
+@given(batch=BATCHES, at=st.integers(0, 12), first=st.integers(0, 3))
+def test_records_are_checked_as_python_checks_them(
+    kernel: Any, batch: tuple[bytes, BatchHeader], at: int, first: int
+) -> None:
+    body, header = batch
+    for begin, number in ((0, 0), (at, first)):
+        until = min(header.record_count, number + 20)
+        if number < until:
+            expected = _run_of_python(body, begin, number, until)
+            assert kernel.check_records(memoryview(body), begin, number, until) in (None, expected)
+
+
+@given(batch=BATCHES, most=st.sampled_from([2**31 - 1, 1, 3]))
+def test_a_check_of_a_whole_batch_ends_as_in_python(batch: tuple[bytes, BatchHeader], most: int) -> None:
+    """What it says of a batch, in the same words, after as many pauses."""
+    need_compiled()
+
+    def said() -> tuple[Any, int]:
+        pace = Pace(5)
+        try:
+            return finish(record_scan.scan(*batch, pace, most)), pace.pauses
+        except ProtocolError as wrong:
+            return str(wrong), pace.pauses
+
+    with_compiled = said()
+    with python_alone():
+        assert said() == with_compiled
+
+
+PAIRS = st.lists(st.tuples(BYTES, BYTES), max_size=6)
+
+
+@given(
+    pairs=PAIRS,
+    place=st.sampled_from([0, 63, 64, 8191, 2**31 - 1]),
+    delta=st.sampled_from([0, -1, 64, -(2**40), 2**60]),
+)
+def test_records_are_written_as_python_writes_them(
+    kernel: Any, pairs: list[tuple[bytes | None, bytes | None]], place: int, delta: int
+) -> None:
+    out, expected = bytearray(b"before"), b"before"
+    for number, (key, value) in enumerate(pairs):
+        encoded = records.encode_record(place + number, delta, key, value, ())
+        assert kernel.append_record(out, place + number, delta, key, value, len(encoded) - 1) == 0
+        assert out == expected
+        assert kernel.append_record(out, place + number, delta, key, value, len(encoded)) == len(encoded)
+        expected += encoded
+        assert out == expected
+    together = bytearray(b"before")
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    assert kernel.append_records(together, place, delta, keys, values, 2**40) == len(pairs)
+    assert together == expected
+
+
+@given(pairs=PAIRS, room=st.integers(-5, 300))
+def test_as_many_records_are_taken_as_python_takes(
+    kernel: Any, pairs: list[tuple[bytes | None, bytes | None]], room: int
+) -> None:
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    expected = records._encode_until(0, 5, keys, values, room)
+    out = bytearray()
+    assert kernel.append_records(out, 0, 5, keys, values, room) == len(expected)
+    assert out == b"".join(expected)
+
+
+@pytest.mark.parametrize("odd", ["text", bytearray(b"b"), memoryview(b"m"), 5, [1]], ids=repr)
+def test_what_is_no_record_is_left_to_python_and_nothing_is_written(kernel: Any, odd: Any) -> None:
+    out = bytearray(b"before")
+    assert kernel.append_record(out, 0, 0, odd, b"", 100) == -1
+    assert kernel.append_record(out, 0, 0, None, odd, 100) == -1
+    assert kernel.append_records(out, 0, 0, [b"whole", odd], [b"", b""], 100) == -1
+    assert kernel.append_records(out, 0, 0, [b"whole", b""], [b"", odd], 100) == -1
+    assert kernel.append_records(out, 0, 0, [b"whole"], [], 100) == -1
+    assert out == b"before"
+
+
+@pytest.mark.parametrize("delta", [2**61, -(2**61), 2**64, 1.5, "0", None, True], ids=repr)
+def test_differences_of_time_that_c_cannot_hold_are_left_to_python(kernel: Any, delta: Any) -> None:
+    out = bytearray()
+    assert kernel.append_record(out, 0, delta, None, None, 100) == -1
+    assert kernel.append_records(out, 0, delta, [None], [None], 100) == -1
+    assert out == b""
+
+
+@given(
+    records=st.lists(
+        st.tuples(st.sampled_from([0, 5, -5, 2**62, 2**70, 1.5, "t"]), BYTES | st.just("text"), BYTES, HEADERS),
+        max_size=4,
+    ),
+    limit=st.sampled_from([2**60, 200, 2**80]),
+)
+def test_a_builder_ends_as_in_python(records: list[Any], limit: int) -> None:
+    """The same bytes or the same error, and after an error the records from before it."""
+    need_compiled()
+
+    def built() -> list[Any]:
+        builder = BatchBuilder()
+        told: list[Any] = []
+        for timestamp, key, value, headers in records:
+            for together in (False, True):
+                try:
+                    if together:
+                        told.append(builder.extend(timestamp, [key, value], [value, key], limit))
+                    else:
+                        told.append(builder.append(timestamp, key, value, headers, limit))
+                except (TypeError, ValueError, AttributeError) as error:
+                    told.append((type(error), str(error)))
+                told.append((builder.count, builder.size, bytes(builder._body)))
+        return told
+
+    with_compiled = built()
+    with python_alone():
+        assert built() == with_compiled
+
+
+def _room(rows: int) -> dict[str, Any]:
+    return {
+        "places": array.array("i", bytes(16 * rows)),
+        "nulls": bytearray(rows),
+        "offsets": array.array("q", bytes(8 * rows)),
+        "timestamps": array.array("q", bytes(8 * rows)),
+    }
+
+
+@given(batch=BATCHES, low=st.integers(998, 1_004), rows=st.integers(0, 9))
+def test_columns_are_those_of_the_records(kernel: Any, batch: tuple[bytes, BatchHeader], low: int, rows: int) -> None:
+    body, header = batch
+    expected = _decoded_by_python(body, header)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    room, shift = _room(rows), 100
+    count, base_offset, base_timestamp = header.record_count, header.base_offset, header.base_timestamp
+    came_to = kernel.index_records(
+        body, shift, count, base_offset, base_timestamp, append_time, low, 1_006, *room.values(), 1
+    )
+    if came_to < 0:
+        return
+    shifted, found = bytes(shift) + body, []
+    for row in range(1, came_to):
+        key_begin, key_end, value_begin, value_end = room["places"][4 * row : 4 * row + 4]
+        key = None if room["nulls"][row] & 1 else shifted[key_begin:key_end]
+        value = None if room["nulls"][row] & 2 else shifted[value_begin:value_end]
+        assert key_begin <= key_end <= value_begin <= value_end
+        found.append(Record(room["offsets"][row], room["timestamps"][row], key, value, ()))
+    assert found == [record for record in expected if isinstance(record, Record) and low <= record.offset < 1_006]
+
+
+@given(drawn=st.lists(st.tuples(st.integers(0, 2**41), BYTES, BYTES, st.just(())), min_size=1, max_size=8))
+def test_columns_of_sound_records_are_not_left_to_python(kernel: Any, drawn: list[NewRecord]) -> None:
+    body, header = _batch(drawn, [], 0, False)
+    count, base_offset, base_timestamp = header.record_count, header.base_offset, header.base_timestamp
+    room = _room(len(drawn))
+    columns = (body, 0, count, base_offset, base_timestamp, None, 0, 2_000, *room.values(), 0)
+    assert kernel.index_records(*columns) == len(drawn)
+    short = _room(len(drawn) - 1)
+    assert kernel.index_records(*columns[:8], *short.values(), 0) == -1, "no room for the last"
+
+
+@given(st.binary(max_size=40))
+@example(b"\xff" * 11)
+def test_keys_hash_as_in_python(kernel: Any, key: bytes) -> None:
+    with python_alone():
+        expected = partitioning.murmur2(key)
+    assert kernel.murmur2(key) == expected
+    assert kernel.murmur2(memoryview(b"x" + key)[1:]) == expected
+
+
+@given(st.lists(st.binary(max_size=9), max_size=8))
+def test_every_piece_hashes_as_by_itself(kernel: Any, pieces: list[bytes]) -> None:
+    places = array.array("i", [0])
+    for piece in pieces:
+        places.append(places[-1] + len(piece))
+    hashes = array.array("I", bytes(4 * len(pieces)))
+    kernel.murmur2_of_each(b"".join(pieces), places, hashes)
+    assert list(hashes) == [kernel.murmur2(piece) for piece in pieces]
+
+
+@pytest.mark.parametrize("places", [[0, 4], [-1, 2], [2, 1], [0], [2**31 - 1, 2**31 - 1]], ids=repr)
+def test_a_piece_that_is_not_there_is_refused(kernel: Any, places: list[int]) -> None:
+    with pytest.raises(IndexError):
+        kernel.murmur2_of_each(b"abc", array.array("i", places), array.array("I", [0]))
