@@ -165,7 +165,7 @@ def append_records(
     -1: ask the twin, `BatchBuilder.extend`.  Nothing is changed then.
     """
     before, taken, count = len(out), 0, len(keys)
-    if count != len(values) or type(timestamp_delta) is not int or not -_FAR < timestamp_delta < _FAR:
+    if type(timestamp_delta) is not int or not -_FAR < timestamp_delta < _FAR or place < 0 or count != len(values):
         return -1
     while taken < count and room > 0:
         size = _append(out, place + taken, timestamp_delta, keys[taken], values[taken], _FAR)
@@ -190,7 +190,7 @@ def _append(out: bytearray, place: int, timestamp_delta: int, key: bytes | None,
             return -1
         value_size = len(value)
         value_length = value_size << 1
-    delta = (timestamp_delta << 1) ^ (timestamp_delta >> 63)
+    delta = (timestamp_delta * 2) ^ (timestamp_delta >> 63)
     place <<= 1
     size = 2 + _size(delta) + _size(place) + _size(key_length) + key_size + _size(value_length) + value_size
     whole = size + _size(size << 1)
@@ -404,7 +404,8 @@ def murmur2_of_each(data: Sequence[int], places: Sequence[int], hashes: Any) -> 
 def _murmur2(data: Sequence[int], at: int, end: int) -> int:
     h = (_SEED ^ (end - at)) & _MASK
     while at + 4 <= end:
-        k = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
+        k = data[at + 3]
+        k = k << 24 | data[at + 2] << 16 | data[at + 1] << 8 | data[at]
         k = k * _M & _MASK
         k = (k ^ k >> 24) * _M & _MASK
         h = h * _M & _MASK ^ k
