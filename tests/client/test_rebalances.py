@@ -246,9 +246,7 @@ def test_members_that_go_from_range_to_cooperative_sticky_share_a_group() -> Non
 
 @pytest.mark.parametrize("names", ["Range", (), ("range", "range"), "uniform", ["range", ""]])
 def test_a_strategy_that_is_none_is_refused(names: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"partition_assignment_strategy=.*: it must be one or several of range"
-    ):
+    with pytest.raises(ValueError, match=r"partition_assignment_strategy=.*: it must be one or several of range"):
         Consumer("t", bootstrap_servers=ADDRESS, group_id="g", partition_assignment_strategy=names)
 
 
