@@ -121,6 +121,8 @@ def main() -> None:
     stamp.write_text(wanted(environment))
     compile_records(environment)
     print("setup: done", flush=True)
+    if environment is ENVIRONMENTS["main"]:
+        subprocess.run([environment.python, "-m", "fencepost.compiled.in_use"])
 
 
 if __name__ == "__main__":

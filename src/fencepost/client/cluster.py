@@ -173,8 +173,9 @@ class Cluster:
                         failures[str(error)] = None
         finally:
             for task in tried:
-                if not task.cancel() and not task.cancelled():
-                    task.exception()  # nobody else asks for it
+                task.cancel()
+                # Nobody else asks what became of it.
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
         raise UnreachableError(f"no broker can be reached: {'; '.join(failures)}")
 
     async def _connect(self, address: tuple[str, int], use: Use = Use.DATA) -> Connection:
