@@ -10,6 +10,7 @@ from tests.simulation.narrow_worlds import World, groups
 
 from fencepost.simulation.drawn_runs import Report, carry_out
 from fencepost.simulation.group_notes import GroupNotes
+from fencepost.simulation.inhabitants.groups import KEEPERS, KEEPING_LOOPS
 from fencepost.simulation.request_faults import RequestFault
 
 EVERY_FAULT: Mapping[RequestFault, float] = dict.fromkeys(RequestFault, 0.02)
@@ -18,6 +19,9 @@ PLANS: Mapping[str, World] = {
     "everything": groups(incidents=8, request_faults=EVERY_FAULT, crashes=0.2, topics_change=0.3),
     "transaction.version 1": groups(incidents=8, request_faults=EVERY_FAULT, crashes=0.2, level=1, groups=()),
     "transaction.version 0": groups(incidents=8, request_faults=EVERY_FAULT, level=0, groups=()),
+    "cooperative": groups(
+        incidents=6, groups=(KEEPERS,), transformers=(), loops=(KEEPING_LOOPS,), request_faults=EVERY_FAULT, crashes=0.2
+    ),
     "group requests": groups(
         incidents=6, request_faults=dict.fromkeys(RequestFault, 0.05), apis=(JOIN, SYNC, HEARTBEAT)
     ),

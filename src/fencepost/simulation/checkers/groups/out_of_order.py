@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.checkers.groups.places import named
-from fencepost.simulation.group_notes import Processed
+from fencepost.simulation.group_notes import Membership, Processed
 
 
 def out_of_order(processed: Iterable[Processed], moved: Iterable[tuple[str, TopicPartition]] = ()) -> list[str]:
     """Each member is handed the records of a partition in order, as long as it does not go back on purpose."""
     may_go_back = set(moved)
-    last: dict[tuple[str, int, TopicPartition], int] = {}
+    last: dict[tuple[str, Membership, TopicPartition], int] = {}
     faults = []
     for each in processed:
-        key = (each.process, each.member.generation, each.at)
+        key = (each.process, each.member, each.at)  # one that lost its place begins anew, as another member
         if each.offset <= last.get(key, -1) and (each.process, each.at) not in may_go_back:
             faults.append(f"{each.process} is handed {named(each.at)}/{each.offset} after {last[key]}")
         last[key] = each.offset
