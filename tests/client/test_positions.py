@@ -11,7 +11,7 @@ from tests.client.test_group import PARTITIONS, PATIENT, SHORT_SESSIONS, member,
 from tests.client.test_producer import producer, simulate
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition
-from fencepost.client.errors import BrokerError, NoOffsetError
+from fencepost.client.errors import BrokerError, MisuseError, NoOffsetError
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
@@ -282,3 +282,24 @@ def test_where_to_go_back_to_is_forgotten_with_what_was_read(assigns: bool) -> N
             assert [record.value for record in await take(reader, 1)] == [b"new"]
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_the_first_and_the_last_record_can_be_gone_to_and_the_lag_is_known() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            for number in range(5):
+                await writer.send("t", b"%d" % number, partition=0)
+        at, empty = TopicPartition("t", 0), TopicPartition("t", 1)
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            assert len(await reader.poll(5000, 2)) == 2
+            assert await reader.lag() == {at: 3, empty: 0}
+            await reader.seek_to_end([at])
+            assert await reader.lag([at]) == {at: 0}
+            assert await reader.poll(200) == []
+            await reader.seek_to_beginning([at, empty])
+            assert await reader.lag() == {at: 5, empty: 0}
+            assert [record.value for record in await reader.poll(5000)] == [b"%d" % n for n in range(5)]
+            with pytest.raises(MisuseError, match="not assigned"):
+                await reader.lag([TopicPartition("t", 9)])
+
+    simulate(scenario)

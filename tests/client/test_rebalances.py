@@ -250,6 +250,26 @@ def test_a_strategy_that_is_none_is_refused(names: Any) -> None:
         Consumer("t", bootstrap_servers=ADDRESS, group_id="g", partition_assignment_strategy=names)
 
 
+def test_who_asks_for_nothing_for_too_long_leaves_and_joins_again_when_it_asks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        notes = Notes()
+        async with member(world, "slow", max_poll_interval_ms=2000) as slow, member(world, "other") as other:
+            slow.subscribe("t", listener=notes)
+            assert len(await take(slow, 1)) == 1
+            assert await slow.poll(5000) == [], "waiting in poll is asking"
+            assert caplog.text == ""
+            assert len(await take(other, 1, 3)) == 1
+            assert other.assignment() == PARTITIONS
+            assert caplog.text.count("poll() was not called for max_poll_interval_ms=2000: its partitions go to") == 1
+            await settle(slow, other)
+            assert [what for what, _ in notes.told] == ["assigned", "lost", "assigned"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
 # Patterns
 
 

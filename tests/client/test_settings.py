@@ -15,6 +15,7 @@ SERVERS = "127.0.0.1:1"
 PRODUCER_TIMES = ("linger_ms", "transaction_timeout_ms", "delivery_timeout_ms", "metadata_max_age_ms")
 CONSUMER_TIMES = (
     *("auto_commit_interval_ms", "session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms"),
+    "max_poll_interval_ms",
     *("fetch_max_wait_ms", "metadata_max_age_ms", "open_transaction_warning_ms"),
 )
 OF_ALL_TIMES = ("request_timeout_ms", "max_block_ms")

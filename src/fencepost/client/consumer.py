@@ -45,7 +45,8 @@ class Consumer:
 
     `partition_assignment_strategy` names how a group shares partitions out: range, roundrobin, sticky or
     cooperative-sticky, several in the order of preference; all members must have one in common.  With
-    cooperative-sticky alone a member keeps what stays its own through a rebalance.
+    cooperative-sticky alone a member keeps what stays its own through a rebalance.  A member that asks for no records
+    for `max_poll_interval_ms` leaves the group, which is logged, and joins again when it asks.
 
     Partitions that are added are seen after `metadata_max_age_ms`; without a group they are read from their beginning.
     A topic that was deleted and made anew is read from its beginning.
@@ -74,6 +75,7 @@ class Consumer:
         partition_assignment_strategy: str | Sequence[str] = (RANGE, COOPERATIVE_STICKY),
         session_timeout_ms: int = 45_000,
         rebalance_timeout_ms: int = 300_000,
+        max_poll_interval_ms: int = 300_000,
         heartbeat_interval_ms: int = 3000,
         fetch_max_wait_ms: int = 500,
         fetch_min_bytes: int = 1,
@@ -94,6 +96,7 @@ class Consumer:
             auto_commit_interval_ms=auto_commit_interval_ms,
             session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
             fetch_max_wait_ms=fetch_max_wait_ms,
             metadata_max_age_ms=metadata_max_age_ms,
@@ -135,6 +138,7 @@ class Consumer:
                 session_timeout_ms=session_timeout_ms,
                 rebalance_timeout_ms=rebalance_timeout_ms,
                 heartbeat_interval_ms=heartbeat_interval_ms,
+                max_poll_interval_ms=max_poll_interval_ms,
             )
         self._commits = Commits(
             self._group, self._fetcher, self._places, auto_commit_interval_ms if auto_commit else None
@@ -248,6 +252,7 @@ class Consumer:
         self._fetcher.working = {}
         while True:
             self._check_open()
+            self._note_poll(loop.time())
             assignment = self._assignment
             if not assignment.is_prepared() and not await assignment.preparation.done_within(end - loop.time()):
                 if loop.time() >= end:
@@ -266,6 +271,10 @@ class Consumer:
                 return []
             await self._fetcher.wait(min(left, 0.5))
 
+    def _note_poll(self, now: float) -> None:
+        if self._group is not None:
+            self._group.polled_at = now
+
     def __aiter__(self) -> Self:
         return self
 
@@ -275,6 +284,7 @@ class Consumer:
         if assignment.is_started and not assignment.must_join() and not self._commits.is_due():
             record = self._fetcher.take_one(assignment.is_prepared)
             if record is not None:
+                self._note_poll(asyncio.get_running_loop().time())
                 return record
         while not (taken := await self.poll(max_records=1)):
             pass
@@ -317,6 +327,24 @@ class Consumer:
         if not self._assignment.begin_at(TopicPartition(*at), position):
             self._followed(at)
             self._fetcher.seek(TopicPartition(*at), position)
+
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with the first record that is still there.  Raises MisuseError as `seek` does."""
+        for at, offset in (await self.beginning_offsets(partitions)).items():
+            self.seek(at, offset)
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on behind the last record there is, as `end_offsets` tells.  Raises MisuseError as `seek` does."""
+        for at, offset in (await self.end_offsets(partitions)).items():
+            self.seek(at, offset)
+
+    async def lag(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """How many offsets are between the position and `end_offsets`, of these or all that are being read.
+
+        Offsets of control records and of aborted ones count.  Raises MisuseError for one that is not being read.
+        """
+        positions = {TopicPartition(*at): self.position(at) for at in partitions or self.assignment()}
+        return {at: max(end - positions[at], 0) for at, end in (await self.end_offsets(positions)).items()}
 
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
         """Go on where the group's positions are: from the next poll on, and as after a rebalance.

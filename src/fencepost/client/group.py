@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -47,6 +48,7 @@ class Group:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         heartbeat_interval_ms: int,
+        max_poll_interval_ms: float = math.inf,
     ) -> None:
         self._cluster = cluster
         self.group_id = group_id
@@ -56,6 +58,9 @@ class Group:
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._heartbeat_interval = heartbeat_interval_ms / 1000
+        self._max_poll_interval_ms = max_poll_interval_ms
+        self.polled_at = math.inf
+        """When records were asked for last, by the loop's clock."""
         self._strategies = strategies
         self.is_cooperative = is_cooperative(strategies)
         """Whether we keep our partitions while we join."""
@@ -182,6 +187,9 @@ class Group:
         """Say that we live, as long as we are a member: also while a rebalance waits for us."""
         while True:
             await asyncio.sleep(self._heartbeat_interval)
+            if (asyncio.get_running_loop().time() - self.polled_at) * 1000 > self._max_poll_interval_ms:
+                await self._leave_unpolled()
+                return
             request = HeartbeatRequest(
                 group_id=self.group_id,
                 generation_id=self._joined.generation_id,
@@ -217,6 +225,19 @@ class Group:
     async def leave(self) -> None:
         """Tell the others that we go; a static member keeps its place."""
         self._stop_heart()
+        await self._say_goodbye()
+
+    async def _leave_unpolled(self) -> None:
+        """Others are to have what nobody asks for here."""
+        logger.warning(
+            "group %s: poll() was not called for max_poll_interval_ms=%s: its partitions go to other members until it "
+            "is; have fewer records a poll (max_records), or a longer interval",
+            *(self.group_id, self._max_poll_interval_ms),
+        )
+        self.must_join = self.has_lost_place = True
+        await self._say_goodbye()
+
+    async def _say_goodbye(self) -> None:
         if not self._member_id or self._instance_id is not None:
             return
         request = LeaveGroupRequest(

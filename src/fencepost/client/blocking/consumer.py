@@ -103,6 +103,18 @@ class Consumer(Blocking):
     def seek(self, at: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         self._consumer.seek(at, offset)
 
+    @as_in(consumer.Consumer.seek_to_beginning)
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
+        self._portal.call(self._consumer.seek_to_beginning(partitions))
+
+    @as_in(consumer.Consumer.seek_to_end)
+    def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
+        self._portal.call(self._consumer.seek_to_end(partitions))
+
+    @as_in(consumer.Consumer.lag)
+    def lag(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        return self._portal.call(self._consumer.lag(partitions))
+
     @as_in(consumer.Consumer.seek_to_committed)
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
         self._consumer.seek_to_committed(otherwise)
