@@ -17,6 +17,7 @@ from fencepost.spark import write_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS = 500
 
@@ -63,12 +64,12 @@ class Place:
             .select("key", "value")
         )
 
-    def run(self, spark: SparkSession, starting: str = "earliest", **options: Any) -> None:
-        self.write(self.stream(spark, starting=starting), **options)
+    def run(self, spark: SparkSession, starting: str = "earliest", **options: Any) -> StreamingQuery:
+        return self.write(self.stream(spark, starting=starting), **options)
 
-    def write(self, rows: DataFrame, **options: Any) -> None:
-        """All that there is now."""
-        write_stream(
+    def write(self, rows: DataFrame, **options: Any) -> StreamingQuery:
+        """All that there is now; the query, when it has ended."""
+        query = write_stream(
             rows,
             topic=self.target,
             application_id=self.application,
@@ -76,7 +77,9 @@ class Place:
             checkpoint_location=self.checkpoint,
             trigger={"availableNow": True},
             **options,
-        ).awaitTermination()
+        )
+        query.awaitTermination()
+        return query
 
     def read_by_the_group(self) -> int | None:
         """How much of the source the application's group has behind it; None: it has no position."""

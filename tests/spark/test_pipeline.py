@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as sf
 from tests.spark.killed_queries import expected, fill, written
 from tests.spark.places import ROWS, Place
 from tests.spark.stateful_query import MOST, STORES, windows
 
 from fencepost.broker import running_broker
-from fencepost.client.blocking import Admin
+from fencepost.client.blocking import Admin, Producer
 from fencepost.client.blocking import Consumer as Group
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import TimedOutError
@@ -24,11 +26,15 @@ from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.protocol.types import TopicPartition as ClientPartition
-from fencepost.spark import Sink, Step, WriteFailed, resume_offsets, write, write_stream
+from fencepost.spark import Sink, Step, WriteFailed, offsets_behind_latest, resume_offsets, write, write_stream
 from fencepost.spark.claims import slot_name
+from fencepost.spark.source import WRITES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"
 
 
 def test_a_batch_read_has_the_rows_and_columns_of_a_topic(spark: SparkSession, place: Place) -> None:
@@ -61,8 +67,11 @@ def test_a_batch_read_of_nothing_has_no_rows(
 
 def test_a_stream_is_written_once_over_restarts(spark: SparkSession, place: Place) -> None:
     steps: list[tuple[Step, int]] = []
-    place.run(spark, watch=lambda step, batch: steps.append((step, batch)))
+    query = place.run(spark, watch=lambda step, batch: steps.append((step, batch)))
     assert place.shown() == list(range(ROWS))
+    behind = [source for each in query.recentProgress for source in offsets_behind_latest(each)]
+    assert [3 * each.avg_offsets for each in behind] == pytest.approx([ROWS - 200, ROWS - 400, 0])
+    assert {each.description.split(" of ")[0] for each in behind} == {f"fencepost[{place.source}"}
     place.fill(ROWS, 100)
     place.run(spark)
     assert place.shown() == list(range(ROWS + 100))
@@ -284,9 +293,42 @@ def test_a_run_is_written_once(spark: SparkSession, place: Place) -> None:
 
 def test_the_format_only_reads_and_says_what_to_use_instead(spark: SparkSession, place: Place) -> None:
     rows = spark.range(1).selectExpr("cast(id as string) as value")
-    with pytest.raises(Exception, match="write_stream"):
+    sentence = re.escape(WRITES)
+    with pytest.raises(Exception, match=sentence):
         rows.write.format("fencepost").mode("append").save()
+    stream = place.stream(spark).writeStream.format("fencepost").option("checkpointLocation", place.checkpoint)
+    with pytest.raises(Exception, match=sentence):
+        stream.trigger(availableNow=True).start().awaitTermination()
     assert place.shown() == []
+
+
+def test_the_questions_of_the_page_are_answered_by_an_audit(spark: SparkSession, place: Place) -> None:
+    """One producer has a transaction open and an aborted one, another one committed: nothing is torn but by hand."""
+    hanging, done = (Producer(place.servers, transactional_id=f"{place.name}-{n}") for n in range(2))
+    for producer in (hanging, done):
+        producer.init_transactions()
+        producer.begin_transaction()
+        for partition in range(3):
+            producer.send(place.target, b"1", partition=partition).result()
+    hanging.abort_transaction()
+    done.commit_transaction()
+    hanging.begin_transaction()
+    hanging.send(place.target, b"2", partition=1).result()
+    page = PAGE.read_text()
+    example = next(each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "audit" in each)
+    found: dict[str, Any] = {"spark": spark, "servers": place.servers}
+    exec(example.replace("payments", place.target), found)
+    asked = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    open_, in_vain, torn = (spark.sql(each).collect() for each in asked)
+    assert [(row.topic, row.partition, row.first_offset, row.records) for row in open_] == [(place.target, 1, 4, 1)]
+    assert sorted((row.aborted, row.records) for row in in_vain) == [(0, 3), (3, 4)]
+    assert torn == []
+    half = "CASE WHEN partition = 2 AND outcome = 'committed' THEN 'open' ELSE outcome END"
+    found["audit"].withColumn("outcome", sf.expr(half)).createOrReplaceTempView("audit")
+    assert [sorted(row.outcomes) for row in spark.sql(asked[-1]).collect()] == [["committed", "open"]]
+    hanging.abort_transaction()
+    for producer in (hanging, done):
+        producer.close()
 
 
 def test_rows_go_to_the_partitions_that_kafkas_partitioner_chooses(spark: SparkSession, place: Place) -> None:

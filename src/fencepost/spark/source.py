@@ -39,7 +39,7 @@ COLUMNS: Final = (
 )
 WRITES: Final = (
     'format("fencepost") only reads. To write, use fencepost.spark.write(df, ...) or, for a stream, '
-    "fencepost.spark.write_stream(df, ...), in Update mode too: Spark tells a writer neither where the sources of a "
+    "fencepost.spark.write_stream(df, ...): Spark tells a writer neither where the sources of a "
     "micro-batch stand nor its number before its tasks run, without which a batch that was committed cannot be known"
 )
 AUDIT_COLUMNS: Final = (
