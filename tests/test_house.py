@@ -26,7 +26,7 @@ MAY_KNOW = {
     "coordinator": ("log", "node_log", "protocol", "runtime"),
     "broker": ("coordinator", "log", "node_log", "protocol", "runtime"),
     "client": ("protocol", "runtime"),
-    "spark": ("client", "protocol", "runtime"),
+    "spark": ("client", "compiled", "protocol", "runtime"),
     "simulation": ("broker", "client", "compiled", "coordinator", "log", "protocol", "runtime", "spark"),
     "cli": (
         "broker",

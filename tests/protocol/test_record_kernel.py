@@ -120,7 +120,16 @@ def test_sound_records_are_not_left_to_python(kernel: Any, batch: tuple[bytes, B
     body, header = batch
     assert _decoded(kernel, Record, (None, 0), body, header, -(2**60)) == _decoded_by_python(body, header)
     checked = kernel.check_records(body, 0, 0, header.record_count)
+    assert kernel.pass_over(body, 0, 0, header.record_count) == len(body)
     assert checked is not None and (checked[1] == header.record_count or body[checked[0]])
+
+
+def _passed_by_python(body: bytes, at: int, first: int, until: int) -> Any:
+    with python_alone():
+        try:
+            return record_scan._pass_over(body, at, first, until)
+        except ProtocolError as wrong:
+            return str(wrong)
 
 
 def _run_of_python(body: bytes, at: int, first: int, until: int) -> Any:
@@ -141,6 +150,8 @@ def test_records_are_checked_as_python_checks_them(
         if number < until:
             expected = _run_of_python(body, begin, number, until)
             assert kernel.check_records(memoryview(body), begin, number, until) in (None, expected)
+            passed = _passed_by_python(body, begin, number, until)
+            assert kernel.pass_over(memoryview(body), begin, number, until) in (-1, passed)
 
 
 @given(batch=BATCHES, most=st.sampled_from([2**31 - 1, 1, 3]))
@@ -295,19 +306,3 @@ def test_keys_hash_as_in_python(kernel: Any, key: bytes) -> None:
         expected = partitioning.murmur2(key)
     assert kernel.murmur2(key) == expected
     assert kernel.murmur2(memoryview(b"x" + key)[1:]) == expected
-
-
-@given(st.lists(st.binary(max_size=9), max_size=8))
-def test_every_piece_hashes_as_by_itself(kernel: Any, pieces: list[bytes]) -> None:
-    places = array.array("i", [0])
-    for piece in pieces:
-        places.append(places[-1] + len(piece))
-    hashes = array.array("I", bytes(4 * len(pieces)))
-    kernel.murmur2_of_each(b"".join(pieces), places, hashes)
-    assert list(hashes) == [kernel.murmur2(piece) for piece in pieces]
-
-
-@pytest.mark.parametrize("places", [[0, 4], [-1, 2], [2, 1], [0], [2**31 - 1, 2**31 - 1]], ids=repr)
-def test_a_piece_that_is_not_there_is_refused(kernel: Any, places: list[int]) -> None:
-    with pytest.raises(IndexError):
-        kernel.murmur2_of_each(b"abc", array.array("i", places), array.array("I", [0]))

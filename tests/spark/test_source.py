@@ -23,10 +23,10 @@ from fencepost.protocol.messages import DeleteRecordsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import SystemClock
+from fencepost.spark.columns import FIELDS
 from fencepost.spark.options import Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
-from fencepost.spark.reading import FIELDS
 from fencepost.spark.source import BatchReader, Range, StreamReader
 
 Headers = tuple[tuple[str, bytes | None], ...]

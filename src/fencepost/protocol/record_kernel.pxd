@@ -3,7 +3,7 @@ cimport cython
 
 cdef object _new
 cdef tuple _NO_HEADERS
-cdef long long _FAR
+cdef long long _FAR, _INT32
 cdef unsigned int _SEED, _M, _MASK
 
 @cython.locals(
@@ -46,6 +46,9 @@ cdef int _put(bytearray out, long long n) except -1
 )
 cpdef object check_records(const unsigned char[:] body, Py_ssize_t at, Py_ssize_t first, Py_ssize_t until)
 
+@cython.locals(n=longlong)
+cpdef Py_ssize_t pass_over(const unsigned char[:] body, Py_ssize_t at, Py_ssize_t first, Py_ssize_t until) except? -2
+
 @cython.locals(shift=int, byte=longlong)
 cdef (long long, Py_ssize_t) _longer(const unsigned char[:] body, Py_ssize_t at, long long n, int most)
 
@@ -59,10 +62,5 @@ cpdef Py_ssize_t index_records(
     Py_ssize_t row,
 ) except? -2
 
+@cython.locals(h=cython.uint, k=cython.uint, at=Py_ssize_t, end=Py_ssize_t)
 cpdef unsigned int murmur2(const unsigned char[:] data) except? 1
-
-@cython.locals(n=Py_ssize_t, begin=Py_ssize_t, end=Py_ssize_t)
-cpdef object murmur2_of_each(const unsigned char[:] data, const int[:] places, unsigned int[:] hashes)
-
-@cython.locals(h=cython.uint, k=cython.uint)
-cdef unsigned int _murmur2(const unsigned char[:] data, Py_ssize_t at, Py_ssize_t end) except? 1

@@ -4,10 +4,9 @@
 built of the two.  As text they are Python too, which the tests run; nothing else does, because the functions that they
 stand in for, their twins, are faster then.
 
-Each answers only where everything is as it should be: records that are whole, numbers of up to 62 bits, keys and values
-that are bytes.  Anything else it leaves to its twin, by an answer that says so.  So what is wrong with a batch is told
-by one piece of code, whether there is a compiler or not.  No index is used unchecked: what lies beyond the end raises
-IndexError, compiled as well.
+Each answers only where all is as it should be: whole records, numbers of up to 62 bits, keys and values that are bytes.
+Anything else it leaves to its twin, and says so: what is wrong with a batch is told by one piece of code, whether there
+is a compiler or not.  No index is used unchecked: what lies beyond the end raises IndexError, compiled as well.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ R = TypeVar("R", bound=tuple[Any, ...])
 _new: Final = tuple.__new__
 _NO_HEADERS: Final = ()
 _FAR: Final = 1 << 61
-"""Beyond it, on either side of 0, sums of two numbers are left to Python."""
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
+"""Beyond it, on either side of 0, sums are left to Python."""
+_INT32: Final = 2**31
+_SEED, _M = 0x9747B28C, 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 
 
@@ -40,11 +39,10 @@ def decode_records(
     """The records whose offset is `first` or more, as tuples of this kind: their topic and partition if one is given,
     offset, timestamp, key, value and headers.  None: ask the twin, `records._decode_records`.
     """
-    end, at, stamped = len(body), 0, 0 if append_time is None else append_time
+    view, end, at, stamped = body, len(body), 0, 0 if append_time is None else append_time
     if count < 0 or count > end or not -_FAR < base_offset < _FAR or not -_FAR < base_timestamp < _FAR:
         return None
     found: list[R] = []
-    view = body
     try:
         for _ in range(count):
             n = view[at]
@@ -284,6 +282,23 @@ def check_records(body: Sequence[int], at: int, first: int, until: int) -> tuple
     return at, until, stop, earliest, latest, keyless
 
 
+def pass_over(body: Sequence[int], at: int, first: int, until: int) -> int:
+    """Where records `first` up to `until` end, by their sizes.  -1: ask the twin, `record_scan._pass_over`."""
+    try:
+        while first < until:
+            n = body[at]
+            at += 1
+            if n > 127:
+                n, at = _longer(body, at, n, 5)
+            if n < 12:
+                return -1
+            at += n >> 1
+            first += 1
+    except IndexError:
+        return -1
+    return at
+
+
 def _longer(body: Sequence[int], at: int, n: int, most: int) -> tuple[int, int]:
     """The rest of a number whose first byte, `n`, said that more follow, and where it ends.
 
@@ -322,10 +337,10 @@ def index_records(
     """Note where keys and values are, of the records with an offset from `low` to before `high`, from row `row` on.
 
     `places` gets four numbers a row: begin and end of key and of value, `shift` more than in `body`; `nulls` 1 for a
-    key that is null and 2 for a value.  Returns how many rows there are then; -1: ask the twin, `records.decode_batch`.
+    key that is null and 2 for a value.  Returns how many rows there are then; -1: see `records.decode_batch` instead.
     """
     end, at, stamped = len(body), 0, 0 if append_time is None else append_time
-    if count < 0 or count > end or not -_FAR < base_offset < _FAR or not -_FAR < base_timestamp < _FAR:
+    if not 0 <= count <= end < _INT32 - shift or not -_FAR < base_offset < _FAR or not -_FAR < base_timestamp < _FAR:
         return -1
     try:
         for _ in range(count):
@@ -386,23 +401,8 @@ def index_records(
 
 def murmur2(data: Sequence[int]) -> int:
     """As its twin, `partitioning.murmur2`."""
-    return _murmur2(data, 0, len(data))
-
-
-def murmur2_of_each(data: Sequence[int], places: Sequence[int], hashes: Any) -> None:
-    """The hash of each piece of `data`, of which number n is from places[n] to before places[n + 1].
-
-    Raises IndexError if a piece is not all in `data`.
-    """
-    for n in range(len(hashes)):
-        begin, end = places[n], places[n + 1]
-        if begin < 0 or end < begin or end > len(data):
-            raise IndexError("a piece is not in the data")
-        hashes[n] = _murmur2(data, begin, end)
-
-
-def _murmur2(data: Sequence[int], at: int, end: int) -> int:
-    h = (_SEED ^ (end - at)) & _MASK
+    at, end = 0, len(data)
+    h = (_SEED ^ end) & _MASK
     while at + 4 <= end:
         k = data[at + 3]
         k = k << 24 | data[at + 2] << 16 | data[at + 1] << 8 | data[at]

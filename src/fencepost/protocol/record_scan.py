@@ -28,6 +28,7 @@ _PASSED_OVER_IN_A_UNIT: Final = 4
 
 
 _compiled_run = compiled(record_kernel.check_records)
+_compiled_pass_over = compiled(record_kernel.pass_over)
 
 
 class Scanned(NamedTuple):
@@ -204,6 +205,10 @@ def _negative(place: int) -> ProtocolError:
 
 def _pass_over(body: Buffer, at: int, first: int, until: int) -> int:
     """Where records `first` up to `until` end, by their sizes."""
+    if _compiled_pass_over is not None:
+        passed = _compiled_pass_over(body, at, first, until)
+        if passed >= 0:
+            return passed
     place = first
     try:
         for place in range(first, until):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -15,24 +15,11 @@ from fencepost.client.positions import EARLIEST, LATEST, list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.client.security import Security
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark.columns import record_batches
 from fencepost.spark.losses import records_are_gone, topic_was_made_anew
 
 _FETCH_BYTES: Final = 8 * 1024 * 1024
-_ROWS: Final = 20_000
-
-HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-FIELDS: Final = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "headers": HEADERS,
-}
 
 
 def read_range(
@@ -71,7 +58,7 @@ def read_range(
             if last + 1 < end:
                 following = loop.create_task(reader.fetch(last + 1))
                 loop.run_until_complete(asyncio.sleep(0))  # so that the request leaves
-            yield from _arrow(data, batches, at, position, end, columns)
+            yield from record_batches(data, batches, at, position, end, columns)
             position = last + 1
         following.cancel()
         loop.run_until_complete(reader.check_topic())
@@ -175,52 +162,3 @@ class RangeReader:
         if self._fail_on_data_loss:
             raise records_are_gone(at, position, first, end)
         return first if first > position else self._end
-
-
-def _arrow(
-    data: memoryview, batches: list[Any], at: TopicPartition, start: int, end: int, columns: list[str]
-) -> Iterator[pa.RecordBatch]:
-    rows: list[Any] = []
-    kinds: list[int] = []
-    for position, header in batches:
-        found = decode_batch(data, position, header)
-        if header.base_offset < start or header.last_offset >= end:
-            found = [record for record in found if start <= record.offset < end]
-        rows += found
-        kinds += [header.attributes >> 3 & 1] * len(found)
-        if len(rows) >= _ROWS:
-            yield _batch(rows, kinds, at, columns)
-            rows, kinds = [], []
-    if rows:
-        yield _batch(rows, kinds, at, columns)
-
-
-def _batch(rows: list[Any], kinds: list[int], at: TopicPartition, columns: list[str]) -> pa.RecordBatch:
-    offsets, timestamps, keys, values, headers = zip(*rows, strict=True)
-    count = len(rows)
-    made = []
-    for name in columns:
-        kind = FIELDS[name]
-        match name:
-            case "key":
-                made.append(pa.array(keys, kind))
-            case "value":
-                made.append(pa.array(values, kind))
-            case "topic":
-                made.append(pa.repeat(pa.scalar(at.topic, kind), count))
-            case "partition":
-                made.append(pa.repeat(pa.scalar(at.partition, kind), count))
-            case "offset":
-                made.append(pa.array(offsets, kind))
-            case "timestamp":
-                made.append(pa.array(timestamps, pa.timestamp("ms", tz="UTC")).cast(kind))
-            case "timestampType":
-                made.append(pa.array(kinds, kind))
-            case _:
-                made.append(_headers(headers))
-    return pa.RecordBatch.from_arrays(made, schema=pa.schema([pa.field(name, FIELDS[name]) for name in columns]))
-
-
-def _headers(headers: Any) -> pa.Array:
-    listed = [[{"key": name, "value": value} for name, value in given] if given else None for given in headers]
-    return pa.array(listed, HEADERS)

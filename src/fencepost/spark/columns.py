@@ -1,0 +1,176 @@
+"""Records as Arrow batches, in the columns of Spark's own Kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from fencepost.compiled.in_use import compiled
+from fencepost.protocol import record_kernel
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader
+from fencepost.protocol.records import body_of, decode_batch
+from fencepost.protocol.types import TopicPartition
+
+_compiled_index = compiled(record_kernel.index_records)
+
+_ROWS: Final = 20_000
+_BYTES: Final = 4 * 1024 * 1024
+_SMALLEST_RECORD: Final = 7
+"""Bytes."""
+
+_MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
+HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+FIELDS: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": HEADERS,
+}
+
+
+def record_batches(
+    data: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    at: TopicPartition,
+    start: int,
+    end: int,
+    columns: list[str],
+) -> Iterator[pa.RecordBatch]:
+    """The records in [start, end) of these batches in `data`, in the order of `columns`, some 20,000 at a time.
+
+    Raises ProtocolError if they are damaged.
+    """
+    for together in _portions(batches):
+        found = None if _compiled_index is None else _indexed(data, together, at, start, end, columns)
+        if found is None:
+            found = _decoded(data, together, at, start, end, columns)
+        if found.num_rows:
+            yield found
+
+
+def _portions(batches: list[tuple[int, BatchHeader]]) -> Iterator[list[tuple[int, BatchHeader]]]:
+    """Batches that are handed over together, by the records that they claim and by their size."""
+    portion: list[tuple[int, BatchHeader]] = []
+    rows = size = 0
+    for batch in batches:
+        portion.append(batch)
+        rows += batch[1].record_count
+        size += batch[1].size
+        if rows >= _ROWS or size >= _BYTES:
+            yield portion
+            portion, rows, size = [], 0, 0
+    if portion:
+        yield portion
+
+
+def _indexed(
+    data: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    at: TopicPartition,
+    start: int,
+    end: int,
+    columns: list[str],
+) -> pa.RecordBatch | None:
+    """The same without an object for any record.  None: Python is to do it, records have headers or are damaged."""
+    assert _compiled_index is not None, "only where it is"
+    bodies = [
+        body_of(data, n, header) if header.attributes & 7 else data[n + HEADER_SIZE : n + header.size]
+        for n, header in batches
+    ]
+    both = list(zip((header for _, header in batches), bodies, strict=True))
+    if any(_SMALLEST_RECORD * header.record_count > len(body) for header, body in both):
+        return None
+    most = sum(max(header.record_count, 0) for _, header in batches)
+    places, nulls, kinds = np.empty(4 * most, np.int32), np.empty(most, np.uint8), np.empty(most, np.int32)
+    offsets, timestamps = np.empty(most, np.int64), np.empty(most, np.int64)
+    row = shift = 0
+    for header, body in both:
+        before, stamped = row, header.max_timestamp if header.is_log_append_time else None
+        row = _compiled_index(
+            *(body, shift, header.record_count, header.base_offset, header.base_timestamp, stamped, start, end),
+            *(places, nulls, offsets, timestamps, row),
+        )
+        if row < 0:
+            return None
+        kinds[before:row] = header.attributes >> 3 & 1
+        shift += len(body)
+    # Keys and values as pieces of the whole, between them what belongs to neither.
+    buffers = [None, pa.py_buffer(places), pa.py_buffer(b"".join(bodies))]
+    pieces = pa.Array.from_buffers(pa.binary(), max(4 * row - 1, 0), buffers)
+
+    def every_fourth(first: int, null: int) -> pa.Array:
+        wanted = np.arange(first, 4 * row, 4, dtype=np.int32)
+        return pieces.take(pa.array(wanted, mask=(nulls[:row] & null).astype(bool)))
+
+    made = {
+        "key": lambda: every_fourth(0, 1),
+        "value": lambda: every_fourth(2, 2),
+        "offset": lambda: pa.array(offsets[:row]),
+        "timestamp": lambda: pa.array(timestamps[:row]).cast(_MILLISECONDS).cast(FIELDS["timestamp"]),
+        "timestampType": lambda: pa.array(kinds[:row]),
+        "headers": lambda: pa.nulls(row, HEADERS),
+    }
+    return _record_batch([made[name]() if name in made else _same(name, at, row) for name in columns], columns)
+
+
+def _same(name: str, at: TopicPartition, count: int) -> pa.Array:
+    """A column that says the same of every record."""
+    return pa.repeat(pa.scalar(at.topic if name == "topic" else at.partition, FIELDS[name]), count)
+
+
+def _record_batch(made: list[pa.Array], columns: list[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(made, schema=pa.schema([pa.field(name, FIELDS[name]) for name in columns]))
+
+
+def _decoded(
+    data: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    at: TopicPartition,
+    start: int,
+    end: int,
+    columns: list[str],
+) -> pa.RecordBatch:
+    rows: list[Any] = []
+    kinds: list[int] = []
+    for position, header in batches:
+        found = decode_batch(data, position, header)
+        if header.base_offset < start or header.last_offset >= end:
+            found = [record for record in found if start <= record.offset < end]
+        rows += found
+        kinds += [header.attributes >> 3 & 1] * len(found)
+    return _batch(rows, kinds, at, columns)
+
+
+def _batch(rows: list[Any], kinds: list[int], at: TopicPartition, columns: list[str]) -> pa.RecordBatch:
+    offsets, timestamps, keys, values, headers = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    made = []
+    for name in columns:
+        kind = FIELDS[name]
+        match name:
+            case "key":
+                made.append(pa.array(keys, kind))
+            case "value":
+                made.append(pa.array(values, kind))
+            case "offset":
+                made.append(pa.array(offsets, kind))
+            case "timestamp":
+                made.append(pa.array(timestamps, _MILLISECONDS).cast(kind))
+            case "timestampType":
+                made.append(pa.array(kinds, kind))
+            case "headers":
+                made.append(_headers(headers))
+            case _:
+                made.append(_same(name, at, len(rows)))
+    return _record_batch(made, columns)
+
+
+def _headers(headers: Any) -> pa.Array:
+    listed = [[{"key": name, "value": value} for name, value in given] if given else None for given in headers]
+    return pa.array(listed, HEADERS)
