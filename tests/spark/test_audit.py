@@ -18,8 +18,8 @@ from fencepost.protocol.batch import headers
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
 from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
+from fencepost.spark.columns import FIELDS
 from fencepost.spark.options import parse
-from fencepost.spark.reading import FIELDS
 from fencepost.spark.source import AUDIT_COLUMNS, BatchReader, Range
 
 # Pure: a log made of batches

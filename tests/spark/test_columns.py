@@ -92,6 +92,14 @@ def test_many_small_batches_become_a_few_large_ones() -> None:
     assert [each.num_rows for each in found] == [20_000, 20_000, 10_000]
 
 
+def test_batches_that_unfold_to_much_are_not_unfolded_together() -> None:
+    """As many as come in one answer would not fit into memory."""
+    data = encode_batch([(0, None, bytes(5 << 20), ())], compression=Compression.ZSTD) * 3
+    assert len(data) < 10_000
+    found = list(record_batches(memoryview(data), list(headers(data)), AT, 0, 200, ["value"]))
+    assert [each.num_rows for each in found] == [1, 1, 1]
+
+
 def test_records_without_headers_are_not_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     need_compiled()
     monkeypatch.setattr(columns, "_decoded", None)

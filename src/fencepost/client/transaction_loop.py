@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -17,6 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from fencepost.client.consumer import Consumer
 from fencepost.client.errors import ClientError, CommitFailedError, MisuseError
+from fencepost.client.loop_claims import claim
 from fencepost.client.loop_steps import Next, Phase, follows
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.settings import check_counts, check_milliseconds
@@ -99,10 +99,6 @@ class Handed:
         return all(reached[at] >= position for at, position in self.positions.items())
 
 
-#: consumer or producer -> the loop that used it last
-_users: Final[weakref.WeakKeyDictionary[object, weakref.ref[TransactionLoop]]] = weakref.WeakKeyDictionary()
-
-
 class TransactionLoop:
     """One at a time: `next`, `begin` what it gave, `end` it.
 
@@ -167,25 +163,12 @@ class TransactionLoop:
         """Nothing is put back while its transaction begins or ends: it may be committed by that."""
         if self._is_busy:
             raise MisuseError("a transaction is asked for, begun or ended already: one task at a time")
-        self._claim()
+        claim(self, {"consumer": self._consumer, "producer": self._producer})
         self._is_busy = True
         try:
             yield
         finally:
             self._is_busy = False
-
-    def _claim(self) -> None:
-        """Two at once would each put back, and commit, what the other one was handed."""
-        clients: Mapping[str, object] = {"consumer": self._consumer, "producer": self._producer}
-        for kind, client in clients.items():
-            user = _users[client]() if client in _users else None
-            if user is not None and user is not self and user.is_in_use:
-                raise MisuseError(
-                    f"another ExactlyOnce loop uses this {kind}, and its last transaction has not ended: leave its "
-                    f"block first, or give each loop a {kind} of its own"
-                )
-        for client in clients.values():
-            _users[client] = weakref.ref(self)
 
     @property
     def is_in_use(self) -> bool:

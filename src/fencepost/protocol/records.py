@@ -272,7 +272,11 @@ def decode_batch(
     `limit` bytes.
     """
     header = read_header(buffer, at) if header is None else header
-    body = body_of(buffer, at, header, limit)
+    return decode_body(body_of(buffer, at, header, limit), header)
+
+
+def decode_body(body: bytes, header: BatchHeader) -> list[Record]:
+    """Every record of a batch whose records are unfolded.  Raises ProtocolError if they are damaged."""
     found = None if _compiled_decode is None else _decode_compiled(Record, None, 0, body, header, -UNLIMITED)
     return _decode_whole(body, header) if found is None else found
 

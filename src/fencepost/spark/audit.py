@@ -21,7 +21,8 @@ from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.control import ABORT, COMMIT, read_control_record
 from fencepost.protocol.records import Record, decode_batch
 from fencepost.protocol.types import Buffer, Isolation, TopicPartition
-from fencepost.spark.reading import FIELDS, RangeReader
+from fencepost.spark.columns import FIELDS
+from fencepost.spark.reading import RangeReader
 
 #: Column -> its type, beside those of every read.
 AUDIT_FIELDS: Final = {

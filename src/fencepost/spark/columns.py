@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,15 +11,20 @@ import pyarrow as pa
 from fencepost.compiled.in_use import compiled
 from fencepost.protocol import record_kernel
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader
-from fencepost.protocol.records import body_of, decode_batch
+from fencepost.protocol.records import body_of, decode_body
 from fencepost.protocol.types import TopicPartition
 
 _compiled_index = compiled(record_kernel.index_records)
 
 _ROWS: Final = 20_000
 _BYTES: Final = 4 * 1024 * 1024
+_LARGEST_PLACE: Final = 0x7FFFFFFF
+"""As far as Arrow counts the bytes of keys and values."""
 _SMALLEST_RECORD: Final = 7
 """Bytes."""
+
+Portion: TypeAlias = list[tuple[BatchHeader, bytes | memoryview]]
+"""Headers of batches, and their records unfolded."""
 
 _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -47,22 +52,24 @@ def record_batches(
 
     Raises ProtocolError if they are damaged.
     """
-    for together in _portions(batches):
-        found = None if _compiled_index is None else _indexed(data, together, at, start, end, columns)
+    for together in _portions(data, batches):
+        found = None if _compiled_index is None else _indexed(together, at, start, end, columns)
         if found is None:
-            found = _decoded(data, together, at, start, end, columns)
+            found = _decoded(together, at, start, end, columns)
         if found.num_rows:
             yield found
 
 
-def _portions(batches: list[tuple[int, BatchHeader]]) -> Iterator[list[tuple[int, BatchHeader]]]:
-    """Batches that are handed over together, by the records that they claim and by their size."""
-    portion: list[tuple[int, BatchHeader]] = []
+def _portions(data: memoryview, batches: list[tuple[int, BatchHeader]]) -> Iterator[Portion]:
+    """Batches that are handed over together, by the records that they claim and the size of those, unfolded."""
+    portion: Portion = []
     rows = size = 0
-    for batch in batches:
-        portion.append(batch)
-        rows += batch[1].record_count
-        size += batch[1].size
+    for at, header in batches:
+        # What is not folded is not copied.
+        body = body_of(data, at, header) if header.attributes & 7 else data[at + HEADER_SIZE : at + header.size]
+        portion.append((header, body))
+        rows += header.record_count
+        size += len(body)
         if rows >= _ROWS or size >= _BYTES:
             yield portion
             portion, rows, size = [], 0, 0
@@ -70,28 +77,19 @@ def _portions(batches: list[tuple[int, BatchHeader]]) -> Iterator[list[tuple[int
         yield portion
 
 
-def _indexed(
-    data: memoryview,
-    batches: list[tuple[int, BatchHeader]],
-    at: TopicPartition,
-    start: int,
-    end: int,
-    columns: list[str],
-) -> pa.RecordBatch | None:
+def _indexed(portion: Portion, at: TopicPartition, start: int, end: int, columns: list[str]) -> pa.RecordBatch | None:
     """The same without an object for any record.  None: Python is to do it, records have headers or are damaged."""
     assert _compiled_index is not None, "only where it is"
-    bodies = [
-        body_of(data, n, header) if header.attributes & 7 else data[n + HEADER_SIZE : n + header.size]
-        for n, header in batches
-    ]
-    both = list(zip((header for _, header in batches), bodies, strict=True))
-    if any(_SMALLEST_RECORD * header.record_count > len(body) for header, body in both):
+    bodies = [body for _, body in portion]
+    if any(_SMALLEST_RECORD * header.record_count > len(body) for header, body in portion):
         return None
-    most = sum(max(header.record_count, 0) for _, header in batches)
+    if sum(map(len, bodies)) > _LARGEST_PLACE:
+        return None
+    most = sum(max(header.record_count, 0) for header, _ in portion)
     places, nulls, kinds = np.empty(4 * most, np.int32), np.empty(most, np.uint8), np.empty(most, np.int32)
     offsets, timestamps = np.empty(most, np.int64), np.empty(most, np.int64)
     row = shift = 0
-    for header, body in both:
+    for header, body in portion:
         before, stamped = row, header.max_timestamp if header.is_log_append_time else None
         row = _compiled_index(
             *(body, shift, header.record_count, header.base_offset, header.base_timestamp, stamped, start, end),
@@ -129,18 +127,11 @@ def _record_batch(made: list[pa.Array], columns: list[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(made, schema=pa.schema([pa.field(name, FIELDS[name]) for name in columns]))
 
 
-def _decoded(
-    data: memoryview,
-    batches: list[tuple[int, BatchHeader]],
-    at: TopicPartition,
-    start: int,
-    end: int,
-    columns: list[str],
-) -> pa.RecordBatch:
+def _decoded(portion: Portion, at: TopicPartition, start: int, end: int, columns: list[str]) -> pa.RecordBatch:
     rows: list[Any] = []
     kinds: list[int] = []
-    for position, header in batches:
-        found = decode_batch(data, position, header)
+    for header, body in portion:
+        found = decode_body(bytes(body), header)
         if header.base_offset < start or header.last_offset >= end:
             found = [record for record in found if start <= record.offset < end]
         rows += found

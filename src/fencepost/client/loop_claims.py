@@ -1,0 +1,38 @@
+"""Which loop uses a consumer or a producer: one at a time."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from fencepost.client.errors import MisuseError
+
+
+class Loop(Protocol):
+    """What may use a client."""
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it has something handed out that has not ended, or is about to."""
+        ...
+
+
+#: consumer or producer -> the loop that used it last
+_users: Final[weakref.WeakKeyDictionary[object, weakref.ref[Loop]]] = weakref.WeakKeyDictionary()
+
+
+def claim(loop: Loop, clients: Mapping[str, object]) -> None:
+    """Have this loop use these clients, by their kinds.  Raises MisuseError while another one does.
+
+    Two at once would each put back, and commit, what the other one was handed.
+    """
+    for kind, client in clients.items():
+        user = _users[client]() if client in _users else None
+        if user is not None and user is not loop and user.is_in_use:
+            raise MisuseError(
+                f"another ExactlyOnce loop uses this {kind}, and its last transaction has not ended: leave its "
+                f"block first, or give each loop a {kind} of its own"
+            )
+    for client in clients.values():
+        _users[client] = weakref.ref(loop)
