@@ -51,6 +51,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "client.commit_order": ("tests/client/commit_order", "tests/client/test_commit_order.py"),
     "client": ("tests/client", _GROUP_RUNS, _LOOP_RUNS),
     "spark": ("tests/spark", _SPARK_RUNS),
+    "compiled": ("tests/compiled",),
 }
 #: Rooms that the seeds have no part in.
 _WITHOUT_SEEDS: Final = (

@@ -52,8 +52,10 @@ def loaded(folder: Path, **environ: str) -> str:
 @pytest.fixture
 def whole(folder: Path) -> Path:
     """The source with what was compiled of it."""
-    need_compiled()
-    for path in built(PACKAGE):
+    found = built(PACKAGE)
+    if not found:
+        pytest.skip("nothing was compiled on this machine")
+    for path in found:
         shutil.copy(path, folder)
     return folder
 

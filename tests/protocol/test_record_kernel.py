@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.protocol.drawn_records import BYTES, HEADERS, ODD_RECORDS, RECORDS
+from tests.protocol.drawn_records import BYTES, HEADERS, ODD_RECORDS, RECORDS, TIMESTAMPS
 from tests.twins import need_compiled, python_alone
 
 from fencepost.client.records import ConsumerRecord
@@ -154,6 +154,29 @@ def test_records_are_checked_as_python_checks_them(
             assert kernel.pass_over(memoryview(body), begin, number, until) in (-1, passed)
 
 
+def _padded(number: int, size: int) -> bytes:
+    """A number in so many bytes, more than it needs."""
+    short = varint(number)
+    return bytes([*(byte | 128 for byte in short), *[128] * (size - len(short) - 1), 0]) if size > len(short) else short
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+@pytest.mark.parametrize("field", ["record", "timestamp", "offset", "key", "value"])
+def test_numbers_of_more_bytes_than_they_need_are_read_as_by_python(kernel: Any, field: str, size: int) -> None:
+    """In 5 bytes a size is still taken and in 10 a time, as by Java's reader; not in more."""
+    sizes = {name: size if name == field else 1 for name in ("record", "timestamp", "offset", "key", "value")}
+    times = b"\0" + _padded(-3, sizes["timestamp"]) + _padded(0, sizes["offset"])
+    record = times + _padded(1, sizes["key"]) + b"k" + _padded(2, sizes["value"]) + b"vv" + b"\0"
+    body = _padded(len(record), sizes["record"]) + record
+    header = read_header(encode_batch([(50, None, None, ())]))
+    decoded = _decoded(kernel, Record, (None, 0), body, header, -(2**60))
+    assert decoded in (None, _decoded_by_python(body, header))
+    checked = kernel.check_records(body, 0, 0, 1)
+    assert checked in (None, _run_of_python(body, 0, 0, 1))
+    assert kernel.pass_over(body, 0, 0, 1) in (-1, _passed_by_python(body, 0, 0, 1))
+    assert (decoded is not None, checked is not None) == (size <= 9, size <= (9 if field == "timestamp" else 5))
+
+
 @given(batch=BATCHES, most=st.sampled_from([2**31 - 1, 1, 3]))
 def test_a_check_of_a_whole_batch_ends_as_in_python(batch: tuple[bytes, BatchHeader], most: int) -> None:
     """What it says of a batch, in the same words, after as many pauses."""
@@ -266,18 +289,21 @@ def _room(rows: int) -> dict[str, Any]:
     }
 
 
-@given(batch=BATCHES, low=st.integers(998, 1_004), rows=st.integers(0, 9))
-def test_columns_are_those_of_the_records(kernel: Any, batch: tuple[bytes, BatchHeader], low: int, rows: int) -> None:
-    body, header = batch
-    expected = _decoded_by_python(body, header)
+#: Columns have no room for headers, so that records with some are left to Python.
+WITHOUT_HEADERS = st.lists(st.tuples(TIMESTAMPS, BYTES, BYTES, st.just(())), min_size=1, max_size=8)
+_ROWS = 9
+
+
+def _indexed(kernel: Any, body: bytes, header: BatchHeader, low: int, high: int, rows: int) -> list[Record] | None:
+    """Records as the columns have them, that are made from row 1 on; None if this is left to Python."""
     append_time = header.max_timestamp if header.is_log_append_time else None
     room, shift = _room(rows), 100
     count, base_offset, base_timestamp = header.record_count, header.base_offset, header.base_timestamp
     came_to = kernel.index_records(
-        body, shift, count, base_offset, base_timestamp, append_time, low, 1_006, *room.values(), 1
+        body, shift, count, base_offset, base_timestamp, append_time, low, high, *room.values(), 1
     )
     if came_to < 0:
-        return
+        return None
     shifted, found = bytes(shift) + body, []
     for row in range(1, came_to):
         key_begin, key_end, value_begin, value_end = room["places"][4 * row : 4 * row + 4]
@@ -285,18 +311,28 @@ def test_columns_are_those_of_the_records(kernel: Any, batch: tuple[bytes, Batch
         value = None if room["nulls"][row] & 2 else shifted[value_begin:value_end]
         assert key_begin <= key_end <= value_begin <= value_end
         found.append(Record(room["offsets"][row], room["timestamps"][row], key, value, ()))
-    assert found == [record for record in expected if isinstance(record, Record) and low <= record.offset < 1_006]
+    return found
 
 
-@given(drawn=st.lists(st.tuples(st.integers(0, 2**41), BYTES, BYTES, st.just(())), min_size=1, max_size=8))
-def test_columns_of_sound_records_are_not_left_to_python(kernel: Any, drawn: list[NewRecord]) -> None:
-    body, header = _batch(drawn, [], 0, False)
-    count, base_offset, base_timestamp = header.record_count, header.base_offset, header.base_timestamp
-    room = _room(len(drawn))
-    columns = (body, 0, count, base_offset, base_timestamp, None, 0, 2_000, *room.values(), 0)
-    assert kernel.index_records(*columns) == len(drawn)
-    short = _room(len(drawn) - 1)
-    assert kernel.index_records(*columns[:8], *short.values(), 0) == -1, "no room for the last"
+@given(drawn=WITHOUT_HEADERS, append_time=st.booleans(), low=st.integers(998, 1_004), high=st.integers(1_000, 1_009))
+def test_columns_of_sound_records_are_not_left_to_python(
+    kernel: Any, drawn: list[NewRecord], append_time: bool, low: int, high: int
+) -> None:
+    body, header = _batch(drawn, [], 0, append_time)
+    expected = [record for record in _decoded_by_python(body, header) if isinstance(record, Record)]
+    assert len(expected) == len(drawn)
+    assert _indexed(kernel, body, header, 0, 2_000, _ROWS) == expected
+    within = [record for record in expected if low <= record.offset < high]
+    assert _indexed(kernel, body, header, low, high, _ROWS) == within
+    assert _indexed(kernel, body, header, 0, 2_000, len(drawn)) is None, "no room for the last"
+
+
+@given(batch=st.builds(_batch, WITHOUT_HEADERS, MUTATIONS, st.sampled_from([0, 0, 1, -1]), st.booleans()) | BATCHES)
+def test_columns_of_damaged_records_are_those_of_python_or_left_to_it(
+    kernel: Any, batch: tuple[bytes, BatchHeader]
+) -> None:
+    found = _indexed(kernel, *batch, 0, 2_000, _ROWS)
+    assert found is None or found == _decoded_by_python(*batch)
 
 
 @given(st.binary(max_size=40))

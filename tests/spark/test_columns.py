@@ -75,15 +75,22 @@ def test_damaged_records_end_as_in_python(
     assert _made(data, 0, 1_000, list(FIELDS)) == _by_python(data, 0, 1_000, list(FIELDS))
 
 
-@given(batches=BATCHES)
-def test_rows_are_the_records(batches: list[tuple[list[NewRecord], Compression, bool]]) -> None:
+@given(batches=BATCHES, start=st.integers(98, 104), end=st.integers(100, 112))
+def test_rows_are_the_records_of_the_range(
+    batches: list[tuple[list[NewRecord], Compression, bool]], start: int, end: int
+) -> None:
     data = _data(batches)
-    found = _made(data, 0, 1_000, ["offset", "key", "value", "topic", "partition"])
-    assert isinstance(found, pa.Table)
     records = [record for at, header in headers(data) for record in decode_batch(data, at, header)]
-    assert [tuple(row.values()) for row in found.to_pylist()] == [
-        (record.offset, record.key, record.value, AT.topic, AT.partition) for record in records
-    ]
+    for made in (_made, _by_python):
+        found = made(data, start, end, ["offset", "timestamp", "key", "value", "topic", "partition"])
+        assert isinstance(found, pa.Table)
+        microseconds = found.column("timestamp").cast(pa.int64()).to_pylist()
+        assert microseconds == [record.timestamp * 1000 for record in records if start <= record.offset < end]
+        assert [tuple(row.values()) for row in found.drop(["timestamp"]).to_pylist()] == [
+            (record.offset, record.key, record.value, AT.topic, AT.partition)
+            for record in records
+            if start <= record.offset < end
+        ]
 
 
 def test_many_small_batches_become_a_few_large_ones() -> None:

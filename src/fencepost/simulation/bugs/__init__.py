@@ -31,6 +31,7 @@ _ROOMS: Final = (
     "answers",
     "limits",
     "protocol",
+    "compiled",
     "client",
     "security",
     "consumers",
