@@ -76,7 +76,7 @@ async def settle(ours: list[Consumer], theirs: list[JavaMember]) -> None:
     give_up = asyncio.get_running_loop().time() + _PATIENCE
     shares: list[set[int]] = []
     while asyncio.get_running_loop().time() < give_up:
-        await asyncio.gather(*(consumer.poll(100) for consumer in ours))
+        await asyncio.gather(asyncio.sleep(0.1), *(consumer.poll(100) for consumer in ours))
         shares = [{at.partition for at in consumer.assignment()} for consumer in ours]
         shares += [member.owned for member in theirs]
         all_had = sorted(number for share in shares for number in share)
