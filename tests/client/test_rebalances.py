@@ -168,7 +168,8 @@ def test_what_a_listener_raises_is_raised_once_and_the_rebalance_goes_on(hook: s
                 assert await first.poll(1000) == []
                 assert (first.assignment(), raised) == (PARTITIONS, ["assigned"])
                 return
-            first.subscribe("t", listener=Notes(fail))
+            notes = Notes(fail)
+            first.subscribe("t", listener=notes)
             await take(first, 1, 1)
             async with member(world, "second", **how) as second:
                 joining = asyncio.ensure_future(second.poll(3000))
@@ -178,6 +179,8 @@ def test_what_a_listener_raises_is_raised_once_and_the_rebalance_goes_on(hook: s
                 await joining
                 await settle(first, second)
                 assert raised == ["revoked"]
+                given_up = [at for what, partitions in notes.told for at in partitions if what == "revoked"]
+                assert len(given_up) == len(set(given_up))
 
     simulate(scenario, **SHORT_SESSIONS)
 
@@ -300,7 +303,7 @@ def test_the_brokers_own_topics_fit_no_pattern() -> None:
     async def scenario(world: World) -> None:
         async with member(world, "reader") as reader, Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
             reader.subscribe(pattern=re.compile(".*"))
-            await take(reader, 1, 1)
+            await take(reader, 1, 4)
             assert reader.assignment() == PARTITIONS
             assert "__consumer_offsets" in await admin.topics()
 
