@@ -114,8 +114,8 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def audited(broker: Broker, topic: str, **more: Any) -> list[dict[str, Any]]:
-    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, "schema": "audit"}
+def audited(servers: str, topic: str, **more: Any) -> list[dict[str, Any]]:
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "schema": "audit"}
     given = options | {name: str(value) for name, value in more.items()}
     reader = BatchReader(parse(given, streaming=False), SCHEMA)
     parts = [part for part in reader.partitions() if isinstance(part, Range)]
@@ -124,14 +124,18 @@ def audited(broker: Broker, topic: str, **more: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_audit_agrees_with_what_producers_were_told(broker: Broker, seed: int) -> None:
+    audit_what_is_written(broker.bootstrap_servers, seed)
+
+
+def audit_what_is_written(servers: str, seed: int) -> None:
     """However it is cut into parts; the last transactions are open, and hold up readers of committed records."""
     chance, topic = random.Random(seed), f"audit-{seed}"
     sent: dict[int, list[tuple[str, Delivery]]] = defaultdict(list)
     ended: dict[str, str] = {}
-    with Admin(broker.bootstrap_servers) as admin:
+    with Admin(servers) as admin:
         admin.create_topic(topic, partitions=2)
-    plain = Producer(broker.bootstrap_servers, linger_ms=60_000)
-    writers = [Producer(broker.bootstrap_servers, transactional_id=f"{topic}-{n}", linger_ms=60_000) for n in range(3)]
+    plain = Producer(servers, linger_ms=60_000)
+    writers = [Producer(servers, transactional_id=f"{topic}-{n}", linger_ms=60_000) for n in range(3)]
     for writer in writers:
         writer.init_transactions()
     open_: dict[int, str] = {}
@@ -153,7 +157,7 @@ def test_an_audit_agrees_with_what_producers_were_told(broker: Broker, seed: int
     truth: dict[tuple[int, int], str] = {
         (at, delivery.result().offset): name for at, given in sent.items() for name, delivery in given
     }
-    rows = audited(broker, topic, minPartitions=chance.randint(1, 12))
+    rows = audited(servers, topic, minPartitions=chance.randint(1, 12))
     _compare(rows, truth, ended)
     assert {row["outcome"] for row in rows} == {"open", "committed", "aborted"}
     for n in list(open_):
@@ -161,8 +165,8 @@ def test_an_audit_agrees_with_what_producers_were_told(broker: Broker, seed: int
         ended[open_.pop(n)] = "aborted"
     half = {str(p): chance.randrange(30) for p in range(2)}
     ends = f'{{"{topic}": {{"0": {half["0"]}, "1": {half["1"]}}}}}'
-    cut = audited(broker, topic, endingOffsets=ends)
-    whole = audited(broker, topic)
+    cut = audited(servers, topic, endingOffsets=ends)
+    whole = audited(servers, topic)
     _compare(whole, truth, ended)
     assert cut == [row for row in whole if row["offset"] < half[str(row["partition"])]]
     for writer in (plain, *writers):

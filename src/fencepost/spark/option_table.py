@@ -39,7 +39,7 @@ SOURCE: Final = (
     Option(
         *("subscribePattern", BOTH, "a regular expression, as Python has them"),
         "Topics whose whole name it matches. Internal topics and `fencepost.progress` are left out.",
-        "as Java has them",
+        "as Java has them, and the name of a topic need only have a part that matches",
     ),
     Option("assign", BOTH, 'JSON like `{"topic": [0, 1]}`', "Partitions."),
     Option(
