@@ -33,6 +33,7 @@ PATIENCE = 1800
 _GROUP_RUNS: Final = "tests/simulation/test_group_runs.py::test_no_promise_is_broken"
 _LOOP_RUNS: Final = "tests/simulation/test_loop_runs.py::test_no_promise_is_broken"
 _SPARK_RUNS: Final = "tests/simulation/test_spark_runs.py::test_no_promise_is_broken"
+_SPARK_OPTIONS: Final = "tests/spark/test_source_options.py"
 _COMMITTED_OFFSETS: Final = (
     "tests/broker/apis/test_committed_offsets.py",
     "tests/broker/apis/test_groups_after_restart.py",
@@ -50,6 +51,9 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "client.shared_transaction": ("tests/spark/test_driver.py", _SPARK_RUNS),
     "client.commit_order": ("tests/client/commit_order", "tests/client/test_commit_order.py"),
     "client": ("tests/client", _GROUP_RUNS, _LOOP_RUNS),
+    "spark.options": (_SPARK_OPTIONS, "tests/spark"),
+    "spark.offsets": (_SPARK_OPTIONS, "tests/spark"),
+    "spark.source": (_SPARK_OPTIONS, "tests/spark"),
     "spark": ("tests/spark", _SPARK_RUNS),
     "compiled": ("tests/compiled",),
 }
