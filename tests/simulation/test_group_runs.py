@@ -20,7 +20,10 @@ PLANS: Mapping[str, World] = {
     "transaction.version 1": groups(incidents=8, request_faults=EVERY_FAULT, crashes=0.2, level=1, groups=()),
     "transaction.version 0": groups(incidents=8, request_faults=EVERY_FAULT, level=0, groups=()),
     "cooperative": groups(
-        incidents=6, groups=(KEEPERS,), transformers=(), loops=(KEEPING_LOOPS,), request_faults=EVERY_FAULT, crashes=0.2
+        incidents=6, groups=(KEEPERS,), transformers=(), request_faults=EVERY_FAULT, crashes=0.2, topics_change=0.3
+    ),
+    "cooperative loops": groups(
+        incidents=8, groups=(), transformers=(), loops=(KEEPING_LOOPS,), request_faults=EVERY_FAULT, crashes=0.2
     ),
     "group requests": groups(
         incidents=6, request_faults=dict.fromkeys(RequestFault, 0.05), apis=(JOIN, SYNC, HEARTBEAT)
