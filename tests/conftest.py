@@ -29,6 +29,9 @@ def nothing_said_before() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files go to the processes in this order (`--no-loadscope-reorder`)."""
+    named_by_address = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if named_by_address:  # the processes of one run would not agree on its name
+        raise pytest.UsageError(f"{named_by_address[0]}: give its parameters ids")
     tests = Path(__file__).parent
     items.sort(key=lambda item: not str(item.path.relative_to(tests)).startswith(LONG))
 

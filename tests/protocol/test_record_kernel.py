@@ -230,7 +230,7 @@ def test_as_many_records_are_taken_as_python_takes(
     assert out == b"".join(expected)
 
 
-@pytest.mark.parametrize("odd", ["text", bytearray(b"b"), memoryview(b"m"), 5, [1]], ids=repr)
+@pytest.mark.parametrize("odd", ["text", bytearray(b"b"), memoryview(b"m"), 5, [1]], ids=lambda odd: type(odd).__name__)
 def test_what_is_no_record_is_left_to_python_and_nothing_is_written(kernel: Any, odd: Any) -> None:
     out = bytearray(b"before")
     assert kernel.append_record(out, 0, 0, odd, b"", 100) == -1

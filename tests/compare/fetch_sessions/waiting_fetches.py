@@ -194,3 +194,6 @@ class Watch:
         if any(len(parked.request.topics[0].partitions) > 1 for parked in self._parked):
             return  # Apache Kafka deletes one partition after the other
         self.twins.ask(DeleteTopicsRequest(topic_names=[self.topic], timeout_ms=10_000), 5)
+        # Apache Kafka answers before its leaders know of it: a fetch that came between would meet one that does.
+        for node in (self.twins.kafka, self.twins.ours):
+            wait_until(lambda node=node: self._ends(node, 0) is None, 30, f"the end of {self.topic}")  # type: ignore[misc]
