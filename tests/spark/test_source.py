@@ -452,10 +452,11 @@ def test_a_topic_of_a_pattern_that_was_deleted_is_a_loss(broker: Broker, monkeyp
     monkeypatch.setattr("fencepost.spark.offsets._CATCHES_UP_WITHIN_MS", 100)
     with ExitStack() as stack:
         kept, deleted = (Topic(broker, f"some-{n}", random.Random(f"some {n}"), stack) for n in range(2))
-        for topic in (kept, deleted):
+        part_of_it_fits = Topic(broker, "some-1-old", random.Random("some 1 old"), stack)
+        for topic in (kept, deleted, part_of_it_fits):
             topic.write(5)
         for fails in ("true", "false"):
-            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribePattern": "some-.*"}
+            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribePattern": "some-."}
             options |= {"startingOffsets": "earliest", "failOnDataLoss": fails}
             reader = StreamReader(parse(options, streaming=True), SCHEMA)
             stack.callback(reader.stop)
