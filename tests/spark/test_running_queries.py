@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.spark.places import ROWS, Place
 
 from fencepost.broker import Broker, running_broker
@@ -71,7 +72,20 @@ class Node:
         self._stack.close()
 
 
-def test_from_one_cluster_to_another_while_they_go_away_in_turn(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "turns",
+    [
+        pytest.param([(["here"], ["here"]), (["there"], ["there"])], id="one"),
+        pytest.param(
+            [(["here", "there"], ["here", "there"]), (["there", "here"], ["there", "here"])],
+            id="both",
+            marks=pytest.mark.soak,
+        ),
+    ],
+)
+def test_from_one_cluster_to_another_while_they_go_away_in_turn(
+    spark: Any, tmp_path: Path, turns: list[tuple[list[str], list[str]]]
+) -> None:
     """Each row is written once; positions are where the source is alone, the record of progress where the sink is.
 
     The sink's cluster has a topic of the source's name, with rows of its own.
@@ -82,20 +96,19 @@ def test_from_one_cluster_to_another_while_they_go_away_in_turn(spark: Any, tmp_
     other.fill(0, 7, other.source)
     query = running(place.stream(spark, group=place.application), place, other)
     wait_for(query, other, range(ROWS))
-    for number, (gone, back) in enumerate(
-        [([here], [here]), ([there], [there]), ([here, there], [here, there]), ([there, here], [there, here])]
-    ):
-        for node in gone:
-            node.stop()
+    nodes = {"here": here, "there": there}
+    for number, (gone, back) in enumerate(turns):
+        for name in gone:
+            nodes[name].stop()
         time.sleep(1)
-        for node in back:
-            node.start()
+        for name in back:
+            nodes[name].start()
         place.fill(ROWS + 10 * number, 10)
         wait_for(query, other, range(ROWS + 10 * number + 10))
     query.stop()
     last = running(place.stream(spark, group=place.application), place, other, trigger={"availableNow": True})
     last.awaitTermination()
-    assert (place.read_by_the_group(), other.read_by_the_group()) == (ROWS + 40, None)
+    assert (place.read_by_the_group(), other.read_by_the_group()) == (ROWS + 10 * len(turns), None)
     for node, has_progress in ((here, False), (there, True)):
         with Admin(node.broker.bootstrap_servers) as admin:
             assert (PROGRESS in admin.topics()) is has_progress
