@@ -95,7 +95,8 @@ class Assignment:
             self.preparation.cancel()  # it is about to follow some, and to go on with the others where they are
         elif self._to_follow is not None:
             return
-        if self.is_started:
+        # A member that keeps its partitions reads on in them while it joins for other topics.
+        if self.is_started or self._fetcher.followed:
             self._otherwise = {TopicPartition(*at): offset for at, offset in otherwise.items()}
             self._to_follow = sorted({*self._fetcher.followed, *self._leaderless, *(self._to_follow or ())})
             self._give_up()

@@ -18,7 +18,7 @@ from fencepost.client.commits import Commits
 from fencepost.client.deadline import attempt
 from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.forgotten import tell_if_forgotten
+from fencepost.client.forgotten import left_by_a_consumer, tell_if_forgotten
 from fencepost.client.group import Group
 from fencepost.client.positions import EARLIEST, LATEST, Positions, isolation_of
 from fencepost.client.rebalance_listener import RebalanceListener
@@ -150,10 +150,11 @@ class Consumer:
             self._group,
             self._commits.before_joining,
         )
+        self._is_polled = False
         self._closing = False
         self._closed = asyncio.Event()
         named = f"consumer {client_id!r}" + (f" of group {group_id!r}" if group_id is not None else "")
-        self._forgotten = tell_if_forgotten(self, partial(_what_is_left, named))
+        self._forgotten = tell_if_forgotten(self, partial(left_by_a_consumer, named), runtime)
 
     # Life
 
@@ -178,7 +179,8 @@ class Consumer:
             return
         self._closing = True
         self._assignment.preparation.cancel()
-        deadline = None if timeout_ms is None else self._cluster.deadline("close()", timeout_ms)
+        patience = self._cluster.patience_ms + 2000 if timeout_ms is None else timeout_ms
+        deadline = self._cluster.deadline("close()", patience)
         async with AsyncExitStack() as last:
             last.callback(self._closed.set)
             last.push_async_callback(self._cluster.close)
@@ -212,10 +214,12 @@ class Consumer:
         if topics and pattern is not None:
             raise MisuseError("subscribe() takes topics or a pattern, not both")
         check_topics(topics)
+        self._check_open()
         self._assignment.subscribe(topics, compiled(pattern), listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out."""
+        self._check_open()
         self._assignment.assign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
@@ -247,8 +251,18 @@ class Consumer:
         Those of the last call count as done, and may be committed.  Raises NoOffsetError where a position is missing or
         gone and `auto_offset_reset` is "error", MisuseError if there is nothing to read.
         """
+        self._check_open()
+        if self._is_polled:
+            raise MisuseError("another task is in poll() already: one at a time reads from a consumer")
+        self._is_polled = True
+        try:
+            return await self._poll(timeout_ms / 1000, max_records)
+        finally:
+            self._is_polled = False
+
+    async def _poll(self, seconds: float, max_records: int) -> list[ConsumerRecord]:
         loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_ms / 1000
+        end = loop.time() + seconds
         self._fetcher.working = {}
         while True:
             self._check_open()
@@ -281,7 +295,8 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         self._check_open()
         assignment = self._assignment
-        if assignment.is_started and not assignment.must_join() and not self._commits.is_due():
+        is_ready = assignment.is_started and not assignment.must_join() and not self._commits.is_due()
+        if is_ready and not self._is_polled:
             record = self._fetcher.take_one(assignment.is_prepared)
             if record is not None:
                 self._note_poll(asyncio.get_running_loop().time())
@@ -300,6 +315,8 @@ class Consumer:
         if the group was rebalanced meanwhile, FencedInstanceIdError if another consumer has our group_instance_id,
         MisuseError without a group_id.
         """
+        if self._closed.is_set():
+            self._check_open()
         await self._commits.commit(offsets)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -343,7 +360,10 @@ class Consumer:
 
         Offsets of control records and of aborted ones count.  Raises MisuseError for one that is not being read.
         """
-        positions = {TopicPartition(*at): self.position(at) for at in partitions or self.assignment()}
+        self._check_open()
+        positions = {
+            TopicPartition(*at): self.position(at) for at in (self.assignment() if partitions is None else partitions)
+        }
         return {at: max(end - positions[at], 0) for at, end in (await self.end_offsets(positions)).items()}
 
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
@@ -398,11 +418,3 @@ class Consumer:
         Times and timestamps are in milliseconds since 1970.  Raises BrokerError, as for a partition that is not there.
         """
         return await self._places.for_times(times)
-
-
-def _what_is_left(named: str) -> tuple[str, int]:
-    return (
-        f"{named} was not closed: a group waits for it until its session ends, and what was not committed is read "
-        "again. Use it in a `with` (`async with`) block, or close() it",
-        0,
-    )

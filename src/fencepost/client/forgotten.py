@@ -8,17 +8,24 @@ import weakref
 from collections.abc import Callable
 
 from fencepost.client.home_process import HomeProcess
+from fencepost.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
 
-def tell_if_forgotten(client: object, what_is_left: Callable[[], tuple[str, int]]) -> weakref.finalize[..., object]:
+def tell_if_forgotten(
+    client: object, what_is_left: Callable[[], tuple[str, int]], runtime: Runtime | None
+) -> weakref.finalize[..., object]:
     """Have it said when nobody has this client any more, or the process ends; `detach` what is returned at its end.
 
     `what_is_left`, which must not lead to the client: a sentence about it, and how many records are lost by that.  It
     is a ResourceWarning, which Python shows where that is asked for; where records are lost it is logged as well.
+    With a `runtime` of its own, as in a simulated world, nothing is said at the end of the process: the broker goes,
+    too.
     """
-    return weakref.finalize(client, _tell, HomeProcess(), what_is_left)
+    finalizer = weakref.finalize(client, _tell, HomeProcess(), what_is_left)
+    finalizer.atexit = runtime is None
+    return finalizer
 
 
 def _tell(home: HomeProcess, what_is_left: Callable[[], tuple[str, int]]) -> None:
@@ -28,3 +35,12 @@ def _tell(home: HomeProcess, what_is_left: Callable[[], tuple[str, int]]) -> Non
     warnings.warn(sentence, ResourceWarning, stacklevel=2)
     if lost:
         logger.warning(sentence)
+
+
+def left_by_a_consumer(named: str) -> tuple[str, int]:
+    """What to say of it, and how many records are lost."""
+    return (
+        f"{named} was not closed: a group waits for it until its session ends, and what was not committed is read "
+        "again. Use it in a `with` (`async with`) block, or close() it",
+        0,
+    )

@@ -94,6 +94,8 @@ class Group:
         """
         if self.fenced is not None:
             raise self.fenced
+        if owned and self.has_lost_place:
+            return None
         self._stop_heart()
         self.must_join = True
         self.has_lost_place = False

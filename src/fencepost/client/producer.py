@@ -77,6 +77,7 @@ class Producer:
         except KeyError:
             known = ", ".join(codec.name.lower() for codec in Compression)
             raise ValueError(f"compression={compression!r}: it must be one of {known}") from None
+        self._runtime = runtime
         self._cluster = Cluster(
             bootstrap_servers,
             client_id=client_id,
@@ -122,7 +123,7 @@ class Producer:
                 compression=self._compression,
             )
             self._cluster.refresh_every(self._metadata_max_age_ms)
-            self._forgotten = tell_if_forgotten(self, partial(_what_is_left, self._named, self._sender))
+            self._forgotten = tell_if_forgotten(self, partial(_what_is_left, self._named, self._sender), self._runtime)
         return self
 
     async def close(self, timeout_ms: float | None = None) -> None:

@@ -205,7 +205,11 @@ class BatchBuilder:
         delta = timestamp - self._base_timestamp if place else 0
         added = -1
         if _compiled_append is not None and not headers and limit <= UNLIMITED:
-            added = _compiled_append(self._body, place, delta, key, value, limit - self.size)
+            try:
+                added = _compiled_append(self._body, place, delta, key, value, limit - self.size)
+            except BaseException:  # there is no more memory: what there is of the record must not stay
+                del self._body[self.size - HEADER_SIZE :]
+                raise
         if added < 0:
             encoded = encode_record(place, delta, key, value, headers)
             added = len(encoded)
@@ -231,7 +235,11 @@ class BatchBuilder:
         base = self._base_timestamp if self.count else timestamp
         taken, before = -1, len(self._body)
         if _compiled_extend is not None and limit <= UNLIMITED:
-            taken = _compiled_extend(self._body, self.count, timestamp - base, keys, values, limit - self.size)
+            try:
+                taken = _compiled_extend(self._body, self.count, timestamp - base, keys, values, limit - self.size)
+            except BaseException:
+                del self._body[before:]
+                raise
         if taken < 0:
             encoded = _encode_until(self.count, timestamp - base, keys, values, limit - self.size)
             self._body += b"".join(encoded)
@@ -277,7 +285,7 @@ def decode_batch(
 
 def decode_body(body: bytes, header: BatchHeader) -> list[Record]:
     """Every record of a batch whose records are unfolded.  Raises ProtocolError if they are damaged."""
-    found = None if _compiled_decode is None else _decode_compiled(Record, None, 0, body, header, -UNLIMITED)
+    found = None if _compiled_decode is None else _decode_compiled(Record, None, 0, body, header, -(1 << 63))
     return _decode_whole(body, header) if found is None else found
 
 
