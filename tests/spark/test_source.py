@@ -471,6 +471,21 @@ def test_a_topic_of_a_pattern_that_was_deleted_is_a_loss(broker: Broker, monkeyp
                 assert {part.at.topic for part in parts} == {kept.name}
 
 
+def test_a_topic_that_is_deleted_while_a_pattern_is_looked_at_is_left_out(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def listed(*_: Any) -> list[str]:
+        return ["gone-by-now", kept.name]
+
+    with ExitStack() as stack:
+        kept = Topic(broker, "still-there", random.Random("kept"), stack)
+        monkeypatch.setattr("fencepost.spark.offsets._topics", listed)
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribePattern": ".*"}
+        reader = StreamReader(parse(options, streaming=True), SCHEMA)
+        stack.callback(reader.stop)
+        assert {at.topic for at in Positions.decode(reader.initialOffset()).offsets} == {kept.name}
+
+
 def where_a_query_ended(topic: Topic, stack: ExitStack) -> tuple[Positions, list[Row]]:
     """Where one that has read everything stands, as its last batch is recorded, and what it read."""
     topic.write(6)

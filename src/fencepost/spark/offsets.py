@@ -50,7 +50,11 @@ async def subscribed(cluster: Cluster, options: SourceOptions) -> Subscribed:
         try:
             view = await cluster.topic(name, deadline, create=False)
         except BrokerError as error:
-            raise topic_is_not_there(name) if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error from None
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            if options.pattern is not None:
+                continue  # deleted since the pattern was looked at: what that means is told as of any that is gone
+            raise topic_is_not_there(name) from None
         found += [TopicPartition(name, number) for number in view.leaders]
         if view.topic_id != ZERO_UUID:
             ids[name] = str(view.topic_id)
