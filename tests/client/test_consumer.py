@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.client.test_producer import producer, simulate
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition
+from fencepost.client.errors import MisuseError
 from fencepost.simulation.world import ADDRESS, World
 
 AT, EMPTY = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -153,5 +155,32 @@ def test_it_goes_on_where_the_group_is_or_where_it_is_told(reset: str, committed
                 found = [(await anext(reader)).offset for _ in range(begins, 6)]
                 assert found == list(range(begins, 6))
             assert await reader.poll(100) == []
+
+    simulate(scenario)
+
+
+def test_a_second_task_that_polls_is_refused() -> None:
+    """What one was handed the other would commit."""
+
+    async def scenario(world: World) -> None:
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            first = asyncio.create_task(reader.poll(5000))
+            await asyncio.sleep(1)
+            for call in (reader.poll, reader.__anext__):
+                with pytest.raises(MisuseError, match="another task is in poll"):
+                    await call()
+            await fill(world, 0, count=1)
+            assert [record.offset for record in await first] == [0]
+            await fill(world, 0, count=1)
+            assert (await anext(reader)).offset == 1
+
+    simulate(scenario)
+
+
+def test_the_lag_of_no_partitions_is_of_none() -> None:
+    async def scenario(world: World) -> None:
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            await reader.poll(100)
+            assert await reader.lag([]) == {} and set(await reader.lag()) >= {AT}
 
     simulate(scenario)

@@ -15,6 +15,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonReader
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonWriter
 from tests.protocol.drawn_records import ODD_RECORDS, RECORDS
 
+from fencepost.protocol import records
 from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, crc_matches, read_header, set_max_timestamp
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
@@ -292,3 +293,27 @@ def test_many_records_at_once_are_the_same_as_one_by_one(
     assert (together.count, together.size) == (one_by_one.count, one_by_one.size)
     if taken:
         assert together.build(1, 2, 3, True) == one_by_one.build(1, 2, 3, True)
+
+
+@pytest.mark.parametrize("call", ["append", "extend"])
+def test_a_record_for_which_there_is_no_memory_leaves_nothing(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first bytes would be taken for a record, and its batch be refused."""
+
+    def torn(body: bytearray, *_: object) -> int:
+        body += b"the beginning"
+        raise MemoryError
+
+    builder = BatchBuilder()
+    assert builder.append(1, b"k", b"first")
+    monkeypatch.setattr(records, "_compiled_append", torn)
+    monkeypatch.setattr(records, "_compiled_extend", torn)
+    calls = {
+        "append": lambda: builder.append(2, None, b"second"),
+        "extend": lambda: builder.extend(2, [None], [b"second"], 10_000),
+    }
+    with pytest.raises(MemoryError):
+        calls[call]()
+    monkeypatch.undo()
+    assert builder.append(3, None, b"third")
+    found = decode_batch(builder.build())
+    assert [(record.offset, record.value) for record in found] == [(0, b"first"), (1, b"third")]
