@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, D
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark.columns import FIELDS
-from fencepost.spark.options import Bound, parse
+from fencepost.spark.options import EARLIEST, Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
 from fencepost.spark.source import BatchReader, Range, StreamReader
@@ -353,6 +353,66 @@ def test_nothing_new_is_said_in_the_words_of_the_checkpoint() -> None:
     """Spark compares them."""
     start = {"t": {"1": 9, "0": 3}, "@began": {"t": {"0": 0}}}
     assert stubbed(3, 3).latestOffset(start, ReadAllAvailable()) is start
+
+
+class Grown(Stub):
+    """Partition t-0 ends at 5, and t-1 has what lies between `first` and 10."""
+
+    def __init__(self, first: int, topic_id: str) -> None:
+        self._first, self._topic_id = first, topic_id
+
+    def positions(self, bound: Bound) -> Positions:
+        places = (0, self._first) if bound.otherwise == EARLIEST else (5, 10)
+        return Positions({TopicPartition("t", n): place for n, place in enumerate(places)}, "c", {"t": self._topic_id})
+
+
+def grown(first: int, topic_id: str = "same", **more: str) -> StreamReader:
+    reader = stubbed(0, 0, **more)
+    reader._asker_ = Grown(first, topic_id)  # type: ignore[assignment]
+    return reader
+
+
+MARKS = {"@cluster": "c", "@topics": {"t": "same"}}
+BEFORE = {"t": {"0": 5}, **MARKS}
+AFTER = {"t": {"0": 5, "1": 10}, **MARKS}
+
+
+@pytest.mark.parametrize("first", [0, 1, 6, 10])
+def test_a_partition_that_came_later_has_lost_records_if_it_does_not_begin_at_0(first: int) -> None:
+    """Nobody has read what was there before, also where the same micro-batch was planned once with it."""
+    resumed = {"startingOffsets": json.dumps(BEFORE)}
+    asks: list[Callable[[StreamReader], Any]] = [
+        lambda reader: reader.partitions(BEFORE, AFTER),
+        lambda reader: reader.partitions({}, AFTER | {"@began": BEFORE}),
+        lambda reader: reader.latestOffset(BEFORE, ReadMaxRows(3)),
+        lambda reader: reader.initialOffset(),
+    ]
+    for ask in asks:
+        if first:
+            with pytest.raises(BrokerError, match=f"t-1 was to be read from offset 0, but begins at {first}"):
+                ask(grown(first, **resumed))
+        else:
+            ask(grown(first, **resumed))
+        ask(grown(first, failOnDataLoss="false", **resumed))
+
+
+@pytest.mark.parametrize("first", [0, 6])
+def test_a_partition_that_came_later_is_read_from_its_beginning_where_losses_are_accepted(first: int) -> None:
+    assert ranges(grown(first, failOnDataLoss="false"), BEFORE, AFTER) == [(1, first, 10)]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_topic_that_the_query_did_not_know_may_begin_anywhere(fails: str) -> None:
+    """It is the first that is seen of it, as of one that was made anew and accepted."""
+    other = {"other": {"0": 5}, "@cluster": "c"}
+    assert ranges(grown(6, failOnDataLoss=fails), other, AFTER) == [(0, 0, 5), (1, 6, 10)]
+    anew = AFTER | {"@topics": {"t": "another"}}
+    assert ranges(grown(6, "another", failOnDataLoss=fails), BEFORE, anew) == [(0, 0, 5), (1, 6, 10)]
+
+
+def ranges(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
+    planned = [part for part in reader.partitions(start, end) if isinstance(part, Range)]
+    return [(part.at.partition, part.start, part.end) for part in planned]
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -66,6 +66,19 @@ def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> Br
     return None
 
 
+def refusal_of_late(known: Positions, first: Positions) -> BrokerError | None:
+    """What to tell whoever accepts no loss of a partition that a topic of `known` got later; None if nothing is lost.
+
+    `first`: where partitions begin.  One that does not begin at 0 had records that nobody has read.  A topic that is
+    new to the query, or was made anew, may begin anywhere: nothing of it was to be read before.
+    """
+    topics = {at.topic for at in known.offsets} - set(made_anew(known, first))
+    for at, offset in sorted(first.offsets.items()):
+        if offset > 0 and at.topic in topics and at not in known.offsets:
+            return records_are_gone(at, 0, offset, offset)
+    return None
+
+
 def topic_is_not_there(name: str) -> BrokerError:
     """A topic that is to be read by its name is not there, or is no more."""
     return BrokerError(

@@ -29,7 +29,7 @@ from fencepost.client.portal import Portal
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Clock, SystemClock
 from fencepost.spark.admission import is_too_little, limited, split
-from fencepost.spark.losses import behind, gone, made_anew, refusal, remaining
+from fencepost.spark.losses import behind, gone, made_anew, refusal, refusal_of_late, remaining
 from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from fencepost.spark.positions import Positions
@@ -193,12 +193,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         What is lost is found when the first micro-batch is planned, if it is accepted.
         """
         self._refuse_losses(ended, self._ends(ended))
+        self._refuse_late(ended, first)
         return ended._replace(
             offsets={**first.offsets, **ended.offsets}, topic_ids={**first.topic_ids, **ended.topic_ids}
         )
 
     def _refuse_losses(self, known: Positions, ends: Positions) -> None:
         lost = refusal(known, ends, self._options.pattern) if self._options.fail_on_data_loss else None
+        if lost is not None:
+            raise lost
+
+    def _refuse_late(self, known: Positions, first: Positions) -> None:
+        lost = refusal_of_late(known, first) if self._options.fail_on_data_loss else None
         if lost is not None:
             raise lost
 
@@ -220,23 +226,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report(before)
         known = remaining(before, ends)
         end = ends.offsets
-        if not isinstance(limit, ReadAllAvailable) and self._waits(known.offsets, end):
+        if not isinstance(limit, ReadAllAvailable) and self._waits(known, end):
             return start
         if isinstance(limit, ReadMaxRows):
-            end = limited(self._with_first(known.offsets, end), end, limit.max_rows)
+            end = limited(self._with_first(known, end), end, limit.max_rows)
         after = Positions({**known.offsets, **end}, ends.cluster_id, known.topic_ids)
         if after == before._replace(began=None):
             return start
         return after._replace(began=self._initial if before == self._initial else None).encode()
 
-    def _waits(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> bool:
+    def _waits(self, known: Positions, end: Mapping[TopicPartition, int]) -> bool:
         """Whether there is too little for a micro-batch.  What is there when a query is to end is not waited for."""
         least = self._options.min_offsets_per_trigger
         if least is None or self._cap is not None:
             return False
         now = self._clock.now()
         waited = None if self._triggered is None else now - self._triggered
-        start = self._with_first(start, end)
+        start = self._with_first(known, end)
         if is_too_little(start, end, least, waited, self._options.max_trigger_delay_ms):
             return True
         self._triggered = now
@@ -265,15 +271,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         return self._asker.positions(Bound(LATEST)).encode()
 
-    def _with_first(
-        self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """A partition that came later is read from its start."""
-        fresh = [at for at in end if at not in start]
+    def _with_first(self, known: Positions, end: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """A partition that came later is read from its start, which is no other than 0 unless records are lost."""
+        fresh = [at for at in end if at not in known.offsets]
         if not fresh:
-            return dict(start)
-        found = self._asker.positions(Bound(EARLIEST)).offsets
-        return {**start, **{at: found[at] for at in fresh if at in found}}
+            return dict(known.offsets)
+        first = self._asker.positions(Bound(EARLIEST))
+        first = first._replace(offsets={at: first.offsets[at] for at in fresh if at in first.offsets})
+        self._refuse_late(known, first)
+        return {**known.offsets, **first.offsets}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         stop = Positions.decode(end)
@@ -282,7 +288,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._release(begin)
         anew = made_anew(begin, stop)
         offsets = {at: offset for at, offset in begin.offsets.items() if at.topic not in anew}
-        begin = begin._replace(offsets=self._with_first(offsets, stop.offsets))
+        begin = begin._replace(offsets=self._with_first(begin._replace(offsets=offsets), stop.offsets))
         return _ranges(begin, stop, self._options)
 
     def _release(self, begun: Positions) -> None:
