@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,13 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Admin, Delivery, Producer
+from fencepost.client.cluster import Cluster
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import control_batch
+from fencepost.protocol.messages import DeleteRecordsRequest
+from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import TopicPartition
 from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
 from fencepost.spark.columns import FIELDS
 from fencepost.spark.options import parse
@@ -171,6 +176,32 @@ def audit_what_is_written(servers: str, seed: int) -> None:
     assert cut == [row for row in whole if row["offset"] < half[str(row["partition"])]]
     for writer in (plain, *writers):
         writer.close()
+
+
+def test_an_audit_leaves_out_what_was_deleted(broker: Broker) -> None:
+    """The batch that it was in is still there, as a whole."""
+    servers = broker.bootstrap_servers
+    with Admin(servers) as admin, Producer(servers, linger_ms=60_000) as producer:
+        admin.create_topic("deleted-from", partitions=1)
+        for n in range(6):
+            producer.send("deleted-from", b"%d" % n, partition=0)
+        producer.flush()
+    delete_before(servers, TopicPartition("deleted-from", 0), 4)
+    rows = audited(servers, "deleted-from", startingOffsets='{"deleted-from": {"0": 0}}', failOnDataLoss=False)
+    assert [row["offset"] for row in rows] == [4, 5]
+
+
+def delete_before(servers: str, at: TopicPartition, offset: int) -> None:
+    async def ask() -> None:
+        cluster = Cluster(servers)
+        wanted = DeleteRecordsTopic(
+            name=at.topic, partitions=[DeleteRecordsPartition(partition_index=at.partition, offset=offset)]
+        )
+        request = DeleteRecordsRequest(topics=[wanted], timeout_ms=1000)
+        await cluster.call_controller(request, deadline=cluster.deadline("deleting"))
+        await cluster.close()
+
+    asyncio.run(ask())
 
 
 def _end(writer: Producer, how: str) -> None:

@@ -114,7 +114,7 @@ def audit_range(
         position = start
         while position < end:
             position, data, _ = loop.run_until_complete(reader.fetch(position))
-            rows = _Rows(at, start, end, columns)
+            rows = _Rows(at, position, end, columns)
             for place, header, _ in visible_batches(data, None):
                 for record in decode_batch(data, place, header):
                     rows.add(header, record, ends)
