@@ -11,6 +11,7 @@ from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark import Sink, write_stream
 from fencepost.spark.option_table import BATCH, REFUSED, SINK, SOURCE, STREAM, Option
 from fencepost.spark.options import BadOption, parse
+from fencepost.spark.positions import Positions
 
 LEAST = {"kafka.bootstrap.servers": "h:1", "subscribe": "a, b"}
 
@@ -71,12 +72,15 @@ def test_what_cannot_be_used_is_named(more: dict[str, str], named: str) -> None:
         ('{"a": {"0": 1, "1": 0, "2": 0}}', "names a-2, which is not read"),
         ('{"b": {"0": 1}, "a": {"0": 1, "1": 0}}', "names b-0, which is not read"),
         ('{"a": {"0": 1, "1": -3}}', "a-1 at -3"),
-        ('{"a": {"0": 1}, "@cluster": "ours"}', None),
+        ('{"a": {"0": 1}, "@cluster": "ours"}', "does not name a-1"),
+        ('{"a": {"0": 1, "1": 0}, "b": {"0": 4}, "@cluster": "ours"}', "names b-0, which is not read"),
+        ('{"a": {"0": 1, "1": -3}, "@cluster": "ours"}', "a-1 at -3"),
+        ('{"a": {"0": 1, "1": 0}, "@cluster": "ours"}', None),
     ],
 )
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 def test_offsets_name_every_partition_and_no_other(text: str, named: str | None, option: str) -> None:
-    """But where a committed batch ended: the others came later."""
+    """Whatever stands beside them."""
     options = parse(LEAST | {option: text}, streaming=False)
     bound = options.start if option == "startingOffsets" else options.end
     partitions = [TopicPartition("a", 0), TopicPartition("a", 1)]
@@ -85,6 +89,15 @@ def test_offsets_name_every_partition_and_no_other(text: str, named: str | None,
     else:
         with pytest.raises(BadOption, match=named):
             bound.check(partitions)
+
+
+def test_where_a_committed_batch_ended_a_stream_goes_on_and_nothing_else_does() -> None:
+    """The partitions that it does not name came later."""
+    given = LEAST | {"startingOffsets": '{"a": {"0": 1}, "@cluster": "ours"}'}
+    stream, batch = parse(given, streaming=True).start, parse(given, streaming=False).start
+    stream.check([TopicPartition("a", 0), TopicPartition("a", 1)])
+    assert stream.resumed == Positions({TopicPartition("a", 0): 1}, "ours")
+    assert batch.resumed is None
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -115,7 +115,7 @@ def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
         topics=_topics(get),
         pattern=get("subscribePattern"),
         partitions=None if assigned is None else sorted(parse_partitions("assign", assigned)),
-        start=_bound("starting", get, "latest" if streaming else "earliest"),
+        start=_bound("starting", get, "latest" if streaming else "earliest", resumes=streaming),
         end=_bound("ending", get, "latest"),
         isolation=_isolation(get("kafka.isolation.level"), audit),
         max_offsets_per_trigger=most,
@@ -167,8 +167,11 @@ def _isolation(given: str | None, audit: bool) -> Isolation:
     return Isolation.READ_COMMITTED if chosen == "read_committed" else Isolation.READ_UNCOMMITTED
 
 
-def _bound(which: str, get: Callable[[str], str | None], default: str) -> Bound:
-    """`which`: starting or ending.  Times go before offsets, and one for all before one for each."""
+def _bound(which: str, get: Callable[[str], str | None], default: str, resumes: bool = False) -> Bound:
+    """`which`: starting or ending.  Times go before offsets, and one for all before one for each.
+
+    `resumes`: offsets may be where a committed micro-batch ended, and count as such if they say of which cluster.
+    """
     name, by_time, stamp = f"{which}Offsets", f"{which}OffsetsByTimestamp", f"{which}Timestamp"
     strategy = _one_of(_STRATEGY, get(_STRATEGY) or "error", "error", "latest")
     else_latest = which == "ending" or strategy == "latest"
@@ -184,7 +187,8 @@ def _bound(which: str, get: Callable[[str], str | None], default: str) -> Bound:
     if text.lower() in _BY_NAME:
         return Bound(_BY_NAME[text.lower()], option=name)
     positions = parse_positions(name, text)
-    return Bound(otherwise, positions.offsets, resumed=positions if positions.cluster_id else None, option=name)
+    resumed = positions if resumes and positions.cluster_id else None
+    return Bound(otherwise, positions.offsets, resumed=resumed, option=name)
 
 
 def _one_of(name: str, text: str, *values: str) -> str:
