@@ -93,6 +93,17 @@ def test_rows_are_the_records_of_the_range(
         ]
 
 
+def test_rows_are_those_of_the_range_whatever_the_header_says_of_its_last_record() -> None:
+    data = encode_batch([(0, None, b"%d" % n, ()) for n in range(3)], base_offset=100)
+    ((place, header),) = headers(data)
+    short = [(place, header._replace(last_offset_delta=0))]
+    for compiled in (columns._compiled_index, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(columns, "_compiled_index", compiled)
+            (found,) = record_batches(memoryview(data), short, AT, 100, 102, ["offset"])
+        assert found.column("offset").to_pylist() == [100, 101]
+
+
 def test_many_small_batches_become_a_few_large_ones() -> None:
     batch = encode_batch([(0, None, b"value", ())] * 100)
     found = list(record_batches(memoryview(batch * 500), list(headers(batch * 500)), AT, 0, 200, ["value"]))

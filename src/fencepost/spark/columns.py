@@ -131,9 +131,8 @@ def _decoded(portion: Portion, at: TopicPartition, start: int, end: int, columns
     rows: list[Any] = []
     kinds: list[int] = []
     for header, body in portion:
-        found = decode_body(bytes(body), header)
-        if header.base_offset < start or header.last_offset >= end:
-            found = [record for record in found if start <= record.offset < end]
+        # The header may say less of its records than is in them.
+        found = [record for record in decode_body(bytes(body), header) if start <= record.offset < end]
         rows += found
         kinds += [header.attributes >> 3 & 1] * len(found)
     return _batch(rows, kinds, at, columns)
