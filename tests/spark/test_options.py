@@ -57,6 +57,28 @@ def test_names_are_case_insensitive() -> None:
         ({"startingOffsets": "[]"}, "startingOffsets="),
         ({"startingOffsets": "{}"}, "startingOffsets="),
         ({"startingOffsets": '{"a": [0]}'}, "startingOffsets="),
+        *(
+            ({option: text}, f"{option}=.*: it must be .*JSON like")
+            for option in ("startingOffsets", "startingOffsetsByTimestamp")
+            for text in (
+                '{"a": {"0": 5.9}}',
+                '{"a": {"0": 5.0}}',
+                '{"a": {"0": true}}',
+                '{"a": {"0": "5"}}',
+                '{"a": {"0": null}}',
+                '{"a": {"0": 9223372036854775808}}',
+                '{"a": {"0": 1, "0": 2}}',
+                '{"a": {"0": 1, "00": 2}}',
+                '{"a": {"0": 1}, "a": {"1": 2}}',
+            )
+        ),
+        *(
+            ({option: text}, f"{option}={text}: it must be a number")
+            for option in ("startingTimestamp", "minPartitions")
+            for text in ("\u00b2", "\u0661", "-1", "1.5", "")
+        ),
+        ({"startingTimestamp": "9223372036854775808"}, "=9223372036854775808: it must be 9223372036854775807 or less"),
+        ({"startingTimestamp": "9" * 5000}, "it must be 9223372036854775807 or less"),
     ],
 )
 def test_what_cannot_be_used_is_named(more: dict[str, str], named: str) -> None:
@@ -163,6 +185,12 @@ def test_times_go_before_offsets_and_one_for_all_before_one_for_each() -> None:
 )
 def test_a_delay_is_said_as_spark_has_it(text: str, milliseconds: int) -> None:
     assert parse(LEAST | {"maxTriggerDelay": text}, streaming=True).max_trigger_delay_ms == milliseconds
+
+
+def test_the_largest_numbers_are_those_of_the_protocol() -> None:
+    assert parse(LEAST | {"startingTimestamp": str(2**63 - 1)}, streaming=True).start.timestamp == 2**63 - 1
+    offsets = parse(LEAST | {"startingOffsets": f'{{"a": {{"0": {2**63 - 1}}}}}'}, streaming=True).start.by_partition
+    assert offsets == {TopicPartition("a", 0): 2**63 - 1}
 
 
 def test_times_name_every_partition_and_no_other() -> None:

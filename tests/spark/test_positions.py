@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,12 @@ def test_offsets_are_those_of_sparks_own_source() -> None:
     assert Positions(offsets).encode() == {"a": {"0": 5, "11": 7}, "b": {"2": -2}}
     assert Positions.decode({"a": {"0": 5}}) == Positions({TopicPartition("a", 0): 5})
     assert Positions.decode(None) == Positions({})
+
+
+@pytest.mark.parametrize("fields", [{"a": {"0": 5.9}}, {"a": {"0": True}}, {"a": {"0": "5"}}, {"a": {"0": 1, "00": 2}}])
+def test_what_is_no_offset_is_not_taken_for_one(fields: Any) -> None:
+    with pytest.raises(ValueError, match="which is no offset, or there twice"):
+        Positions.decode(fields)
 
 
 def at(offsets: Mapping[int, int], topic_id: str | None = "one") -> Positions:

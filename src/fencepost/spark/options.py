@@ -12,7 +12,7 @@ from fencepost.client.security import Security
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.bad_option import BadOption as BadOption
 from fencepost.spark.option_table import REFUSED, SOURCE, of_other_kind, unknown
-from fencepost.spark.positions import Positions
+from fencepost.spark.positions import LARGEST, Positions
 from fencepost.spark.security import KNOWN as SECURITY
 from fencepost.spark.security import REFUSED as SECURITY_REFUSED
 from fencepost.spark.security import parse_security
@@ -206,8 +206,10 @@ def _duration(name: str, text: str) -> int:
 
 
 def _number(name: str, text: str, least: int = 0) -> int:
-    if not text.isdigit():
+    if not (text.isascii() and text.isdecimal()):
         raise BadOption(f"{name}={text}: it must be a number")
+    if len(text.lstrip("0")) > len(str(LARGEST)) or int(text) > LARGEST:
+        raise BadOption(f"{name}={text}: it must be {LARGEST} or less")
     if int(text) < least:
         raise BadOption(f"{name}={text}: it must be {least} or more")
     return int(text)
@@ -231,9 +233,17 @@ def parse_positions(name: str, text: str, what: str = "earliest, latest, or JSON
     `what`: it may be, for the error.
     """
     try:
-        positions = Positions.decode(json.loads(text))
+        positions = Positions.decode(json.loads(text, object_pairs_hook=_once))
         if not positions.offsets:
             raise ValueError("there is none")
         return positions
     except (ValueError, TypeError, AttributeError):
         raise BadOption(f'{name}={text}: it must be {what} like {{"topic": {{"0": 23}}}}') from None
+
+
+def _once(named: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON.  Raises ValueError if it has a name twice, of which the last one would count."""
+    fields = dict(named)
+    if len(fields) != len(named):
+        raise ValueError("a name is there twice")
+    return fields

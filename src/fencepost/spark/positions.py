@@ -14,6 +14,8 @@ from fencepost.protocol.types import TopicPartition
 CLUSTER: Final = "@cluster"
 TOPICS: Final = "@topics"
 BEGAN: Final = "@began"
+LARGEST: Final = 2**63 - 1
+"""Offset or time of the protocol."""
 
 
 class Positions(NamedTuple):
@@ -44,12 +46,15 @@ class Positions(NamedTuple):
     def decode(cls, fields: Mapping[str, Any] | None) -> Positions:
         """Raises ValueError, TypeError or AttributeError if it is none."""
         fields = fields or {}
-        offsets = {
-            TopicPartition(topic, int(number)): int(offset)
-            for topic, numbers in fields.items()
-            if not topic.startswith("@")
-            for number, offset in numbers.items()
-        }
+        offsets: dict[TopicPartition, int] = {}
+        for topic, numbers in fields.items():
+            if topic.startswith("@"):
+                continue
+            for number, offset in numbers.items():
+                at = TopicPartition(topic, int(number))
+                if type(offset) is not int or offset > LARGEST or at in offsets:
+                    raise ValueError(f"{topic}-{number} is at {offset!r}, which is no offset, or there twice")
+                offsets[at] = offset
         began = fields.get(BEGAN)
         ids = {str(topic): str(known) for topic, known in fields.get(TOPICS, {}).items()}
         return cls(offsets, str(fields.get(CLUSTER, "")), ids, None if began is None else cls.decode(began))
