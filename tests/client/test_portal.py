@@ -108,3 +108,50 @@ def test_who_is_interrupted_waits_for_what_was_begun_to_end() -> None:
         portal.call(work())
     assert log == ["cleaned up"]
     portal.close()
+
+
+@pytest.mark.parametrize("ends_with", ["a result", "an error", "nothing"])
+@pytest.mark.parametrize("interruptions", [1, 2])
+def test_a_result_that_nobody_sees_is_told(ends_with: str, interruptions: int) -> None:
+    """The work ends while it is cancelled, because its caller was interrupted; perhaps when nobody waits any more."""
+    portal, told, main = Portal(), list[str](), threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        signal.pthread_kill(main, signal.SIGINT)
+
+    async def work() -> str:
+        threading.Timer(0.05, interrupt).start()
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            if interruptions == 2:
+                interrupt()
+            await asyncio.sleep(0.1)
+            if ends_with == "an error":
+                raise ZeroDivisionError from None
+            if ends_with == "nothing":
+                raise
+        return "done"
+
+    async def nothing() -> None:
+        await asyncio.sleep(0.3)
+
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(work(), told.append)
+    portal.call(nothing())
+    assert told == (["done"] if ends_with == "a result" else [])
+    portal.close()
+
+
+def test_an_error_and_a_result_that_are_seen_are_not_told() -> None:
+    portal, told = Portal(), list[object]()
+
+    async def work(divisor: int) -> float:
+        return 1 / divisor
+
+    with pytest.raises(ZeroDivisionError):
+        portal.call(work(0), told.append)
+    assert portal.call(work(1), told.append) == 1
+    portal.close()
+    assert told == []

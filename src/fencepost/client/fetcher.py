@@ -130,6 +130,11 @@ class Fetcher:
         """The positions before what the caller may still be working on."""
         return {at: found.committed() if isinstance(found, Position) else found for at, found in self.working.items()}
 
+    def take_back(self) -> None:
+        """Nobody has seen what was handed out last: it is handed out again."""
+        for at, position in self.before_work().items():
+            self.seek(at, position)
+
     def lost(self) -> list[TopicPartition]:
         """Partitions whose log does not have what is to be fetched next, when all that was fetched is handed out."""
         return [

@@ -36,21 +36,22 @@ class Portal:
         """Whether this is the process that it was made in, and no forked child."""
         return self._home.is_here
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
+    def call(self, work: Coroutine[Any, Any, T], in_vain: Callable[[T], object] | None = None) -> T:
         """Run it in the loop; its result, or what it raises.  Raises ClosedError once this is closed.
 
         Where the caller is interrupted (Ctrl-C) it is cancelled, and has ended when this raises, unless that is
-        interrupted too.
+        interrupted too.  If it had a result by then, which nobody will see, `in_vain` is called with that in the loop.
         """
-        ended = threading.Event()
+        ended, settled = threading.Event(), threading.Event()
         tasks = self._begin(work, ended.set)
         try:
             ended.wait()
+            return _result(tasks[0])
         except BaseException:
-            self._cancel(tasks)
+            self._give_up(tasks, in_vain, settled.set)
             ended.wait()
+            settled.wait()
             raise
-        return _result(tasks[0])
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it in the loop, for somebody in another loop.  Raises ClosedError once this is closed.
@@ -94,6 +95,31 @@ class Portal:
     def _cancel(self, tasks: list[asyncio.Task[T]]) -> None:
         with suppress(RuntimeError):  # it has ended meanwhile, and the loop with it
             self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+
+    def _give_up(
+        self, tasks: list[asyncio.Task[T]], in_vain: Callable[[T], object] | None, settled: Callable[[], object]
+    ) -> None:
+        """Cancel it; `settled` is called when it has ended, and what it did in vain was dealt with."""
+
+        def settle(task: asyncio.Task[T]) -> None:
+            try:
+                if in_vain is not None and not task.cancelled() and task.exception() is None:
+                    in_vain(task.result())
+            finally:
+                settled()
+
+        def give_up() -> None:
+            tasks[0].cancel()
+            if tasks[0].done():
+                settle(tasks[0])
+            else:
+                tasks[0].add_done_callback(settle)
+
+        with self._opening:
+            if not self._is_closed:
+                self._loop.call_soon_threadsafe(give_up)
+                return
+        settled()  # it ends with the loop, and there is nobody left to whom its result matters
 
     def close(self) -> None:
         """End the loop and its thread.  Other threads that wait in `call` are told that it is closed.

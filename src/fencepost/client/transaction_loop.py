@@ -158,6 +158,11 @@ class TransactionLoop:
                     return self._handed
             return None
 
+    def take_back(self, handed: Handed | None) -> None:
+        """Nobody has seen what `next` gave: its records are handed out again."""
+        if handed is not None and handed.state is State.HANDED_OUT:
+            self._put_back(handed)
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Nothing is put back while its transaction begins or ends: it may be committed by that."""

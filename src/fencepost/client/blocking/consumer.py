@@ -71,13 +71,17 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.poll)
     def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
-        return self._portal.call(self._consumer.poll(timeout_ms, max_records))
+        return self._portal.call(self._consumer.poll(timeout_ms, max_records), self._take_back)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        return self._portal.call(self._consumer.__anext__())
+        return self._portal.call(self._consumer.__anext__(), self._take_back)
+
+    def _take_back(self, _: object) -> None:
+        """These records came when the caller had been interrupted: the next call gives them."""
+        self._consumer._fetcher.take_back()
 
     @as_in(consumer.Consumer.commit)
     def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:

@@ -53,7 +53,7 @@ class ExactlyOnce:
         return self
 
     def __next__(self) -> Transaction:
-        handed = self._portal.call(self._loop.next())
+        handed = self._portal.call(self._loop.next(), self._loop.take_back)
         if handed is None:
             raise StopIteration
         return Transaction(self._loop, handed, self._portal, self._producer)
