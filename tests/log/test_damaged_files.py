@@ -198,7 +198,7 @@ class Case:
         names = [name for name in names if Path(name).suffix == suffix]
         self.name = random.choice((names[-1], random.choice(names)))
         self.running = random.random() < 0.4
-        self.older = not self.running and self.name.endswith(".index") and random.random() < 0.5
+        self.older = not self.running and self.name.endswith((".index", ".timeindex")) and random.random() < 0.5
         """Whether it was written by a version that had no checksums."""
         self.how = random.choice([*CHANGES, "remove", "read error", "write error"])
 

@@ -11,6 +11,7 @@ from tests.log.log_doubles import START, batch
 from fencepost.log.segment import Segment
 from fencepost.protocol.batch import read_header, stamp
 from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.disk_faults import FaultyDisk
 
 BASE = 1000
 
@@ -62,3 +63,49 @@ def test_removal_takes_every_file() -> None:
         file.close()
     segment.remove()
     assert disk.list(Path("/")) == []
+
+
+def without_sums(times: list[int]) -> tuple[FaultyDisk, list[tuple[int, int, int]]]:
+    """The files of a segment with batches of these times, and (last offset, position, size) of each."""
+    disk = FaultyDisk(Random(1))
+    segment, places = Segment(disk, Path("/"), BASE, 1, 200), []
+    for number, time in enumerate(times):
+        data, offset = bytearray(batch(size=50, timestamp=START + time)), BASE + number
+        stamp(data, 0, offset, 0)
+        places.append((offset, segment.append(data, read_header(data), offset), len(data)))
+    for file in segment.write_indexes():
+        file.close()
+    disk.remove(segment.path.with_suffix(".checksums"))
+    return disk, places
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("which", [[".timeindex"], [".index"], [".index", ".timeindex"]])
+def test_the_newest_is_known_without_checksums_whatever_the_indexes_have_lost(which: list[str], seed: int) -> None:
+    random = Random(seed)
+    times = [max(number + random.randrange(-20, 20), 0) for number in range(60)]
+    disk, places = without_sums(times)
+    newest = START + max(times), BASE + times.index(max(times))
+    for suffix in which:
+        path = Path(f"/{BASE:020d}{suffix}")
+        data = disk.bytes_at(path)
+        left = random.choice((0, random.randrange(len(data)), len(data)))
+        disk.overwrite(path, random.choice((data[:left], random.randbytes(left))))
+    closed = Segment(disk, Path("/"), BASE, 2, 200)
+    assert closed.trust_checksums()
+    assert (closed.max_timestamp, closed.indexes.max_timestamp_offset) == newest
+    count = random.randrange(1, 60)
+    still_written = Segment(disk, Path("/"), BASE, 3, 200)
+    still_written.cut_indexes(places[count][1], BASE + count)
+    assert still_written.max_timestamp == START + max(times[:count])
+
+
+def test_a_closed_segment_that_cannot_be_read_to_its_end_is_passed_by_for_no_time() -> None:
+    disk, places = without_sums(list(range(60)))
+    disk.overwrite(Path(f"/{BASE:020d}.timeindex"), b"")
+    log = Path(f"/{BASE:020d}.log")
+    disk.overwrite(log, disk.bytes_at(log)[: places[50][1] + 20])
+    closed = Segment(disk, Path("/"), BASE, 2, 200)
+    assert closed.trust_checksums()
+    assert closed.max_timestamp == 2**63 - 1
+    assert closed.locate(BASE + 10) == places[10][1]

@@ -146,17 +146,26 @@ class Segment:
             self.transactions.cut_to_size(sums.transactions.size)
             self.indexes.believe_times()
             return
+        try:
+            self._find_newest(position)
+        except FileDamaged as damaged:
+            logger.warning("%s", damaged)
+            self.indexes.believe_times()
         while (last := self.transactions.last) is not None and not self._has_marker_of(last, position):
             self.transactions.cut(last.last_offset)
-        self.indexes.believe_times()
 
     def trust_checksums(self) -> bool:
-        """It is not written to any more: what `.checksums` says of it counts.
+        """It is not written to any more: what `.checksums` says of it counts, without one what its batches say.
 
         Returns False if its transaction index is not what it was.  The others are looked at when they are used.
         """
         sums = read_sums(self._disk, self._beside(SUFFIX))
         if sums is None:
+            try:
+                self._find_newest(self.size)
+            except FileDamaged as damaged:
+                logger.warning("%s", damaged)
+                self.indexes.take_for_newest()
             return True
         self._sums = sums
         if self.size != sums.log_size:
@@ -172,6 +181,17 @@ class Segment:
         return sums.transactions.is_of(self._disk, self._beside(".txnindex")) and (
             len(self.transactions.encode()) == sums.transactions.size
         )
+
+    def _find_newest(self, end: int) -> None:
+        """The time index may have lost entries: before `end`, look for the largest timestamp from its last one on."""
+        size, self.size = self.size, end  # what is behind may be anything
+        try:
+            position = with_indexes_at_once(lambda: self._position_of_entry(lambda: self.indexes.times.last()))
+            self.indexes.forget_newest()
+            for _, header in self.headers_from(position):
+                self.indexes.note_newest(header, header.last_offset)
+        finally:
+            self.size = size
 
     def drop_stale_checksums(self) -> None:
         """After a crash: what was written of a segment that has lost its end again must not count later."""

@@ -19,6 +19,8 @@ logger = get_logger(__name__)
 
 _HEADERS_AT_ONCE: Final = 1000
 """How many batches are noted in one step."""
+_LARGEST: Final = 2**63 - 1
+"""As a timestamp."""
 
 
 class SegmentIndexes:
@@ -35,13 +37,17 @@ class SegmentIndexes:
 
     def note(self, header: BatchHeader, last_offset: int, position: int) -> None:
         """Keep up with a batch that ends at `last_offset` and stands at `position`."""
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, last_offset
+        self.note_newest(header, last_offset)
         if self._since_entry > self._interval:
             self.offsets.append(last_offset - self._base_offset, position)
             self.note_time()
             self._since_entry = 0
         self._since_entry += header.size
+
+    def note_newest(self, header: BatchHeader, last_offset: int) -> None:
+        """Of this batch only how new it is."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, last_offset
 
     def note_time(self) -> None:
         """Make an entry of the largest timestamp."""
@@ -57,9 +63,17 @@ class SegmentIndexes:
     def believe_times(self) -> None:
         """The last entry has the largest timestamp."""
         last = self.times.last()
-        self.max_timestamp, self.max_timestamp_offset = -1, self._base_offset
+        self.forget_newest()
         if last is not None:
             self.max_timestamp, self.max_timestamp_offset = last[0], self._base_offset + last[1]
+
+    def forget_newest(self) -> None:
+        """The largest timestamp is that of what is noted from now on."""
+        self.max_timestamp, self.max_timestamp_offset = -1, self._base_offset
+
+    def take_for_newest(self) -> None:
+        """The largest timestamp is not known: nobody who looks for a time passes it by, nor does retention take it."""
+        self.max_timestamp = _LARGEST
 
     def believe(self, sums: SegmentSums) -> None:
         """The largest timestamp is the one that was written down with the sums."""
