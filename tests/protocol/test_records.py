@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -307,7 +307,7 @@ def test_a_record_for_which_there_is_no_memory_leaves_nothing(call: str, monkeyp
     assert builder.append(1, b"k", b"first")
     monkeypatch.setattr(records, "_compiled_append", torn)
     monkeypatch.setattr(records, "_compiled_extend", torn)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "append": lambda: builder.append(2, None, b"second"),
         "extend": lambda: builder.extend(2, [None], [b"second"], 10_000),
     }
