@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fencepost.protocol.batch import BatchHeader, crc_matches, headers
+from fencepost.protocol.batch import BatchHeader, body_of, crc_matches, headers
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.records import body_of, decode_as
+from fencepost.protocol.records import decode_as
 from fencepost.protocol.types import Buffer, Offset
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.compression import LARGEST_BATCH, Compression, decompress
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer, Epoch, Offset, ProducerId
 
@@ -175,3 +175,11 @@ def _rewrite(buffer: bytearray | memoryview, at: int, header: BatchHeader) -> Ba
     header = header._replace(crc=crc32c(memoryview(buffer)[at + CRC_START : at + header.size]))
     _HEADER.pack_into(buffer, at, *header)
     return header
+
+
+def body_of(buffer: Buffer, at: int, header: BatchHeader, limit: int = LARGEST_BATCH) -> bytes:
+    """The records of the batch that starts there, unfolded.  Raises ProtocolError as `records.decode_batch` does."""
+    if at + header.size > len(buffer):
+        raise ProtocolError("a record batch is cut off")
+    body = bytes(memoryview(buffer)[at + HEADER_SIZE : at + header.size])
+    return decompress(header.compression, body, limit) if header.attributes & 7 else body

@@ -19,15 +19,15 @@ from fencepost.protocol.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL,
     BatchHeader,
+    body_of,
     read_header,
 )
-from fencepost.protocol.compression import LARGEST_BATCH, Compression, compress, decompress
+from fencepost.protocol.compression import LARGEST_BATCH, Compression, compress
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer, Offset
 
 _FRONT = Struct(">qiibI")
-UNLIMITED: Final = (1 << 60) - 1
-"""Bytes that no batch has."""
+UNLIMITED: Final = (1 << 60) - 1  # bytes, which no batch has
 
 _compiled_decode = compiled(record_kernel.decode_records)
 _compiled_append = compiled(record_kernel.append_record)
@@ -287,14 +287,6 @@ def decode_body(body: bytes, header: BatchHeader) -> list[Record]:
     """Every record of a batch whose records are unfolded.  Raises ProtocolError if they are damaged."""
     found = None if _compiled_decode is None else _decode_compiled(Record, None, 0, body, header, -(1 << 63))
     return _decode_whole(body, header) if found is None else found
-
-
-def body_of(buffer: Buffer, at: int, header: BatchHeader, limit: int = LARGEST_BATCH) -> bytes:
-    """The records of the batch that starts there, unfolded.  Raises ProtocolError as `decode_batch` does."""
-    if at + header.size > len(buffer):
-        raise ProtocolError("a record batch is cut off")
-    body = bytes(memoryview(buffer)[at + HEADER_SIZE : at + header.size])
-    return decompress(header.compression, body, limit) if header.attributes & 7 else body
 
 
 def decode_as(kind: type[R], topic: str, partition: int, body: bytes, header: BatchHeader, first: int) -> list[R]:

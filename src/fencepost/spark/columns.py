@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from fencepost.compiled.in_use import compiled
 from fencepost.protocol import record_kernel
-from fencepost.protocol.batch import HEADER_SIZE, BatchHeader
-from fencepost.protocol.records import body_of, decode_body
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, body_of
+from fencepost.protocol.records import decode_body
 from fencepost.protocol.types import TopicPartition
 
 _compiled_index = compiled(record_kernel.index_records)
