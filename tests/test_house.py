@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,16 @@ def name_of(module: Path) -> str:
     return str(module.relative_to(SOURCE))
 
 
+@cache
+def tree_of(module: Path) -> ast.Module:
+    return ast.parse(module.read_text())
+
+
+def wrong(find: Callable[[Path], object], modules: Iterable[Path] = MODULES) -> dict[str, object]:
+    """What is found in a module that should not be there, by its name."""
+    return {name_of(module): found for module in modules if (found := find(module))}
+
+
 def room_of(module: Path) -> str:
     return module.relative_to(SOURCE).parts[0].removesuffix(".py")
 
@@ -141,13 +152,16 @@ def plain_calls(tree: ast.AST) -> Iterator[str]:
             yield node.func.id
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_imports_go_down(module: Path) -> None:
+def imported_from_above(module: Path) -> list[str]:
     room = room_of(module)
     if room in ("__init__", "__main__"):
-        return
+        return []
     known = {room, *MAY_KNOW[room]}
-    assert [name for name in imported(ast.parse(module.read_text())) if name not in known] == []
+    return [name for name in imported(tree_of(module)) if name not in known]
+
+
+def test_imports_go_down() -> None:
+    assert wrong(imported_from_above) == {}
 
 
 def outside(tree: ast.AST, module: str) -> list[str]:
@@ -158,9 +172,8 @@ def outside(tree: ast.AST, module: str) -> list[str]:
     return wrong + [what for what, doors in ON_DISK.items() if what in methods and module not in doors]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_the_outside_world_is_handed_in(module: Path) -> None:
-    assert outside(ast.parse(module.read_text()), name_of(module)) == []
+def test_the_outside_world_is_handed_in() -> None:
+    assert wrong(lambda module: outside(tree_of(module), name_of(module))) == {}
 
 
 @pytest.mark.parametrize(
@@ -203,7 +216,7 @@ WAYS_OUT = (
 def claims(module: Path) -> bool:
     """Whether the module, or a package around it, says that it is pure."""
     said = [module, *(parent / "__init__.py" for parent in module.parents if parent.is_relative_to(SOURCE))]
-    return any(_CLAIM.search(ast.get_docstring(ast.parse(each.read_text())) or "") for each in said if each.exists())
+    return any(_CLAIM.search(ast.get_docstring(tree_of(each)) or "") for each in said if each.exists())
 
 
 def impurities(tree: ast.AST) -> list[str]:
@@ -226,17 +239,14 @@ def impurities(tree: ast.AST) -> list[str]:
     return ways + sorted({"open", "print", "input"} & set(plain_calls(tree)))
 
 
-PURE = [module for module in MODULES if claims(module) or name_of(module) in DECISIONS]
-
-
-@pytest.mark.parametrize("module", PURE, ids=name_of)
-def test_what_is_pure_reaches_nothing_outside(module: Path) -> None:
-    assert impurities(ast.parse(module.read_text())) == []
-
-
-def test_purity_is_claimed_where_it_is_relied_on() -> None:
-    assert set(DECISIONS) <= {name_of(module) for module in PURE}, "a decision moved: name it here by its new place"
-    assert {"client/assignors.py", "log/producer_state.py", "protocol/codec.py"} <= {name_of(each) for each in PURE}
+def test_what_is_pure_reaches_nothing_outside() -> None:
+    pure = [module for module in MODULES if claims(module) or name_of(module) in DECISIONS]
+    names = {name_of(module) for module in pure}
+    assert set(DECISIONS) <= names, "a decision moved: name it here by its new place"
+    assert {"client/assignors.py", "log/producer_state.py", "protocol/codec.py"} <= names, (
+        "claimed where it is relied on"
+    )
+    assert wrong(lambda module: impurities(tree_of(module)), pure) == {}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +324,7 @@ def _defined(node: ast.stmt) -> Iterator[str]:
 
 
 def test_every_definition_is_used() -> None:
-    trees = {path: ast.parse(path.read_text()) for folder in EVERYWHERE for path in (ROOT / folder).rglob("*.py")}
+    trees = {path: tree_of(path) for folder in EVERYWHERE for path in (ROOT / folder).rglob("*.py")}
     used = used_names(tree for path, tree in trees.items() if path != Path(__file__))
     ours = {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     ours |= {"NamedTuple", "Protocol", "Generic", "Enum"}
@@ -327,8 +337,8 @@ def test_every_definition_is_used() -> None:
 
 def test_every_request_that_is_declared_is_served_or_sent() -> None:
     declared = SOURCE / "protocol" / "messages"
-    named = used_names([ast.parse((declared / "__init__.py").read_text())])
-    used = used_names(ast.parse(module.read_text()) for module in MODULES if not module.is_relative_to(declared))
+    named = used_names([tree_of(declared / "__init__.py")])
+    used = used_names(tree_of(module) for module in MODULES if not module.is_relative_to(declared))
     assert {name for name in named if name.endswith("Request")} <= used, "declare it when it is served"
 
 
@@ -366,9 +376,8 @@ def _set_on_self(method: ast.AST) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_objects_are_whole_once_made(module: Path) -> None:
-    assert late_attributes(ast.parse(module.read_text())) == []
+def test_objects_are_whole_once_made() -> None:
+    assert wrong(lambda module: late_attributes(tree_of(module))) == {}
 
 
 @pytest.mark.parametrize(
@@ -394,16 +403,17 @@ def is_orderless(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ORDERLESS
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_nothing_runs_in_the_order_of_a_set(module: Path) -> None:
+def orderless_loops(module: Path) -> list[str]:
     if name_of(module) == "simulation/loop.py":
-        return  # what is cancelled when all is over
+        return []  # what is cancelled when all is over
     loops = [
-        node.iter
-        for node in ast.walk(ast.parse(module.read_text()))
-        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)
+        node.iter for node in ast.walk(tree_of(module)) if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)
     ]
-    assert [ast.unparse(node) for node in loops if is_orderless(node)] == []
+    return [ast.unparse(node) for node in loops if is_orderless(node)]
+
+
+def test_nothing_runs_in_the_order_of_a_set() -> None:
+    assert wrong(orderless_loops) == {}
 
 
 #: What writes lines that nobody counts -> the modules of the node that may.
@@ -426,36 +436,45 @@ ROOMS = ("broker", "coordinator", "log", "listening", "runtime")
 NODE = [module for module in MODULES if room_of(module) in ROOMS or name_of(module) == "cli/serve.py"]
 
 
-@pytest.mark.parametrize(
-    "module", [*NODE, SOURCE / "cli" / "serve.py", SOURCE / "listening.py", SOURCE / "runtime.py"], ids=name_of
-)
-def test_every_line_of_the_node_is_limited(module: Path) -> None:
-    nodes = list(ast.walk(tree := ast.parse(module.read_text())))
+def unlimited_lines(module: Path) -> list[str]:
+    tree = tree_of(module)
     used = {*calls(tree), *plain_calls(tree)}
-    assert [what for what, allowed in UNLIMITED.items() if what in used and name_of(module) not in allowed] == []
-    assert not [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module in ("logging", "warnings")]
+    unlimited = [what for what, allowed in UNLIMITED.items() if what in used and name_of(module) not in allowed]
+    unlimited += [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in ("logging", "warnings")
+    ]
+    return unlimited
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_files_stay_readable(module: Path) -> None:
-    assert len(module.read_text().splitlines()) <= 420
+def test_every_line_of_the_node_is_limited() -> None:
+    assert wrong(unlimited_lines, NODE) == {}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_every_module_says_what_it_is(module: Path) -> None:
-    assert ast.get_docstring(ast.parse(module.read_text()))
+def test_files_stay_readable() -> None:
+    lengths = {name_of(module): len(module.read_text().splitlines()) for module in MODULES}
+    assert {name: length for name, length in lengths.items() if length > 420} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert wrong(lambda module: not ast.get_docstring(tree_of(module))) == {}
 
 
 #: In these the module says it, which has one public name, or the name is all there is to say.
 SAID_BY_THE_MODULE = ("broker/apis/", "protocol/messages/")
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_every_public_class_and_function_says_what_it_is(module: Path) -> None:
+def undescribed(module: Path) -> list[str]:
+    if name_of(module).startswith(SAID_BY_THE_MODULE):
+        return []
     defined = [
         node
-        for node in ast.parse(module.read_text()).body
+        for node in tree_of(module).body
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
     ]
-    if not name_of(module).startswith(SAID_BY_THE_MODULE):
-        assert [node.name for node in defined if not ast.get_docstring(node)] == []
+    return [node.name for node in defined if not ast.get_docstring(node)]
+
+
+def test_every_public_class_and_function_says_what_it_is() -> None:
+    assert wrong(undescribed) == {}

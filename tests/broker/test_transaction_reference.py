@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import pytest
@@ -43,6 +44,7 @@ HERE, AWAY = "here", "away"
 KNOWN, NEW = 0, 1
 SITUATIONS = {"requests.md": MIDDLE, "requests_at_the_last_epoch.md": LAST}
 TIMEOUT_MS = 60_000
+CLIENTS = 8
 #: Producer ids of seeded transactional ids; far from those that the broker gives out.
 SEEDED = 5_000_000
 _names = itertools.count()
@@ -119,7 +121,7 @@ class Id:
     """A transactional id on its way to a situation, and then what a cell's caller asks of it."""
 
     def __init__(self, client: Client, cell: Cell, level: int) -> None:
-        self._client, self.cell, self._level = client, cell, level
+        self.client, self.cell, self._level = client, cell, level
         self.name = f"reference-{next(_names)}"
         walk = cell.situation.walk
         unfinished = Step.MARKERS not in walk and {Step.COMMIT, Step.ABORT, Step.TIME_OUT} & set(walk)
@@ -147,12 +149,12 @@ class Id:
             self._steps.pop(0)
             self._take(step)
         if {Step.COMMIT, Step.ABORT} & set(self.cell.situation.walk):
-            found = state(self._client, self.name)
+            found = state(self.client, self.name)
             self.held = ProducerIdAndEpoch.of(found.producer_id, found.producer_epoch)
 
     def timed_out(self) -> None:
         """The time-out has come: take the rest of the way."""
-        found = state(self._client, self.name)
+        found = state(self.client, self.name)
         assert found.transaction_state == ("PrepareAbort" if self._topic == AWAY else "CompleteAbort")
         self._before, self.held = self.held, ProducerIdAndEpoch.of(found.producer_id, found.producer_epoch)
         self._steps.pop(0)
@@ -173,7 +175,7 @@ class Id:
 
     def _init(self, pair: ProducerIdAndEpoch, keep: bool) -> Reply:
         if not keep:
-            given = init_answer(self._client, self.name, pair, timeout_ms=TIMEOUT_MS, version=5)
+            given = init_answer(self.client, self.name, pair, timeout_ms=TIMEOUT_MS, version=5)
         else:
             request = InitProducerIdRequest(
                 transactional_id=self.name,
@@ -182,11 +184,11 @@ class Id:
                 producer_epoch=pair.producer_epoch,
                 keep_prepared_txn=True,
             )
-            given = self._client.ask(request, 6)
+            given = self.client.ask(request, 6)
         return ErrorCode(given.error_code), ProducerIdAndEpoch.of(given.producer_id, given.producer_epoch)
 
     def _end(self, pair: ProducerIdAndEpoch, commit: bool, version: int) -> Reply:
-        done = end(self._client, self.name, pair, commit=commit, version=version)
+        done = end(self.client, self.name, pair, commit=commit, version=version)
         given = ProducerIdAndEpoch.of(done.producer_id, done.producer_epoch) if version == 5 else None
         return ErrorCode(done.error_code), given
 
@@ -199,7 +201,7 @@ class Id:
                 producer_epoch=pair.producer_epoch,
                 topics=topics,
             )
-            added = self._client.ask(request, version).results_by_topic[0]
+            added = self.client.ask(request, version).results_by_topic[0]
         else:
             one = AddPartitionsToTxnTransaction(
                 transactional_id=self.name,
@@ -208,17 +210,17 @@ class Id:
                 verify_only=verify_only,
                 topics=topics,
             )
-            answer = self._client.ask(AddPartitionsToTxnRequest(transactions=[one]), version)
+            answer = self.client.ask(AddPartitionsToTxnRequest(transactions=[one]), version)
             added = answer.results_by_transaction[0].topic_results[0]
         return ErrorCode(added.results_by_partition[0].partition_error_code)
 
     def _produce(self, data: bytes, version: int) -> ErrorCode:
-        topic_id = self._client.broker.node.topics.by_name[self._topic].topic_id
+        topic_id = self.client.broker.node.topics.by_name[self._topic].topic_id
         written = TopicProduceData(
             name=self._topic, topic_id=topic_id, partition_data=[PartitionProduceData(index=NEW, records=data)]
         )
         request = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=[written])
-        return ErrorCode(self._client.ask(request, version).responses[0].partition_responses[0].error_code)
+        return ErrorCode(self.client.ask(request, version).responses[0].partition_responses[0].error_code)
 
     def _caller(self) -> ProducerIdAndEpoch:
         producer_id, epoch = self.held
@@ -252,36 +254,46 @@ class Id:
                 producer_epoch=pair.producer_epoch,
                 group_id="group",
             )
-            return ErrorCode(self._client.ask(request, 4).error_code), None
+            return ErrorCode(self.client.ask(request, 4).error_code), None
         found = re.search(r" v\d+-v(\d+)| v(\d+)", title)
         newest = int(found[1] or found[2]) if found else 0
         if title.startswith("Produce"):
             data = batch("x", pair=pair, sequence=0, transactional=True)
             return self._produce(data, newest), None
         if title.startswith("TxnOffsetCommit"):
-            return ErrorCode(txn_commit(self._client, self.name, pair, HERE, 1, version=newest)[0]), None
+            return ErrorCode(txn_commit(self.client, self.name, pair, HERE, 1, version=newest)[0]), None
         partition = NEW if "new partition" in title or "not in" in title else KNOWN
         return self._add(pair, partition, 5 if " v4-v5" in title else 3, "to verify" in title), None
 
 
-def bring(client: Client, cells: Sequence[Cell], level: int) -> list[Id]:
+def bring(clients: Sequence[Client], cells: Sequence[Cell], level: int) -> list[Id]:
     """A fresh transactional id for every cell, brought to its situation."""
-    ids = [Id(client, cell, level) for cell in cells]
+    broker = clients[0].broker
+    ids = [Id(client, cell, level) for client, cell in zip(itertools.cycle(clients), cells, strict=False)]
     seeds = [one.seed() for one in ids if one.cell.situation.near_the_end]
     if seeds:
-        on_the_loop(client.broker, lambda: remember(client.broker, seeds))
+        on_the_loop(broker, lambda: remember(broker, seeds))
     to_time_out = [one for one in ids if one.waits]
-    for one in to_time_out:
-        one.walk()
+    at_once_with_each(to_time_out, Id.walk)
     if to_time_out:
-        later = Milliseconds(client.broker.node.clock.now() + 2 * TIMEOUT_MS)
-        on_the_loop(client.broker, lambda: at_once(client.broker.node.transactions.tick(later)))
-    for one in to_time_out:
-        one.timed_out()
-    for one in ids:
-        if not one.waits:
-            one.walk()
+        later = Milliseconds(broker.node.clock.now() + 2 * TIMEOUT_MS)
+        on_the_loop(broker, lambda: at_once(broker.node.transactions.tick(later)))
+    at_once_with_each(to_time_out, Id.timed_out)
+    at_once_with_each([one for one in ids if not one.waits], Id.walk)
     return ids
+
+
+def at_once_with_each(ids: Sequence[Id], work: Callable[[Id], None]) -> None:
+    """The ids of a client in turn, the clients at once: what waits for the disk waits together."""
+
+    def of(client: Client) -> None:
+        for one in ids:
+            if one.client is client:
+                work(one)
+
+    clients = list(dict.fromkeys(one.client for one in ids))
+    with ThreadPoolExecutor(len(clients) or 1) as threads:
+        list(threads.map(of, clients))
 
 
 def remember(broker: Broker, seeds: Sequence[TransactionMetadata]) -> None:
@@ -295,22 +307,33 @@ def remember(broker: Broker, seeds: Sequence[TransactionMetadata]) -> None:
         broker.node.transactions.load(index)
 
 
+def check(one: Id) -> None:
+    before = state(one.client, one.name).transaction_state
+    error, given = one.ask()
+    answer, _, following = one.cell.text.partition(", then ")
+    expected = ErrorCode.NONE if answer.startswith("ok") else ErrorCode[answer]
+    assert error is expected, one.cell
+    step = re.search(r"\(P, E([+-]\d+)?\)", answer)
+    if step is not None and given is not None:
+        assert given == (one.held.producer_id, one.held.producer_epoch + int(step[1] or 0)), one.cell
+    elif "(new, 0)" in answer and given is not None:
+        assert given.producer_id not in (-1, one.held.producer_id) and given.producer_epoch == 0, one.cell
+    assert state(one.client, one.name).transaction_state == (following or before), one.cell
+
+
+#: Whether each cell is tried at every level that it is said of, or at one of them.
+DEPTHS = [pytest.param(False, id="at one level"), pytest.param(True, id="at every level", marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize("at_every_level", DEPTHS)
 @pytest.mark.parametrize(("page", "title"), TITLES)
-def test_the_broker_answers_what_the_table_says(node: Broker, page: str, title: str) -> None:
-    client = Client(node)
-    for level in map(int, re.findall(r"\d", title.partition("transaction.version")[2])):
-        finalize(client, level)
-        for one in bring(client, [cell for cell in CELLS[page] if cell.title == title], level):
-            before = state(client, one.name).transaction_state
-            error, given = one.ask()
-            answer, _, following = one.cell.text.partition(", then ")
-            expected = ErrorCode.NONE if answer.startswith("ok") else ErrorCode[answer]
-            assert error is expected, one.cell
-            step = re.search(r"\(P, E([+-]\d+)?\)", answer)
-            if step is not None and given is not None:
-                assert given == (one.held.producer_id, one.held.producer_epoch + int(step[1] or 0)), one.cell
-            elif "(new, 0)" in answer and given is not None:
-                assert given.producer_id not in (-1, one.held.producer_id) and given.producer_epoch == 0, one.cell
-            assert state(client, one.name).transaction_state == (following or before), one.cell
-    finalize(client, 2)
-    client.close()
+def test_the_broker_answers_what_the_table_says(node: Broker, page: str, title: str, at_every_level: bool) -> None:
+    clients = [Client(node) for _ in range(CLIENTS)]
+    cells = [cell for cell in CELLS[page] if cell.title == title]
+    levels = list(map(int, re.findall(r"\d", title.partition("transaction.version")[2])))
+    for number, level in enumerate(levels):
+        finalize(clients[0], level)
+        at_once_with_each(bring(clients, cells if at_every_level else cells[number :: len(levels)], level), check)
+    finalize(clients[0], 2)
+    for client in clients:
+        client.close()

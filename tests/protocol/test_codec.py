@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.protocol.of_each_class import of_each_class
 from tests.protocol.random_messages import CLASSES, every_version, random_message, versions
 
 from fencepost.protocol import codec, decoding, encoding
@@ -29,6 +30,7 @@ from fencepost.protocol.encoding import uvarint
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.messages import (
     REQUESTS,
+    RESPONSES,
     ApiVersionsResponse,
     EndTxnRequest,
     EndTxnResponse,
@@ -49,7 +51,7 @@ from fencepost.protocol.messages.produce import PartitionProduceData, TopicProdu
 from fencepost.protocol.steps import finish
 
 FLEXIBLE = {api: cls.__schema__.flexible for api, cls in REQUESTS.items()}
-EVERY_VERSION = [pytest.param(cls, version, id=f"{cls.__name__}-v{version}") for cls, version in every_version()]
+EVERY_VERSION = list(every_version())
 
 
 def decoded_or_refused(cls: Any, body: bytes, version: int) -> Any:
@@ -60,7 +62,7 @@ def decoded_or_refused(cls: Any, body: bytes, version: int) -> Any:
         return None
 
 
-@pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
+@of_each_class(EVERY_VERSION)
 def test_a_message_comes_back_as_it_was(cls: Any, version: int) -> None:
     random = Random(f"{cls.__name__} {version}")
     for _ in range(5):
@@ -71,7 +73,7 @@ def test_a_message_comes_back_as_it_was(cls: Any, version: int) -> None:
         assert encode(again, version) == body
 
 
-@pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
+@of_each_class(EVERY_VERSION)
 def test_a_message_that_is_cut_off_is_refused(cls: Any, version: int) -> None:
     body = encode(random_message(cls, version, Random(f"{cls.__name__} {version}")), version)
     places = range(len(body)) if len(body) < 200 else Random(1).sample(range(len(body)), 200)
@@ -80,7 +82,7 @@ def test_a_message_that_is_cut_off_is_refused(cls: Any, version: int) -> None:
             decode(cls, body[:end], version)
 
 
-@pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
+@of_each_class(EVERY_VERSION)
 def test_bytes_behind_a_message_are_refused(cls: Any, version: int) -> None:
     body = encode(random_message(cls, version, Random(f"{cls.__name__} {version}")), version)
     for rest in (b"\x00", b"\xff", bytes(50)):
@@ -146,7 +148,7 @@ def _spoiled(body: bytes, random: Random) -> bytes:
     return bytes(spoiled)
 
 
-@pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
+@of_each_class(EVERY_VERSION)
 def test_spoiled_bytes_give_a_message_or_a_protocol_error(cls: Any, version: int) -> None:
     random = Random(f"{cls.__name__} {version}")
     for _ in range(4):
@@ -300,13 +302,17 @@ def test_a_long_response_is_encoded_in_steps_that_are_bounded(version: int) -> N
     assert isinstance(begin_response(MetadataResponse(brokers=[], topics=topics[: STEP // 2][:7]), version, 5), bytes)
 
 
-RESPONSE_VERSIONS = [one for one in EVERY_VERSION if "Response-v" in str(one.id)]
+@pytest.fixture
+def steps_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One element in each step."""
+    for room, cache in ((encoding, "_STEPPED_ENCODERS"), (decoding, "_STEPPED_DECODERS")):
+        monkeypatch.setattr(room, "STEP", 1)
+        monkeypatch.setattr(codec, cache, {})
 
 
-@pytest.mark.parametrize(("cls", "version"), RESPONSE_VERSIONS)
-def test_in_steps_a_response_has_the_same_bytes(cls: Any, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "STEP", 1)
-    monkeypatch.setattr(codec, "_STEPPED_ENCODERS", {})
+@pytest.mark.usefixtures("steps_of_one")
+@of_each_class([(cls, version) for cls, version in EVERY_VERSION if cls in RESPONSES.values()])
+def test_in_steps_a_response_has_the_same_bytes(cls: Any, version: int) -> None:
     for seed in range(10):
         message = random_message(cls, version, Random(seed))
         begun = begin_response(message, version, 5)
@@ -315,15 +321,9 @@ def test_in_steps_a_response_has_the_same_bytes(cls: Any, version: int, monkeypa
         assert frame[4:8] == b"\0\0\0\x05" and frame[-len(body) :] == body and len(frame) - len(body) in (8, 9)
 
 
-REQUEST_VERSIONS = [one for one in EVERY_VERSION if "Request-v" in str(one.id)]
-
-
-@pytest.mark.parametrize(("cls", "version"), REQUEST_VERSIONS)
-def test_in_steps_a_request_is_the_same_and_refused_for_the_same(
-    cls: Any, version: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(decoding, "STEP", 1)
-    monkeypatch.setattr(codec, "_STEPPED_DECODERS", {})
+@pytest.mark.usefixtures("steps_of_one")
+@of_each_class([(cls, version) for cls, version in EVERY_VERSION if cls in REQUESTS.values()])
+def test_in_steps_a_request_is_the_same_and_refused_for_the_same(cls: Any, version: int) -> None:
     for seed in range(10):
         random = Random(seed)
         message = random_message(cls, version, random)

@@ -14,11 +14,11 @@ from random import Random
 from typing import Any, get_args
 from uuid import UUID
 
-import pytest
 from kio.index import KioIndexError, load_payload_module
 from kio.schema.errors import ErrorCode as TheirErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
+from tests.protocol.of_each_class import of_each_class
 from tests.protocol.random_messages import BITS
 
 from fencepost.protocol.codec import decode, encode
@@ -82,7 +82,7 @@ def _pairs() -> Iterator[tuple[Any, Any, int]]:
                     yield cls, theirs, version
 
 
-PAIRS = [pytest.param(*pair, id=f"{pair[0].__name__}-v{pair[2]}") for pair in _pairs()]
+PAIRS = list(_pairs())
 
 
 def _is_there(field: Field, version: int, flexible: bool) -> bool:
@@ -136,7 +136,7 @@ def _compare_default(where: str, our: Field, their: Any) -> None:
     assert default_of(our) == expected, where
 
 
-@pytest.mark.parametrize(("ours", "theirs", "version"), PAIRS)
+@of_each_class(PAIRS)
 def test_the_layout_is_kafkas(ours: Any, theirs: Any, version: int) -> None:
     assert theirs.__flexible__ == (version >= ours.__schema__.flexible)
     _compare_layout(ours.__name__, ours, theirs, version)
@@ -188,7 +188,7 @@ def _random_single(field: Any, cls: Any, random: Random) -> Any:
             return random.choice((1, -1)) * random.getrandbits(random.choice((1, 5, BITS[kind] - 1)))
 
 
-@pytest.mark.parametrize(("ours", "theirs", "version"), PAIRS)
+@of_each_class(PAIRS)
 def test_random_values_have_the_same_bytes(ours: Any, theirs: Any, version: int) -> None:
     random = Random(f"{ours.__name__} {version}")
     write, read = entity_writer(theirs), entity_reader(theirs)
@@ -213,7 +213,7 @@ def _elements(cls: Any, version: int) -> Iterator[Any]:
                 yield from _elements(element.of, version)
 
 
-@pytest.mark.parametrize(("ours", "theirs", "version"), PAIRS)
+@of_each_class(PAIRS)
 def test_every_element_of_an_array_takes_bytes(ours: Any, theirs: Any, version: int) -> None:
     """Else a few bytes could claim any number of elements."""
     for element in _elements(ours, version):
