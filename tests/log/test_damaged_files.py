@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import count, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -198,7 +199,8 @@ class Case:
         names = [name for name in names if Path(name).suffix == suffix]
         self.name = random.choice((names[-1], random.choice(names)))
         self.running = random.random() < 0.4
-        self.older = not self.running and self.name.endswith((".index", ".timeindex")) and random.random() < 0.5
+        index = self.name.endswith((".index", ".timeindex", ".txnindex"))
+        self.older = not self.running and index and random.random() < 0.5
         """Whether it was written by a version that had no checksums."""
         self.how = random.choice([*CHANGES, "remove", "read error", "write error"])
 
@@ -346,6 +348,13 @@ def test_any_one_file_damaged_in_any_way(seed: int) -> None:
             check(case)
         except BaseException as failure:
             raise AssertionError(f"{case} (seed {100 * seed + number}): {failure!r}") from failure
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_what_an_older_version_left_without_checksums_is_not_believed(suffix: str) -> None:
+    cases = (case for case in map(Case, count()) if case.older and case.name.endswith(suffix))
+    for case in islice(cases, 8):
+        check(case)
 
 
 def test_no_transaction_index_is_made_from_a_damaged_marker() -> None:

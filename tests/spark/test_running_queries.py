@@ -72,15 +72,12 @@ class Node:
         self._stack.close()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "turns",
     [
         pytest.param([(["here"], ["here"]), (["there"], ["there"])], id="one"),
-        pytest.param(
-            [(["here", "there"], ["here", "there"]), (["there", "here"], ["there", "here"])],
-            id="both",
-            marks=pytest.mark.soak,
-        ),
+        pytest.param([(["here", "there"], ["here", "there"]), (["there", "here"], ["there", "here"])], id="both"),
     ],
 )
 def test_from_one_cluster_to_another_while_they_go_away_in_turn(

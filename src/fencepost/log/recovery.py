@@ -15,7 +15,6 @@ from fencepost.log.producers import Producers
 from fencepost.log.removal import remove_marked
 from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.segment import SUFFIXES, Segment
-from fencepost.log.transaction_index import TransactionIndex
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
@@ -177,8 +176,8 @@ def _load_before(partition: Partition, producers: Producers, offset: int) -> int
 def _check_older(partition: Partition, count: int) -> None:
     """Look at the segments that are not read at a start, the first `count`.  Raises PartitionDamaged for a missing one.
 
-    Their transaction indexes are made again where they are not what they were: a reader must never be shown what was
-    aborted.
+    Their indexes are made again where nothing says what they must be, or the transaction index is not that: a reader
+    must never be shown what was aborted.
     """
     following = partition.segments.bases[1:]
     for number, (segment, base) in enumerate(zip(partition.segments[:count], following, strict=False)):
@@ -190,18 +189,20 @@ def _check_older(partition: Partition, count: int) -> None:
                 "the segments that are missing"
             )
         if not holds:
-            _find_aborted_again(partition, number)
+            _index_again(partition, number, segment.next_offset if segment.next_offset >= 0 else base)
 
 
-def _find_aborted_again(partition: Partition, number: int) -> None:
-    """Make the transaction index of a segment again from the batches, and what was open when it began."""
+def _index_again(partition: Partition, number: int, next_offset: int) -> None:
+    """Make the indexes of a segment again from its batches, and from what was open when it began."""
     segment, producers = partition.segments[number], Producers()
     first = _load_before(partition, producers, segment.base_offset) or 0
-    segment.transactions = TransactionIndex()
+    segment.begin_indexes_again()
     for each in partition.segments[first : number + 1]:
         for at, header, data in each.walk(0):
             if not crc_matches(data, 0, header):
                 raise each.damaged(at, "the CRC of the batch does not match")
+            if each is segment:
+                segment.note(header, header.base_offset, at)
             marker = _marker(partition, header, data)
             if header.producer_id < 0 or (header.is_control and marker is None):
                 continue
@@ -211,9 +212,11 @@ def _find_aborted_again(partition: Partition, number: int) -> None:
             completed = producers.marker_appended(header, header.base_offset, *marker, Milliseconds(0))
             if completed is not None and not marker[1] and each is segment:
                 segment.transactions.append(producers.aborted(completed))
+    # Behind its last batch others may have been compacted away.
+    segment.next_offset = next_offset
     for file in segment.write_indexes():
         file.close()
-    logger.warning("the transaction index of %s was damaged or missing and was made again from the log", segment.path)
+    logger.warning("the indexes of %s were damaged or missing and were made again from the log", segment.path)
 
 
 def _catch_up(

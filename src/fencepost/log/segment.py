@@ -155,18 +155,14 @@ class Segment:
             self.transactions.cut(last.last_offset)
 
     def trust_checksums(self) -> bool:
-        """It is not written to any more: what `.checksums` says of it counts, without one what its batches say.
+        """It is not written to any more: what `.checksums` says of it counts.
 
-        Returns False if its transaction index is not what it was.  The others are looked at when they are used.
+        Returns False if its indexes have to be made again: there is no `.checksums`, or its transaction index is not
+        what it was.  The others are looked at when they are used.
         """
         sums = read_sums(self._disk, self._beside(SUFFIX))
         if sums is None:
-            try:
-                self._find_newest(self.size)
-            except FileDamaged as damaged:
-                logger.warning("%s", damaged)
-                self.indexes.take_for_newest()
-            return True
+            return False
         self._sums = sums
         if self.size != sums.log_size:
             logger.error(
@@ -209,12 +205,20 @@ class Segment:
                 file.close()
 
     def is_as_of(self, position: int) -> bool:
-        """Whether the indexes are what they were when the segment had `position` bytes, as far as that can be told."""
+        """Whether the indexes are what they were when the segment had `position` bytes.
+
+        Where `.checksums` is of another moment, they are trusted up to there.
+        """
         sums = read_sums(self._disk, self._beside(SUFFIX))
         if sums is None or sums.log_size != position:
-            return True
+            return sums is not None
         found = ((sums.offsets, ".index"), (sums.times, ".timeindex"), (sums.transactions, ".txnindex"))
         return all(each.is_of(self._disk, self._beside(suffix)) for each, suffix in found)
+
+    def begin_indexes_again(self) -> None:
+        """Forget what the files of its indexes say: all of its batches will be noted."""
+        self.indexes, self.transactions, self._sums = self._no_indexes(), TransactionIndex(), None
+        self.indexes.clear()
 
     def _check_indexes(self) -> None:
         """Before they are used."""

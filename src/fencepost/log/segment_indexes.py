@@ -19,8 +19,6 @@ logger = get_logger(__name__)
 
 _HEADERS_AT_ONCE: Final = 1000
 """How many batches are noted in one step."""
-_LARGEST: Final = 2**63 - 1
-"""As a timestamp."""
 
 
 class SegmentIndexes:
@@ -70,10 +68,6 @@ class SegmentIndexes:
     def forget_newest(self) -> None:
         """The largest timestamp is that of what is noted from now on."""
         self.max_timestamp, self.max_timestamp_offset = -1, self._base_offset
-
-    def take_for_newest(self) -> None:
-        """The largest timestamp is not known: nobody who looks for a time passes it by, nor does retention take it."""
-        self.max_timestamp = _LARGEST
 
     def believe(self, sums: SegmentSums) -> None:
         """The largest timestamp is the one that was written down with the sums."""
