@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,7 +28,7 @@ from fencepost.protocol.codec import encode_request
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.simulation.world import ADDRESS, PORT, World
 
 #: About what stands around a value in a batch.
 AROUND = HEADER_SIZE + 10
@@ -273,3 +274,26 @@ def test_the_batches_of_a_request_are_not_larger_together_than_a_request_may_be(
     simulate(scenario)
     assert [len(each) for each in sizes] == [2, 1, 1]
     assert all(sum(each) <= 1000 for each in sizes)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_sender_that_ends_when_it_was_to_look_something_up_leaves_nothing_undone(
+    known: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Neither for the connection to a node that it knows, nor for the leader of a topic that it does not."""
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            await (await writer.send("t", b"1", partition=0))
+            sender = writer._sender
+            assert sender is not None
+            world.network.break_connections(PORT)
+            await asyncio.sleep(1)
+            await writer.send("t", b"2", partition=0)
+            if not known:
+                writer._cluster.forget_topic("t")
+            await asyncio.create_task(sender.close())  # in its turn, after the sender has looked what to do
+
+    simulate(scenario)
+    gc.collect()
+    assert [str(each.message) for each in recwarn if "never awaited" in str(each.message)] == []

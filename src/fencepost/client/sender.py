@@ -6,8 +6,9 @@ Whoever owns it decides, through its `Rules`, who writes, what may be written no
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata, portions, topic_data
 from fencepost.client.buffer_memory import BufferMemory
@@ -226,7 +227,7 @@ class Sender:
         for node, lanes in by_node.items():
             connection = self._cluster.ready_connection(node)
             if connection is None:
-                self._prepare(node, self._cluster.connection(node))
+                self._prepare(node, partial(self._cluster.connection, node))
                 continue
             for portion in portions(lanes, self._largest_request):
                 self._send(connection, portion, identity)
@@ -270,25 +271,23 @@ class Sender:
             return leader
         deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
         known = topic is not None
-        self._prepare(
-            at.topic, self._cluster.look_again(at.topic) if known else self._cluster.topic(at.topic, deadline)
-        )
+        look = partial(self._cluster.topic, at.topic, deadline)
+        self._prepare(at.topic, partial(self._cluster.look_again, at.topic) if known else look)
         return None
 
-    def _prepare(self, what: object, work: Any) -> None:
+    def _prepare(self, what: object, work: Callable[[], Awaitable[object]]) -> None:
         """Get a connection or metadata, once at a time; then look again what can be sent."""
         if what in self._preparing:
-            work.close()
             return
         self._preparing[what] = None
         task = self._loop.create_task(self._prepared(what, work))
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
-    async def _prepared(self, what: object, work: Any) -> None:
+    async def _prepared(self, what: object, work: Callable[[], Awaitable[object]]) -> None:
         pause = 0.0
         try:
-            await work
+            await work()
         except (ConnectionLostError, UnreachableError, TimedOutError):
             # The leader may have moved; ask anew whoever answers, as long as the records have time.
             self._cluster.topics.clear()
