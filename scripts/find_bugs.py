@@ -2,9 +2,11 @@
 
     python scripts/find_bugs.py [NAME ...]
 
-First the tests of the file of its name are tried, which takes seconds, then the seeds of the simulation where that has
-a part in it, then the tests of its room.  Writes tests/simulation/bugs_found.jsonl, from which docs/reference/bugs.md
-is made.  Takes an hour or two; without names those are looked for that nobody looked for yet.
+First the tests of the file of its name and of others that have to do with its module are tried, which takes seconds,
+for all of them; then the seeds of the simulation where that has a part in it, and the tests of its room.  Whatever
+fails, or does not end, has to pass without the bug.  Writes tests/simulation/bugs_found.jsonl after each bug, of which
+docs/reference/bugs.md is made.  Without names those are looked for that nobody looked for yet, so that it goes on where
+it was interrupted.
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ from fencepost.simulation.bugs import BUGS, Bug
 FOUND = ROOT / "tests" / "simulation" / "bugs_found.jsonl"
 #: Of the seeds that the default tests run.
 SEEDS = 20
-PATIENCE = 1800
-"""Seconds: what takes longer does not end, on a machine that has other work too."""
+PATIENCE = 900
+"""Seconds: what takes longer does not end, if it does without the bug, on a machine that has other work too."""
+NEAR_PATIENCE = 120
+"""Seconds: as much for one file that is tried because it is near."""
+NEAR = 5
+"""How many of those that import a module are tried: the shortest, those of its own room first."""
 
 _GROUP_RUNS: Final = "tests/simulation/test_group_runs.py::test_no_promise_is_broken"
 _LOOP_RUNS: Final = "tests/simulation/test_loop_runs.py::test_no_promise_is_broken"
@@ -50,6 +56,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "coordinator.group": ("tests/coordinator/group", *_COMMITTED_OFFSETS, _GROUP_RUNS),
     "client.shared_transaction": ("tests/spark/test_driver.py", _SPARK_RUNS),
     "client.commit_order": ("tests/client/commit_order", "tests/client/test_commit_order.py"),
+    "client.blocking": ("tests/client/test_blocking.py", "tests/client/test_interrupted_calls.py", "tests/client"),
     "client": ("tests/client", _GROUP_RUNS, _LOOP_RUNS),
     "spark.options": (_SPARK_OPTIONS, "tests/spark"),
     "spark.offsets": (_SPARK_OPTIONS, "tests/spark"),
@@ -63,18 +70,25 @@ _WITHOUT_SEEDS: Final = (
     *("fencepost.client.commit_order", "fencepost.log.cleaner"),
 )
 
+#: Those that are no default tests.
+_LATER: Final = ("compare", "soak")
+_ENDLESS: Final = "it does not end"
+#: Folders whose files take long, and are tried one by one.
+_LONG: Final = ("tests/simulation", "tests/spark", "tests/crash", "tests/fuzz")
+
 _WITH_BUG: Final = """
 import sys
 from fencepost.simulation import bugs
-bugs.put_in(sys.argv[1])
+if sys.argv[1]:
+    bugs.put_in(sys.argv[1])
 import pytest
 sys.exit(pytest.main(["-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
 
 
-def own_tests_of(bug: Bug) -> list[str]:
-    """The file that bears the name of what it is in, if there is one."""
-    *outer, last = bug.module.split(".")[1:]
+def own_tests_of(module: str) -> list[str]:
+    """The file that bears the name of a module, if there is one."""
+    *outer, last = module.split(".")[1:]
     same = "/".join(("tests", *outer, f"test_{last}.py"))
     return [same] if (ROOT / same).exists() else []
 
@@ -85,17 +99,54 @@ def tests_of_its_room(bug: Bug) -> Sequence[str]:
     return next((tests for name, tests in ROOMS.items() if f"{place}.".startswith(f"{name}.")), ())
 
 
-def run_with(bug: str, tests: str, patience: float = PATIENCE) -> str | None:
+def near_tests(bug: Bug) -> list[str]:
+    """The file of its name, default tests that import its module or send its request, and files named as its users.
+
+    Of the second kind those of its room come first, and the shortest first.
+    """
+    package, _, last = bug.module.rpartition(".")
+    imports = rf"from {re.escape(bug.module)} import|from {re.escape(package)} import [^\n]*\b{last}\b"
+    request = "".join(map(str.title, last.split("_"))) + "Request"
+    in_tests = re.compile(rf"{imports}|\b{request}\b" if ".apis." in bug.module else imports)
+    found = [
+        (f"/{bug.room}/" not in path, len(text), path)
+        for path, text in _texts("tests", "test_*.py")
+        if in_tests.search(text) and path.split("/")[1] not in _LATER
+    ]
+    importing = [path for *_, path in sorted(found)[:NEAR]]
+    users = [_module(path) for path, text in _texts("src/fencepost", "*.py") if re.search(imports, text)]
+    of_users = [test for user in users for test in own_tests_of(user)]
+    return list(dict.fromkeys((*own_tests_of(bug.module), *importing, *of_users[:NEAR])))
+
+
+def _texts(folder: str, pattern: str) -> Iterator[tuple[str, str]]:
+    for path in sorted((ROOT / folder).rglob(pattern)):
+        yield str(path.relative_to(ROOT)), path.read_text()
+
+
+def _module(path: str) -> str:
+    return path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+
+
+def run_with(bug: str, tests: Sequence[str], patience: float = PATIENCE) -> str | None:
     """The first of these tests that finds it, None if none does."""
-    command = [sys.executable, "-c", _WITH_BUG, bug, tests]
+    failed = _failing(bug, tests, patience)
+    if failed is None or _failing("", tests if failed == _ENDLESS else [failed], patience) is not None:
+        return None
+    return f"{tests[0]} ({_ENDLESS})" if failed == _ENDLESS else failed
+
+
+def _failing(bug: str, tests: Sequence[str], patience: float) -> str | None:
+    """The first of these tests that fails with a bug, or, where it has no name, without one."""
+    command = [sys.executable, "-c", _WITH_BUG, bug, *tests]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience, check=False)
     except subprocess.TimeoutExpired:
-        return f"{tests} (it does not end)"
+        return _ENDLESS
     if done.returncode == 0:
         return None
     failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", done.stdout, re.MULTILINE)
-    return failed[1] if failed else tests
+    return failed[1] if failed else tests[0]
 
 
 def seeds_with(bug: str) -> tuple[str | None, int]:
@@ -114,20 +165,37 @@ def seeds_with(bug: str) -> tuple[str | None, int]:
 
 def find(name: str) -> dict[str, Any]:
     """What is known of a bug afterwards."""
+    return find_near(name) or find_far(name)
+
+
+def find_near(name: str) -> dict[str, Any] | None:
+    """What is known of a bug if the tests nearest to it find it, else None."""
+    begun = time.monotonic()
+    near = near_tests(BUGS[name])
+    short = [path for path in near if not path.startswith(_LONG)]
+    test = first_of(name, [short] * bool(short) + [[path] for path in near if path not in short], NEAR_PATIENCE)
+    return (
+        None
+        if test is None
+        else {"name": name, "found": test, "seconds": round(time.monotonic() - begun), "test": test}
+    )
+
+
+def find_far(name: str) -> dict[str, Any]:
+    """What is known of a bug that they do not find."""
     bug, begun = BUGS[name], time.monotonic()
     found: dict[str, Any] = {"name": name, "found": None}
-    own = own_tests_of(bug)
-    found["found"] = found["test"] = first_of(name, own)
-    if found["found"] is None and not bug.module.startswith(_WITHOUT_SEEDS):
+    if not bug.module.startswith(_WITHOUT_SEEDS):
         found["found"], found["seeds"] = seeds_with(name)
     if found["found"] is None:
-        found["found"] = found["test"] = first_of(name, [each for each in tests_of_its_room(bug) if each not in own])
+        near = near_tests(bug)
+        found["found"] = found["test"] = first_of(name, [[each] for each in tests_of_its_room(bug) if each not in near])
     return {**found, "seconds": round(time.monotonic() - begun)}
 
 
-def first_of(bug: str, tests: Sequence[str]) -> str | None:
-    """What finds it first of these tests, in their order; None if none does."""
-    return next(filter(None, (run_with(bug, each) for each in tests)), None)
+def first_of(bug: str, tests: Sequence[Sequence[str]], patience: float = PATIENCE) -> str | None:
+    """What finds it first of these tests, one process for each of these lists of files; None if none does."""
+    return next(filter(None, (run_with(bug, each, patience) for each in tests)), None)
 
 
 def known() -> dict[str, dict[str, Any]]:
@@ -141,10 +209,22 @@ def _read() -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     before = known()
-    for name in sys.argv[1:] or [name for name in BUGS if name not in before]:
-        before[name] = find(name)
-        print(f"{name}: {before[name]['found'] or 'not found'}"[:150], flush=True)
-        FOUND.write_text("".join(json.dumps(before[each]) + "\n" for each in BUGS if each in before))
+    names = sys.argv[1:] or [name for name, bug in BUGS.items() if name not in before and not bug.masked]
+    left: list[str] = []
+    for name in names:
+        near = find_near(name)
+        if near is None:
+            left.append(name)
+        else:
+            _note(before, near)
+    for name in left:
+        _note(before, find_far(name))
+
+
+def _note(known: dict[str, dict[str, Any]], found: dict[str, Any]) -> None:
+    print(f"{found['name']}: {found['found'] or 'not found'}"[:150], flush=True)
+    known[found["name"]] = found
+    FOUND.write_text("".join(json.dumps(known[name]) + "\n" for name in BUGS if name in known))
 
 
 if __name__ == "__main__":

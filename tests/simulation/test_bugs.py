@@ -6,11 +6,14 @@ import ast
 import importlib.util
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from scripts.find_bugs import SEEDS
 from scripts.page import ROOT
 
+from fencepost.simulation import bugs
 from fencepost.simulation.bugs import BUGS, BugUnusable
 from fencepost.simulation.bugs.bug import Bug, read
 from scripts import find_bugs
@@ -32,6 +35,16 @@ def test_it_fits_into_the_code_as_that_is(name: str) -> None:
     wrong = bug.put_into(source)
     assert ast.dump(ast.parse(wrong)) != ast.dump(ast.parse(source))
     assert bug.what
+
+
+def test_each_has_a_name_of_its_own_and_makes_code_of_its_own() -> None:
+    """Of two with one name the first would never be tried; two that make the same code are one."""
+    folder = Path(bugs.__file__).parent
+    written = [bug for path in sorted(folder.glob("*.patch")) for bug in read(path.read_text())]
+    assert [name for name, times in Counter(bug.name for bug in written).items() if times > 1] == []
+    assert {bug.name for bug in written} == set(BUGS)
+    wrong = Counter((bug.module, ast.dump(ast.parse(bug.put_into(source_of(bug.module))))) for bug in written)
+    assert [module for (module, _), times in wrong.items() if times > 1] == []
 
 
 def found_by(name: str, seeds: int) -> subprocess.CompletedProcess[str]:
@@ -58,13 +71,15 @@ def test_what_was_found_before_is_found_again(name: str) -> None:
 @pytest.mark.parametrize(("name", "finds"), [("first-members-get-less", True), ("commit-without-bump", False)])
 def test_a_test_that_finds_a_bug_is_named(name: str, finds: bool) -> None:
     path = "tests/client/test_assignors.py"
-    assert (find_bugs.run_with(name, path) or "").startswith(f"{path}::test_") == finds
+    assert (find_bugs.run_with(name, [path]) or "").startswith(f"{path}::test_") == finds
 
 
 def test_a_bug_is_looked_for_where_its_module_is_tested() -> None:
-    """First in the file of its name."""
+    """First in the file of its name, then where its module is imported."""
     bug = BUGS["first-members-get-less"]
-    assert find_bugs.own_tests_of(bug) == ["tests/client/test_assignors.py"]
+    assert find_bugs.near_tests(bug)[0] == "tests/client/test_assignors.py"
+    assert "tests/client/test_rebalances.py" in find_bugs.near_tests(bug)
+    assert find_bugs.own_tests_of(bug.module) == ["tests/client/test_assignors.py"]
     assert find_bugs.tests_of_its_room(bug)[0] == "tests/client"
     assert all(find_bugs.tests_of_its_room(bug) for bug in BUGS.values())
     assert all((ROOT / path.partition("::")[0]).exists() for path in sum(find_bugs.ROOMS.values(), ()))
