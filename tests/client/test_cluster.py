@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import socket
+from functools import partial
 from typing import Any
 
 import pytest
 
+from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.client import ClosedError
 from fencepost.client.cluster import Cluster
+from fencepost.client.connection import Features
+from fencepost.protocol.codec import encode_response
+from fencepost.protocol.messages import ApiVersionsResponse
+from fencepost.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey
+from fencepost.runtime import Runtime
+from fencepost.simulation.loop import VirtualClock, VirtualLoop, run
+from fencepost.simulation.network import SimulatedNetwork
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
@@ -36,3 +46,43 @@ def test_asyncio_has_nothing_to_complain_about_when_it_is_closed_while_it_looks_
 
     asyncio.run(scenario())
     assert complaints == []
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_the_newest_answer_says_what_the_features_are_whichever_node_was_asked_last(first: int) -> None:
+    """A node that has not heard of a change yet does not undo it."""
+
+    async def main(loop: VirtualLoop) -> Features:
+        network = SimulatedNetwork(random.Random(3))
+        for port in (1, 2):
+            await network.listen(partial(Node, epoch=port, level=port), "127.0.0.1", port, ConnectionQuotas(9, 9))
+        runtime = Runtime(VirtualClock(loop), network, random.Random(3))
+        cluster = Cluster("127.0.0.1:1", runtime=runtime)
+        cluster.nodes = {port: ("127.0.0.1", port) for port in (1, 2)}
+        await cluster.connection(first)
+        await cluster.connection(3 - first)
+        await cluster.close()
+        return cluster.features
+
+    assert run(main) == Features(2, {"transaction.version": 2})
+
+
+class Node(asyncio.Protocol):
+    """Answers the first request, which is ApiVersions, with what its features are."""
+
+    def __init__(self, epoch: int, level: int) -> None:
+        self._answer = ApiVersionsResponse(
+            error_code=0,
+            api_keys=[ApiVersion(api_key=3, min_version=0, max_version=4)],
+            finalized_features_epoch=epoch,
+            finalized_features=[
+                FinalizedFeatureKey(name="transaction.version", max_version_level=level, min_version_level=level)
+            ],
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002
+        self._transport.write(encode_response(self._answer, 3, 1))

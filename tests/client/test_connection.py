@@ -13,7 +13,7 @@ from fencepost.client.connection import Connection, open_connection
 from fencepost.client.errors import ConnectionLostError, UnsupportedByBrokerError
 from fencepost.protocol.codec import encode_response
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import ApiVersionsResponse, MetadataRequest
+from fencepost.protocol.messages import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from fencepost.protocol.messages.api_versions import ApiVersion
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.network import SimulatedNetwork
@@ -37,8 +37,8 @@ class Peer(asyncio.Protocol):
             self._transport.write(self._answers.pop(0))
 
 
-def talk(peer: Callable[[], Peer]) -> Connection:
-    """Open a connection to this peer."""
+def talk(peer: Callable[[], Peer], ends: str = "did not answer in time") -> Connection:
+    """Open a connection to this peer, and ask it something; `ends`: what becomes of that."""
 
     async def main(_: VirtualLoop) -> Connection:
         network = SimulatedNetwork(random.Random(3))
@@ -47,7 +47,7 @@ def talk(peer: Callable[[], Peer]) -> Connection:
         with pytest.raises(UnsupportedByBrokerError, match="versions 0 to 1"):
             connection.version_of(MetadataRequest, least=4)
         waiting = connection.request(MetadataRequest(topics=[]), 1)
-        with pytest.raises(ConnectionLostError, match="did not answer in time"):
+        with pytest.raises(ConnectionLostError, match=ends):
             await waiting
         return connection
 
@@ -88,3 +88,9 @@ def test_a_request_that_cannot_be_encoded_takes_nobodys_answer() -> None:
         assert connection.in_flight == 0
 
     run(main)
+
+
+def test_the_answer_to_an_earlier_request_ends_the_connection() -> None:
+    """As one to a later request does: nothing that follows it could be told apart."""
+    earlier = encode_response(MetadataResponse(brokers=[], topics=[]), 1, 1)
+    assert not talk(lambda: Peer(served(), earlier), ends="out of order").is_open
