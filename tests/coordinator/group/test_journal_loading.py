@@ -103,9 +103,7 @@ def test_a_last_record_that_cannot_be_read_is_named(key: bytes) -> None:
 def test_a_bit_that_flipped_in_a_marker_decides_no_offset() -> None:
     """A commit becomes an abort by one bit, and the other way round."""
     whole = control_batch(1, 0, 0, True, Milliseconds(5))
-    for bit in range(8 * len(whole)):
-        if bit < 17 * 8 or bit == 23 * 8 + 7:
-            continue  # offset, length, leader epoch and magic are without CRC, and looked at by the log; no end below 0
+    for bit in _checked(whole):
         world = World()
         world.journal.append(journal.batch([an_offset()], ProducerIdAndEpoch.of(1, 0)), Origin.COORDINATOR)
         damaged = bytearray(whole)
@@ -114,6 +112,23 @@ def test_a_bit_that_flipped_in_a_marker_decides_no_offset() -> None:
         world.journal.batches.append(bytes(damaged))
         with pytest.raises(JournalUnreadable):
             loading.step(9)
+
+
+def _checked(batch: bytes) -> list[int]:
+    """Its bits but for offset, length, leader epoch and magic, which the log looks at, and an end below 0."""
+    return [bit for bit in range(17 * 8, 8 * len(batch)) if bit != 23 * 8 + 7]
+
+
+@pytest.mark.parametrize("producer", [None, ProducerIdAndEpoch.of(1, 0)], ids=["committed", "pending"])
+def test_a_bit_that_flipped_in_an_offset_commits_no_other_one(producer: ProducerIdAndEpoch | None) -> None:
+    whole = journal.batch([an_offset()]) if producer is None else journal.batch([an_offset()], producer)
+    for bit in _checked(whole):
+        world = World()
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        world.journal.batches.append(bytes(damaged))
+        with pytest.raises(JournalUnreadable, match="CRC"):
+            Loading(GroupCoordinatorShard(7, world.journal, world)).step(9)
 
 
 def an_offset() -> journal.Entry:
