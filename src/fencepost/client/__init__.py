@@ -1,23 +1,49 @@
 """Clients: producer, consumer and admin.  asyncio here; the same without it in `fencepost.client.blocking`."""
 
 from fencepost.client.admin import Admin, TransactionDescription
+from fencepost.client.admin.brokers import BrokerDescription, ClusterDescription, LogDirectory, ReplicaInfo
+from fencepost.client.admin.configs import ConfigChange, ConfigEntry, ConfigSynonym
+from fencepost.client.admin.features import FeatureDescription
+from fencepost.client.admin.groups import GroupDescription, GroupListing, MemberDescription
+from fencepost.client.admin.hanging import HangingTransaction
+from fencepost.client.admin.partitions import ListedOffset, OffsetSpec, ProducerState
+from fencepost.client.admin.topics import NewTopic, PartitionDescription, TopicDescription
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.commit_order.partition import OpenTransaction
 from fencepost.client.consumer import Consumer
 from fencepost.client.errors import (
+    AbortableBrokerError,
+    AbortableError,
+    ApplicationRecoverableError,
     AuthenticationError,
     BrokerError,
     ClientError,
     ClosedError,
+    CommitFailedError,
     CommitInDoubtError,
+    ConnectionLostError,
+    DeliveryError,
+    FatalBrokerError,
+    FatalError,
     FencedInstanceIdError,
+    MisuseError,
+    NoOffsetError,
     OutcomeUnknownError,
+    PartlyRefusedError,
     PositionMetadataError,
     ProducerFencedError,
     RecordTooLargeError,
+    RecoverableBrokerError,
+    RetriableBrokerError,
+    RetriableError,
     SpillError,
+    TimedOutError,
     TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionError,
     TransactionTimedOutError,
+    UnreachableError,
+    UnsupportedByBrokerError,
 )
 from fencepost.client.exactly_once import ExactlyOnce, Transaction
 from fencepost.client.producer import Producer
@@ -25,34 +51,73 @@ from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import SecurityOptions
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
 __all__ = [
+    "AbortableBrokerError",
+    "AbortableError",
     "Admin",
+    "ApplicationRecoverableError",
     "AuthenticationError",
+    "BrokerDescription",
     "BrokerError",
     "ClientError",
     "ClosedError",
+    "ClusterDescription",
+    "CommitFailedError",
     "CommitInDoubtError",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigSynonym",
+    "ConnectionLostError",
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
+    "DeliveryError",
+    "ErrorCode",
     "ExactlyOnce",
+    "FatalBrokerError",
+    "FatalError",
+    "FeatureDescription",
     "FencedInstanceIdError",
+    "GroupDescription",
+    "GroupListing",
+    "HangingTransaction",
+    "ListedOffset",
+    "LogDirectory",
+    "MemberDescription",
+    "MisuseError",
+    "NewTopic",
+    "NoOffsetError",
     "OffsetAndMetadata",
+    "OffsetSpec",
     "OpenTransaction",
     "OutcomeUnknownError",
+    "PartitionDescription",
+    "PartlyRefusedError",
     "PositionMetadataError",
     "Producer",
     "ProducerFencedError",
+    "ProducerState",
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLargeError",
+    "RecoverableBrokerError",
+    "ReplicaInfo",
+    "RetriableBrokerError",
+    "RetriableError",
     "SecurityOptions",
     "SpillError",
+    "TimedOutError",
+    "TopicDescription",
     "TopicPartition",
     "Transaction",
     "TransactionAbortableError",
+    "TransactionAbortedError",
     "TransactionDescription",
+    "TransactionError",
     "TransactionTimedOutError",
+    "UnreachableError",
+    "UnsupportedByBrokerError",
 ]

@@ -94,11 +94,16 @@ class Connection(asyncio.BufferedProtocol):
         """
         schema = request.__schema__
         low, high = schema.versions
-        served = self.ranges.get(schema.api, (0, -1))
+        name = request.__name__.removesuffix("Request")
+        if schema.api not in self.ranges:
+            raise UnsupportedByBrokerError(
+                f"the broker at {self.address} does not serve {name}: use a newer one, or do without"
+            )
+        served = self.ranges[schema.api]
         version: int = min(high, served[1], high if most is None else most)
         if version < max(low, served[0], least):
             raise UnsupportedByBrokerError(
-                f"the broker at {self.address} serves {request.__name__} in versions {served[0]} to {served[1]}, "
+                f"the broker at {self.address} serves {name} in versions {served[0]} to {served[1]}, "
                 f"this needs {max(low, least)} to {high if most is None else min(most, high)}"
             )
         return version

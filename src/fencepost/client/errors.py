@@ -1,7 +1,19 @@
-"""What goes wrong, as a person should read it: what happened, to what, and what to do next."""
+"""What goes wrong, as a person should read it: what happened, to what, and what to do next.
+
+Every error is one of four kinds, by what helps:
+
+- `RetriableError`: call again.
+- `AbortableError`: abort the transaction, then go on with the same producer.
+- `ApplicationRecoverableError`: close the client, make a new one, go on from what is committed.
+- `FatalError`: the same call will not succeed; the program, a setting, a right or the cluster must change first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from fencepost.client.remedies import Remedy, advice_on
 from fencepost.protocol.errors import KafkaError
 
 
@@ -9,15 +21,35 @@ class ClientError(Exception):
     """Base of every error that the clients raise."""
 
 
-class UnreachableError(ClientError):
-    """No broker could be reached in time."""
+class RetriableError(ClientError):
+    """It may pass.  Call again: the client has tried by itself for as long as the call was given."""
 
 
-class ConnectionLostError(ClientError):
-    """The connection ended before the answer came; whether the request was carried out is not known."""
+class AbortableError(ClientError):
+    """The transaction cannot be committed.  Abort it, then go on with the same producer."""
 
 
-class AuthenticationError(ClientError):
+class ApplicationRecoverableError(ClientError):
+    """This client cannot go on, another can.  Close it, make a new one, and go on from what is committed (KIP-1050)."""
+
+
+class FatalError(ClientError):
+    """Another try does not mend it.  Change the program, a setting, a right or the cluster as the message says."""
+
+
+class UnreachableError(RetriableError):
+    """No broker could be reached in time.  Check bootstrap_servers and the network, and call again."""
+
+
+class ConnectionLostError(RetriableError):
+    """The connection ended before the answer came.  Whether the request was carried out is not known: call again."""
+
+
+class TimedOutError(RetriableError, TimeoutError):
+    """Something took longer than the caller allows.  Call again, or allow more: the message names what was last met."""
+
+
+class AuthenticationError(FatalError):
     """The broker does not accept who this client says it is, or the client does not accept the broker.
 
     The call is not tried again by itself: change the settings of TLS or SASL that the message names, or what the broker
@@ -25,12 +57,12 @@ class AuthenticationError(ClientError):
     """
 
 
-class UnsupportedByBrokerError(ClientError):
-    """The broker does not serve a request, or not in a version that is needed."""
+class UnsupportedByBrokerError(FatalError):
+    """The broker does not serve a request, or not in a version that is needed.  Use a newer broker, or do without."""
 
 
-class MisuseError(ClientError):
-    """A call that makes no sense in this state; the program needs to be changed."""
+class MisuseError(FatalError):
+    """A call that makes no sense in this state.  The program needs to be changed."""
 
 
 class ClosedError(MisuseError):
@@ -38,29 +70,81 @@ class ClosedError(MisuseError):
 
 
 class BrokerError(ClientError, KafkaError):
-    """The broker refused a request.  `code` says why."""
+    """The broker refused a request.  `code` says why, and the end of the message what to do.
+
+    It is caught by this class, or by the kind of its code: RetriableError, AbortableError, ApplicationRecoverableError
+    or FatalError.
+    """
+
+    def __new__(cls, code: Any, *_: Any) -> Self:
+        kind: Any = _BY_REMEDY[advice_on(code).remedy] if cls is BrokerError else cls
+        made: Self = super().__new__(kind)
+        return made
 
     def __init__(self, code: int, message: str) -> None:
-        KafkaError.__init__(self, code, message)
+        KafkaError.__init__(self, code, f"{message.strip().rstrip('.')}. {advice_on(code).what_next}")
+        self._given: tuple[Any, ...] = (code, message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BrokerError, self._given
 
 
-class TimedOutError(ClientError, TimeoutError):
-    """Something took longer than the caller allows."""
+class RetriableBrokerError(BrokerError, RetriableError):
+    """A BrokerError that may pass.  Call again."""
 
 
-class DeliveryError(ClientError):
-    """A record was not delivered."""
+class AbortableBrokerError(BrokerError, AbortableError):
+    """A BrokerError that a transaction cannot outlive.  Abort it, then go on."""
 
 
-class RecordTooLargeError(ClientError):
-    """A record is larger than `max_request_size`.  It was not sent; whatever else was is not touched by it."""
+class RecoverableBrokerError(BrokerError, ApplicationRecoverableError):
+    """A BrokerError after which this client cannot go on.  Close it and make a new one."""
+
+
+class FatalBrokerError(BrokerError, FatalError):
+    """A BrokerError that another try does not mend.  Change what its message names."""
+
+
+_BY_REMEDY: Final = {
+    Remedy.RETRY: RetriableBrokerError,
+    Remedy.ABORT: AbortableBrokerError,
+    Remedy.REBUILD: RecoverableBrokerError,
+    Remedy.STOP: FatalBrokerError,
+}
+_NAMED: Final = 3
+
+
+class PartlyRefusedError(BrokerError, FatalError):
+    """Of several things that were asked for at once, some were refused.  Look into `refused`; the others are done.
+
+    `refused`: what each of them was told.  `done`: what the others were answered.  `code`: of the first.
+    """
+
+    def __init__(self, refused: Mapping[Any, BrokerError], done: Mapping[Any, object]) -> None:
+        first = list(refused.values())
+        more = len(first) - _NAMED
+        told = "; ".join(str(error) for error in first[:_NAMED])
+        KafkaError.__init__(self, first[0].code, f"{told}; and {more} more" if more > 0 else told)
+        self.refused = dict(refused)
+        self.done = dict(done)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartlyRefusedError, (self.refused, self.done)
+
+
+class DeliveryError(RetriableError):
+    """A record was not acknowledged in time.  Send it again if it may be there twice: it may have been written."""
+
+
+class RecordTooLargeError(FatalError):
+    """A record is larger than `max_request_size`.  Only it was not sent: make it smaller, or raise the setting."""
 
 
 class TransactionError(ClientError):
-    """Base of what happens to transactions."""
+    """Base of what happens to transactions.  Catch this to have all of it in one place."""
 
 
-class TransactionAbortableError(TransactionError):
+class TransactionAbortableError(TransactionError, AbortableError):
     """The transaction cannot be committed.  Abort it, then go on with the same producer (KIP-1050)."""
 
 
@@ -68,15 +152,15 @@ class TransactionTimedOutError(TransactionAbortableError):
     """The broker aborted the transaction because it was open for too long.  Abort, then go on (KIP-588)."""
 
 
-class TransactionAbortedError(TransactionError):
-    """The record was not sent, because its transaction was aborted."""
+class TransactionAbortedError(TransactionError, AbortableError):
+    """The record was not sent, because its transaction was aborted.  Send it in the next one of this producer."""
 
 
-class OutcomeUnknownError(TransactionError):
+class OutcomeUnknownError(TransactionError, RetriableError):
     """The end of a transaction was not confirmed in time.  Call the same method again to find out."""
 
 
-class CommitInDoubtError(TransactionError):
+class CommitInDoubtError(TransactionError, ApplicationRecoverableError):
     """The transaction may be committed or not, and its producer cannot find out.
 
     It was closed while it waited for the answer.  Or, before transaction.version 2, an answer to the commit was lost,
@@ -85,25 +169,37 @@ class CommitInDoubtError(TransactionError):
     """
 
 
-class ProducerFencedError(TransactionError):
-    """Another producer with the same transactional id has taken over.  This one can do nothing more."""
+class ProducerFencedError(TransactionError, FatalError):
+    """Another producer with the same transactional id has taken over.  This one can do nothing more: end it.
+
+    To make a new one with the same id would fence the other in turn.
+    """
 
 
-class CommitFailedError(ClientError):
-    """The consumer is no longer in the group, so its positions were not taken.  Its records go to other members."""
+class CommitFailedError(ApplicationRecoverableError):
+    """The consumer is no longer in the group, so its positions were not taken.  Its records go to other members.
+
+    Poll again, which joins the group anew, or go on with a new consumer.
+    """
 
 
-class FencedInstanceIdError(ClientError):
-    """Another consumer with the same group_instance_id has joined the group.  This one can do nothing more there."""
+class FencedInstanceIdError(FatalError):
+    """Another consumer with the same group_instance_id has joined the group.  Give each of them one of its own."""
 
 
-class NoOffsetError(ClientError):
-    """There is no committed position, and auto_offset_reset="error" says not to choose one."""
+class NoOffsetError(FatalError):
+    """There is no committed position, and auto_offset_reset="error" says not to choose one.  Seek, or change it."""
 
 
-class PositionMetadataError(ClientError):
-    """The metadata of a committed offset is not what a consumer with delivery="commit_order" writes, or damaged."""
+class PositionMetadataError(FatalError):
+    """The metadata of a committed offset is not what a consumer with delivery="commit_order" writes, or damaged.
+
+    Seek to where reading is to begin.
+    """
 
 
-class SpillError(ClientError):
-    """What is kept of open transactions cannot be written to a temporary file, or read back.  No record is lost."""
+class SpillError(FatalError):
+    """What is kept of open transactions cannot be written to a temporary file, or read back.
+
+    No record is lost: make room on the disk, and go on with a new consumer.
+    """

@@ -1,0 +1,200 @@
+"""Requests about many items, each sent to the node that answers for it, until every item has its answer.
+
+Several nodes are asked at once, each about its own items.  An item whose node has changed, or does not answer, is asked
+for again where it is then, until the deadline; the others are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from fencepost.client.admin.routes import Brokers, Route
+from fencepost.client.cluster import Cluster, Deadline
+from fencepost.client.errors import BrokerError, ConnectionLostError, PartlyRefusedError, UnreachableError
+from fencepost.protocol.errors import ErrorCode
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Told(NamedTuple, Generic[Item, Result]):
+    """What an answer says of one item.  `result` counts where there is no error."""
+
+    item: Item
+    error: int
+    message: str | None
+    result: Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Generic[Item, Result]):
+    """A request about many items, and how to read its answer."""
+
+    request: Callable[[Sequence[Item]], Any]
+    read: Callable[[Any, Sequence[Item]], Iterable[Told[Item, Result]]]
+    """An answer, to what was asked about these."""
+    refused: Callable[[Item], str]
+    """What the refusal of an item means, as a sentence begins that the reason ends."""
+    final: frozenset[ErrorCode] = frozenset()
+    """Errors that would pass elsewhere, but are an answer here."""
+    once: bool = False
+    """Whether it changes what it finds when it is carried out again."""
+    least: int = 0
+    """Version."""
+    most: int | None = None
+
+
+async def ask(
+    cluster: Cluster,
+    items: Iterable[Item],
+    route: Route[Item],
+    question: Question[Item, Result],
+    deadline: Deadline,
+) -> dict[Item, Result]:
+    """What is answered about each item, in their order.
+
+    Raises BrokerError if there is one item and it is refused, PartlyRefusedError if some of several are,
+    TimedOutError, UnsupportedByBrokerError.
+    """
+    asked = list(dict.fromkeys(items))
+    cluster.check_open()
+    asking = _Asking(cluster, asked, route, question)
+    while asking.waiting:
+        because = await asking.go_round(deadline)
+        if asking.waiting:
+            await deadline.pause(because)
+    if asking.refused:
+        raise refusal(asking.refused, asking.done)
+    return {item: asking.done[item] for item in asked}
+
+
+def refusal(refused: Mapping[Any, BrokerError], done: Mapping[Any, object]) -> BrokerError:
+    """What is raised when some items were refused."""
+    first = next(iter(refused.values()))
+    return first if len(refused) == 1 and not done else PartlyRefusedError(refused, done)
+
+
+async def ask_each_broker(
+    cluster: Cluster, question: Question[int, Result], deadline: Deadline, brokers: Iterable[int] | None = None
+) -> dict[int, Result]:
+    """What each broker says, by its id; `brokers`: only of these.  One that goes meanwhile is not waited for.
+
+    Raises as `ask` does.
+    """
+    if brokers is not None:
+        return await ask(cluster, brokers, Brokers(cluster), question, deadline)
+    await known_nodes(cluster, deadline)
+    asking = _Asking(cluster, sorted(cluster.nodes), Brokers(cluster), question)
+    while asking.waiting:
+        because = await asking.go_round(deadline)
+        for node in [node for node, error in asking.refused.items() if error.code == ErrorCode.BROKER_NOT_AVAILABLE]:
+            del asking.refused[node]
+        if asking.waiting:
+            await deadline.pause(because)
+    if asking.refused:
+        raise refusal(asking.refused, asking.done)
+    return dict(sorted(asking.done.items()))
+
+
+async def known_nodes(cluster: Cluster, deadline: Deadline) -> Any:
+    """Ask which brokers there are; the answer to Metadata without topics."""
+    return await metadata(cluster, [], deadline)
+
+
+async def metadata(cluster: Cluster, topics: Sequence[str] | None, deadline: Deadline) -> Any:
+    """What whoever answers first says of topics, all of them if it is None."""
+    while True:
+        try:
+            return await deadline.within(cluster.refresh(topics))
+        except (ConnectionLostError, UnreachableError) as error:
+            await deadline.pause(error)
+
+
+class _Asking(Generic[Item, Result]):
+    """A question on its way: who is waited for, and what has been answered."""
+
+    def __init__(
+        self, cluster: Cluster, items: Sequence[Item], route: Route[Item], question: Question[Item, Result]
+    ) -> None:
+        self._cluster = cluster
+        self._route = route
+        self._question = question
+        self.waiting = dict.fromkeys(items)
+        self.done: dict[Item, Result] = {}
+        self.refused: dict[Item, BrokerError] = {}
+        self._unanswered: dict[Item, None] = {}
+        """Asked once at least without an answer: it may have been carried out."""
+
+    async def go_round(self, deadline: Deadline) -> object:
+        """Ask once about everything that waits; why something still does."""
+        because: object = "not everything was answered"
+        try:
+            places = await deadline.within(self._route.places(list(self.waiting), deadline))
+        except (ConnectionLostError, UnreachableError) as lost:
+            return lost
+        by_node: dict[int, list[Item]] = {}
+        for item, place in places.items():
+            if isinstance(place, BrokerError):
+                self._refuse(item, place)
+            elif isinstance(place, str):
+                because = place
+                self._route.forget(item)
+            else:
+                by_node.setdefault(place, []).append(item)
+        answers = await _at_once([self._ask(node, asked, deadline) for node, asked in by_node.items()])
+        for asked, answer in zip(by_node.values(), answers, strict=True):
+            if isinstance(answer, ConnectionLostError | UnreachableError):
+                because = answer
+                for item in asked:
+                    self._unanswered[item] = None
+                    self._route.forget(item)
+            else:
+                because = self._take(answer, asked) or because
+        return because
+
+    async def _ask(self, node: int, asked: Sequence[Item], deadline: Deadline) -> Any:
+        question = self._question
+        request = question.request(asked)
+        try:
+            return await deadline.within(self._cluster.call(node, request, least=question.least, most=question.most))
+        except (ConnectionLostError, UnreachableError) as lost:
+            return lost
+
+    def _take(self, answer: Any, asked: Sequence[Item]) -> str | None:
+        """Why some of what was answered must be asked again."""
+        because = None
+        for item, code, message, result in self._question.read(answer, asked):
+            error = ErrorCode(code)
+            if item not in self.waiting:
+                continue
+            if not error:
+                self.done[item] = result
+                del self.waiting[item]
+            elif error.retriable and error not in self._question.final:
+                because = f"{error.name} for {item}"
+                self._route.forget(item)
+            else:
+                self._refuse(item, BrokerError(code, self._sentence(item, message)))
+        return because
+
+    def _sentence(self, item: Item, message: str | None) -> str:
+        sentence = self._question.refused(item) + (f": {message}" if message else "")
+        if self._question.once and item in self._unanswered:
+            sentence += " (an answer to this call was lost before: it may be what this very call has done)"
+        return sentence
+
+    def _refuse(self, item: Item, error: BrokerError) -> None:
+        self.refused[item] = error
+        del self.waiting[item]
+
+
+async def _at_once(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """What all of them give; raises what one of them raises, when all have ended."""
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException) and not isinstance(each, ConnectionLostError | UnreachableError):
+            raise each
+    return found

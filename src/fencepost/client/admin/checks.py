@@ -1,0 +1,47 @@
+"""What an admin is given, checked before anybody is asked: pure functions that name what makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fencepost.client.admin.partitions import OffsetSpec
+from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
+
+
+def one(what: str, name: object) -> str:
+    """A name.  Raises TypeError, ValueError."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what}={name!r}: it must be a str")
+    if not name:
+        raise ValueError(f"{what} is empty: give a name")
+    return name
+
+
+def many(what: str, names: Iterable[str]) -> list[str]:
+    """Names, none of them twice.  Raises TypeError, ValueError; a str is one name and not its letters."""
+    if isinstance(names, str):
+        raise TypeError(f"{what}={names!r}: give several names, as in [{names!r}]")
+    return list(dict.fromkeys(one(what, name) for name in names))
+
+
+def whole_number(what: str, number: object) -> int:
+    """Raises TypeError."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{what}={number!r}: it must be a whole number")
+    return number
+
+
+def times(at: object, spec: object) -> int:
+    """A time or the name of an offset.  Raises TypeError, ValueError."""
+    found = whole_number(f"specs[{at}]", spec)
+    if found < min(OffsetSpec):
+        raise ValueError(f"specs[{at}]={found}: it must be an OffsetSpec, or 0 or more milliseconds since 1970")
+    return found
+
+
+def position(at: object, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """An offset to commit.  Raises TypeError, ValueError."""
+    found = with_metadata(given)
+    if whole_number(f"positions[{at}]", found.offset) < 0:
+        raise ValueError(f"positions[{at}]={found.offset}: an offset is 0 or more")
+    return found

@@ -1,0 +1,137 @@
+"""Consumer groups: listed, described with their members, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from fencepost.client.admin.asking import Question, Told, ask, ask_each_broker
+from fencepost.client.admin.routes import Coordinators
+from fencepost.client.cluster import GROUP, Cluster, Deadline
+from fencepost.client.group_protocol import partitions_of
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.messages import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from fencepost.protocol.types import TopicPartition
+
+#: Before version 6 a group that is not there is described as one in this state.
+_DEAD: Final = "Dead"
+_CONSUMER: Final = "consumer"
+_STATES_SINCE: Final = 4
+_TYPES_SINCE: Final = 5
+
+
+class GroupListing(NamedTuple):
+    """A group, with Apache Kafka's names for states and types; empty where an older broker does not tell."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    """"consumer", unless its members are something else, as Kafka Connect's workers."""
+    type: str
+    """Of its protocol: "classic", or "consumer" for the one of KIP-848."""
+
+
+class MemberDescription(NamedTuple):
+    """A member of a group, and what it was assigned."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[TopicPartition]
+
+
+class GroupDescription(NamedTuple):
+    """A group, as its coordinator knows it.  `assignor`: by which partitions are shared out; empty while none is."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: list[MemberDescription]
+
+
+async def list_groups(
+    cluster: Cluster, states: Sequence[str], types: Sequence[str], deadline: Deadline
+) -> dict[str, GroupListing]:
+    """By id, of all brokers.  `states` and `types`: only these; all if there are none."""
+
+    def read(answer: Any, asked: Sequence[int]) -> Iterator[Told[int, list[GroupListing]]]:
+        found = [
+            GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type)
+            for group in answer.groups
+        ]
+        yield Told(asked[0], answer.error_code, None, found)
+
+    least = _TYPES_SINCE if types else _STATES_SINCE if states else 0
+    by_node = await ask_each_broker(
+        cluster,
+        Question(
+            request=lambda _: ListGroupsRequest(states_filter=list(states), types_filter=list(types)),
+            read=read,
+            refused=lambda node: f"broker {node} does not list its groups",
+            least=least,
+        ),
+        deadline,
+    )
+    return {group.group_id: group for group in sorted(group for found in by_node.values() for group in found)}
+
+
+async def describe_groups(cluster: Cluster, groups: Iterable[str], deadline: Deadline) -> dict[str, GroupDescription]:
+    """By id, of their coordinators."""
+
+    def read(answer: Any, _: object) -> Iterator[Told[str, GroupDescription]]:
+        for group in answer.groups:
+            gone = not group.error_code and group.group_state == _DEAD
+            error = ErrorCode.GROUP_ID_NOT_FOUND if gone else group.error_code
+            yield Told(group.group_id, error, group.error_message, _description(group))
+
+    question = Question(
+        request=lambda asked: DescribeGroupsRequest(groups=list(asked)),
+        read=read,
+        refused=lambda group: f"group {group!r} cannot be described",
+    )
+    return await ask(cluster, groups, Coordinators(cluster, GROUP), question, deadline)
+
+
+def _description(group: Any) -> GroupDescription:
+    members = [
+        MemberDescription(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            _partitions(member.member_assignment) if group.protocol_type == _CONSUMER else [],
+        )
+        for member in group.members
+    ]
+    return GroupDescription(
+        group.group_id, group.group_state, group.protocol_type, group.protocol_data, sorted(members, key=_member_id)
+    )
+
+
+def _member_id(member: MemberDescription) -> str:
+    return member.member_id
+
+
+def _partitions(assignment: bytes) -> list[TopicPartition]:
+    """None where it is not in the bytes that consumers use, whatever the group says of itself."""
+    try:
+        return sorted(partitions_of(bytes(assignment)))
+    except ProtocolError:
+        return []
+
+
+async def delete_groups(cluster: Cluster, groups: Iterable[str], deadline: Deadline) -> None:
+    """With their committed offsets; one that has members is refused."""
+
+    def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
+        return (Told(group.group_id, group.error_code, None, None) for group in answer.results)
+
+    question = Question(
+        request=lambda asked: DeleteGroupsRequest(groups_names=list(asked)),
+        read=read,
+        refused=lambda group: f"group {group!r} was not deleted",
+        once=True,
+    )
+    await ask(cluster, groups, Coordinators(cluster, GROUP), question, deadline)

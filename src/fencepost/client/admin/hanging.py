@@ -1,0 +1,154 @@
+"""Transactions that hang: open in a partition, and nobody is there to end them (KIP-664).
+
+They keep consumers of committed records waiting, and the cleaner from what comes after them.  Such a transaction has
+been open for longer than the broker lets one be, and no coordinator will write its marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fencepost.client.admin.asking import Question, Told, ask
+from fencepost.client.admin.partitions import ProducerState, describe_producers
+from fencepost.client.admin.routes import Leaders
+from fencepost.client.admin.transactions import (
+    TransactionDescription,
+    TransactionFilter,
+    describe_transactions,
+    list_transactions,
+)
+from fencepost.client.cluster import Cluster, Deadline
+from fencepost.client.errors import MisuseError
+from fencepost.protocol.messages import WriteTxnMarkersRequest
+from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from fencepost.protocol.types import ProducerId, TopicPartition
+
+
+class HangingTransaction(NamedTuple):
+    """A transaction that is open in a partition, and who has it open; if nobody is there to end it, it hangs.
+
+    `start_offset`: of its first record there.  `last_timestamp`: of its last batch, in milliseconds since 1970.
+    `transactional_id`: who has the producer id now, None if no coordinator knows.
+    """
+
+    partition: TopicPartition
+    start_offset: int
+    producer_id: ProducerId
+    producer_epoch: int
+    coordinator_epoch: int
+    last_timestamp: int
+    transactional_id: str | None = None
+
+
+def open_for_longer(
+    producers: Mapping[TopicPartition, Iterable[ProducerState]], timeout_ms: int, now: int
+) -> list[HangingTransaction]:
+    """The transactions that nobody has written to for longer than a transaction may take."""
+    return [
+        found
+        for at, states in producers.items()
+        for found in map(lambda state, at=at: _open(at, state), states)  # type: ignore[misc]
+        if found is not None and now - found.last_timestamp > timeout_ms
+    ]
+
+
+def _open(at: TopicPartition, state: ProducerState) -> HangingTransaction | None:
+    start = state.transaction_start_offset
+    if start is None:
+        return None
+    return HangingTransaction(
+        at, start, state.producer_id, state.producer_epoch, state.coordinator_epoch, state.last_timestamp
+    )
+
+
+def without_coordinator(
+    found: Iterable[HangingTransaction],
+    ids: Mapping[int, str],
+    described: Mapping[str, TransactionDescription | None],
+) -> list[HangingTransaction]:
+    """Those whose marker no coordinator is going to write.
+
+    `ids`: transactional id by producer id.  A coordinator names the partitions of a transaction that is open, and
+    while it ends those whose markers are not written yet.
+    """
+    hanging = []
+    for each in found:
+        name = ids.get(each.producer_id)
+        known = None if name is None else described.get(name)
+        if known is None or each.partition not in known.partitions:
+            hanging.append(each._replace(transactional_id=name))
+    return hanging
+
+
+async def find_hanging_transactions(
+    cluster: Cluster, partitions: Sequence[TopicPartition], timeout_ms: int, deadline: Deadline
+) -> list[HangingTransaction]:
+    """Of these partitions.  `timeout_ms`: transaction.max.timeout.ms of the brokers."""
+    now = cluster.runtime.clock.now()
+    late = open_for_longer(await describe_producers(cluster, partitions, deadline), timeout_ms, now)
+    hanging = await _left_alone(cluster, late, deadline)
+    # One that was ended while its coordinator was asked is none.
+    again = await describe_producers(cluster, dict.fromkeys(each.partition for each in hanging), deadline)
+    still = {
+        (at, state.producer_id, state.transaction_start_offset) for at, states in again.items() for state in states
+    }
+    return [each for each in hanging if (each.partition, each.producer_id, each.start_offset) in still]
+
+
+async def _left_alone(
+    cluster: Cluster, found: Sequence[HangingTransaction], deadline: Deadline
+) -> list[HangingTransaction]:
+    if not found:
+        return []
+    producers = sorted(dict.fromkeys(each.producer_id for each in found))
+    listed = await list_transactions(cluster, TransactionFilter(producer_ids=producers), deadline)
+    described = await describe_transactions(cluster, listed, deadline)
+    return without_coordinator(found, {each.producer_id: name for name, each in listed.items()}, described)
+
+
+async def abort_transaction(cluster: Cluster, at: TopicPartition, start_offset: int, deadline: Deadline) -> None:
+    """End the transaction that begins there, in this partition only, without its coordinator.
+
+    Raises MisuseError if none is open there, or its coordinator is there to end it.
+    """
+    states = (await describe_producers(cluster, [at], deadline))[at]
+    opened = [found for found in (_open(at, state) for state in states) if found is not None]
+    found = [each for each in opened if each.start_offset == start_offset]
+    if not found:
+        known = ", ".join(str(each.start_offset) for each in opened) or "none"
+        raise MisuseError(
+            f"no transaction that is open in {at} begins at offset {start_offset}: those that are open begin at {known}"
+        )
+    hanging = await _left_alone(cluster, found, deadline)
+    if not hanging:
+        raise MisuseError(
+            f"the transaction that begins at offset {start_offset} of {at} does not hang: its coordinator will end it, "
+            "when its time-out is over at the latest. To end it now, initialize a producer with its transactional id"
+        )
+    await _write_marker(cluster, hanging[0], deadline)
+
+
+async def _write_marker(cluster: Cluster, hanging: HangingTransaction, deadline: Deadline) -> None:
+    at = hanging.partition
+    marker = WritableTxnMarker(
+        producer_id=hanging.producer_id,
+        producer_epoch=hanging.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=at.topic, partition_indexes=[at.partition])],
+        # A producer that never saw a marker has none: 0 is at most what any coordinator has.
+        coordinator_epoch=max(hanging.coordinator_epoch, 0),
+    )
+
+    def read(answer: Any, _: object) -> Iterator[Told[TopicPartition, None]]:
+        for written in answer.markers:
+            for topic in written.topics:
+                for part in topic.partitions:
+                    yield Told(TopicPartition(topic.name, part.partition_index), part.error_code, None, None)
+
+    question = Question(
+        request=lambda _: WriteTxnMarkersRequest(markers=[marker]),
+        read=read,
+        refused=lambda at: f"the transaction that begins at offset {hanging.start_offset} of {at} was not aborted",
+    )
+    await ask(cluster, [at], Leaders(cluster), question, deadline)

@@ -1,0 +1,138 @@
+"""Who answers for what an admin asks about: the leader of a partition, a coordinator, the controller, a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+from fencepost.client.cluster import Cluster, Deadline
+from fencepost.client.errors import BrokerError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import TopicPartition
+
+Item = TypeVar("Item")
+
+Place: TypeAlias = int | str | BrokerError
+"""A node; or why nobody can be asked yet; or why there is nobody to ask."""
+
+
+class Route(Protocol[Item]):
+    """Tells where to ask."""
+
+    async def places(self, items: Sequence[Item], deadline: Deadline) -> Mapping[Item, Place]:
+        """Whom to ask about each.  Raises ConnectionLostError, UnreachableError, TimedOutError."""
+        ...
+
+    def forget(self, item: Item) -> None:
+        """What is known of where to ask about it has proved wrong."""
+        ...
+
+
+class Leaders:
+    """Of partitions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def places(self, items: Sequence[TopicPartition], deadline: Deadline) -> Mapping[TopicPartition, Place]:
+        names = dict.fromkeys(at.topic for at in items if at.topic not in self._cluster.topics)
+        refused: dict[str, ErrorCode] = {}
+        if names:
+            answer = await deadline.within(self._cluster.refresh(list(names)))
+            refused = {topic.name or "": ErrorCode(topic.error_code) for topic in answer.topics if topic.error_code}
+        return {at: self._place(at, refused.get(at.topic, ErrorCode.NONE)) for at in items}
+
+    def _place(self, at: TopicPartition, error: ErrorCode) -> Place:
+        known = self._cluster.topics.get(at.topic)
+        if known is None:
+            if error.retriable and error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return f"{error.name} for topic {at.topic!r}"
+            return BrokerError(error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {at.topic!r} cannot be used")
+        if at.partition not in known.leaders:
+            return BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {at.topic!r} has {known.partition_count} partitions, there is no partition {at.partition}",
+            )
+        leader = known.leaders[at.partition]
+        return leader if leader in self._cluster.nodes else f"nobody leads {at}"
+
+    def forget(self, item: TopicPartition) -> None:
+        self._cluster.forget_topic(item.topic)
+
+
+class Coordinators:
+    """Of groups or of transactional ids."""
+
+    def __init__(self, cluster: Cluster, kind: int) -> None:
+        self._cluster = cluster
+        self._kind = kind
+
+    async def places(self, items: Sequence[str], deadline: Deadline) -> Mapping[str, Place]:
+        found = await asyncio.gather(*(self._place(item, deadline) for item in items))
+        return dict(zip(items, found, strict=True))
+
+    async def _place(self, item: str, deadline: Deadline) -> Place:
+        try:
+            return await self._cluster.coordinator(self._kind, item, deadline)
+        except BrokerError as refused:
+            return refused
+
+    def forget(self, item: str) -> None:
+        self._cluster.forget_coordinator(self._kind, item)
+
+
+class Controller:
+    """Of the cluster: it changes what the whole cluster has."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def places(self, items: Sequence[Item], deadline: Deadline) -> Mapping[Item, Place]:
+        if self._cluster.controller_id not in self._cluster.nodes:
+            await deadline.within(self._cluster.refresh([]))
+        found = self._cluster.controller_id
+        place: Place = found if found in self._cluster.nodes else "there is no controller"
+        return dict.fromkeys(items, place)
+
+    def forget(self, item: object) -> None:  # noqa: ARG002 - it is one for all
+        self._cluster.controller_id = -1
+
+
+class Brokers:
+    """Each for itself: the items are their ids."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def places(self, items: Sequence[int], deadline: Deadline) -> Mapping[int, Place]:
+        if any(item not in self._cluster.nodes for item in items):
+            await deadline.within(self._cluster.refresh([]))
+        return {item: self._place(item) for item in items}
+
+    def _place(self, item: int) -> Place:
+        if item in self._cluster.nodes:
+            return item
+        known = ", ".join(map(str, sorted(self._cluster.nodes)))
+        return BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, f"the cluster has no broker {item}; there are {known}")
+
+    def forget(self, item: int) -> None:
+        self._cluster.nodes.pop(item, None)
+
+
+class AnyBroker:
+    """All of them know it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._turn = 0
+
+    async def places(self, items: Sequence[Item], deadline: Deadline) -> Mapping[Item, Place]:
+        if not self._cluster.nodes:
+            await deadline.within(self._cluster.refresh([]))
+        nodes = sorted(self._cluster.nodes)
+        place: Place = nodes[self._turn % len(nodes)] if nodes else "no broker is known"
+        return dict.fromkeys(items, place)
+
+    def forget(self, item: object) -> None:  # noqa: ARG002 - the next one is asked about all
+        self._turn += 1

@@ -1,0 +1,88 @@
+"""Every error is of one of four kinds, says what to do, and can be sent to another process."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from fencepost import client
+from fencepost.client import errors
+from fencepost.client.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    BrokerError,
+    ClientError,
+    FatalError,
+    PartlyRefusedError,
+    RetriableError,
+    TimedOutError,
+)
+from fencepost.client.remedies import Remedy, advice_on
+from fencepost.protocol.errors import ErrorCode
+
+KINDS = {
+    Remedy.RETRY: RetriableError,
+    Remedy.ABORT: AbortableError,
+    Remedy.REBUILD: ApplicationRecoverableError,
+    Remedy.STOP: FatalError,
+}
+#: What others are derived from, beside the four; a BrokerError is of the kind of its code.
+BASES = (ClientError, client.TransactionError, BrokerError)
+EVERY = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, ClientError)]
+RAISED = [kind for kind in EVERY if kind not in (*BASES, *KINDS.values())]
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_every_error_is_of_one_kind(kind: type[ClientError]) -> None:
+    assert [base for base in KINDS.values() if issubclass(kind, base)] == [
+        base for base in KINDS.values() if base in kind.__mro__
+    ]
+    assert sum(issubclass(kind, base) for base in KINDS.values()) == 1
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_error_is_exported_and_says_what_happened_and_what_to_do(kind: type[ClientError]) -> None:
+    assert kind.__name__ in client.__all__ and getattr(client, kind.__name__) is kind
+    happened, _, next_step = " ".join((kind.__doc__ or "").split()).partition(". ")
+    assert happened
+    assert next_step or kind is ClientError
+
+
+@pytest.mark.parametrize("code", [error for error in ErrorCode if error])
+def test_what_a_broker_refuses_is_of_the_kind_of_its_code_and_says_what_to_do(code: ErrorCode) -> None:
+    error = BrokerError(code, "topic 't' was not made: there is none.")
+    assert isinstance(error, KINDS[advice_on(code).remedy]) and isinstance(error, BrokerError)
+    assert sum(isinstance(error, base) for base in KINDS.values()) == 1
+    assert error.code is code
+    assert str(error) == f"{code.name}: topic 't' was not made: there is none. {advice_on(code).what_next}"
+
+
+def test_a_code_of_a_newer_broker_is_told_by_its_number() -> None:
+    error = BrokerError(999, "nobody knows")
+    assert error.code == 999 and str(error).startswith("error 999: nobody knows. Look into the broker's log")
+    assert isinstance(error, FatalError)
+
+
+def test_what_the_caller_allowed_is_pythons_own_time_out() -> None:
+    assert issubclass(TimedOutError, TimeoutError)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_COORDINATOR, 999])
+def test_a_refusal_outlives_being_pickled(code: int) -> None:
+    error = BrokerError(code, "because")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.code, str(again)) == (type(error), error.code, str(error))
+    several = PartlyRefusedError({"a": error}, {"b": 1})
+    again = pickle.loads(pickle.dumps(several))
+    assert (again.done, str(again), again.refused["a"].code) == ({"b": 1}, str(several), code)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 1000])
+def test_of_many_that_are_refused_the_first_are_named_and_all_are_kept(count: int) -> None:
+    refused = {number: BrokerError(3, f"number {number} is refused") for number in range(count)}
+    error = PartlyRefusedError(refused, {})
+    assert str(error).count("is refused") == min(count, 3)
+    assert (f"and {count - 3} more" in str(error)) == (count > 3)
+    assert error.refused == refused and error.code == 3
