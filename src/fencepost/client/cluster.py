@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
+from fencepost.client.addresses import addresses_of
 from fencepost.client.authentication import Login
 from fencepost.client.connection import Connection, Features, open_connection
 from fencepost.client.deadline import Deadline
@@ -23,6 +24,7 @@ from fencepost.client.errors import (
     UnsupportedByBrokerError,
 )
 from fencepost.client.home_process import HomeProcess
+from fencepost.client.outage import Outage
 from fencepost.client.security import Security
 from fencepost.client.settings import check_milliseconds, check_texts
 from fencepost.protocol.errors import ErrorCode
@@ -89,9 +91,8 @@ class Cluster:
         check_texts(bootstrap_servers=bootstrap_servers, client_id=client_id)
         check_milliseconds(request_timeout_ms=request_timeout_ms, max_block_ms=patience_ms)
         self.home = HomeProcess()
-        self.bootstrap = [_address(server) for server in (bootstrap_servers or "").split(",") if server.strip()]
-        if not self.bootstrap:
-            raise ValueError("bootstrap_servers is empty: give at least one host:port")
+        self.bootstrap = addresses_of(bootstrap_servers or "")
+        self._outage = Outage(client_id, bootstrap_servers)
         self.client_id = client_id
         self.runtime = runtime or Runtime.real()
         self.security = security or Security()
@@ -157,6 +158,10 @@ class Cluster:
         ready = self._connections.get((untried[0], Use.DATA))
         if ready is not None and self._is_good(ready):
             return ready.result()
+        with self._outage.looking():
+            return await self._first_of(untried)
+
+    async def _first_of(self, untried: deque[tuple[str, int]]) -> Connection:
         tried: dict[asyncio.Task[Connection], None] = {}
         failures: dict[str, None] = {}
         try:
@@ -171,6 +176,7 @@ class Cluster:
                         return task.result()
                     except (ConnectionLostError, UnsupportedByBrokerError) as error:
                         failures[str(error)] = None
+                        self._outage.failed(str(error))
         finally:
             for task in tried:
                 task.cancel()
@@ -237,6 +243,7 @@ class Cluster:
             elif not task.cancelled() and task.exception() is None:
                 task.result().close("the client is closed")
         self._connections.clear()
+        self._outage.close()
 
     # Requests
 
@@ -406,13 +413,6 @@ class Cluster:
 def _index(partition: Any) -> int:
     index: int = partition.partition_index
     return index
-
-
-def _address(server: str) -> tuple[str, int]:
-    host, colon, port = server.strip().rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise ValueError(f"bootstrap_servers has {server.strip()!r}: it must be host:port, as in 127.0.0.1:9092")
-    return host, int(port)
 
 
 __all__ = ["GROUP", "TRANSACTION", "ClientError", "Cluster", "Deadline", "TopicView", "Use"]

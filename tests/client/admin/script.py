@@ -132,7 +132,7 @@ class Script:
             "no list": ConfigChange(append={"retention.ms": "1"}),
         }.items():
             await self.refused(name, admin.alter_topic_config(self.topic, change))
-        await self.refused("none", admin.alter_topic_config(f"{self.word}-none", change))
+        await self.refused("none", admin.alter_topic_config(f"{self.word}-none", ConfigChange(delete=["retention.ms"])))
         await self.refused("not there", admin.describe_topic_configs([self.topic, f"{self.word}-none"]))
         broker = (await admin.describe_cluster()).brokers[0].broker_id
         entries = (await admin.describe_broker_configs([broker]))[broker]

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from fencepost.client.admin.asking import Question, Told, ask, metadata, refusal
 from fencepost.client.admin.routes import Controller
 from fencepost.client.cluster import Cluster, Deadline
-from fencepost.client.errors import BrokerError
+from fencepost.client.errors import BrokerError, PartlyRefusedError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic
@@ -123,11 +123,22 @@ async def create_topics(
     question = Question(
         request=request, read=read, refused=lambda name: f"topic {name!r} was not created", final=_FINAL, once=True
     )
-    await ask(cluster, by_name, Controller(cluster), question, deadline)
-    for name in () if validate_only else by_name:
-        cluster.forget_topic(name)
-        for number in (await cluster.topic(name, deadline)).leaders:
-            await cluster.leader(TopicPartition(name, number), deadline)
+    made, refused = list(by_name), None
+    try:
+        await ask(cluster, by_name, Controller(cluster), question, deadline)
+    except PartlyRefusedError as error:
+        made, refused = [str(name) for name in error.done], error
+    for name in () if validate_only else made:
+        await _led(cluster, name, deadline)
+    if refused is not None:
+        raise refused
+
+
+async def _led(cluster: Cluster, name: str, deadline: Deadline) -> None:
+    """Wait until every partition of a topic has a leader."""
+    cluster.forget_topic(name)
+    for number in (await cluster.topic(name, deadline)).leaders:
+        await cluster.leader(TopicPartition(name, number), deadline)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

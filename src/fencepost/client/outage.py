@@ -1,0 +1,85 @@
+"""Says in the log that no broker is reached: after a while, before a call's time is over, and once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from fencepost.client.errors import AuthenticationError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds without a broker before it is said.
+SAID_AFTER: Final = 2.0
+#: Seconds between two outages that are said: a broker may come and go.
+SAID_AGAIN_AFTER: Final = 60.0
+#: Seconds without a try after which nobody wants a broker any more.
+_WANTED_FOR: Final = 1.0
+
+
+class Outage:
+    """While nobody is reached.  `looking` around each try; `close` it.
+
+    `client_id` and `servers`: who looks for whom.
+    """
+
+    def __init__(self, client_id: str, servers: str) -> None:
+        self._client_id, self._servers = client_id, servers
+        self._began: float | None = None
+        """By the event loop's clock; None: there is none."""
+        self._is_said = False
+        self._quiet_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._tries = 0
+        """Under way."""
+        self._last_try = 0.0
+        self._because = "nobody answers"
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Somebody looks for a broker; one was reached if that raises nothing, or that a login was refused."""
+        loop = asyncio.get_running_loop()
+        if self._began is None:
+            self._began = loop.time()
+            self._timer = loop.call_later(SAID_AFTER, self._say)
+        self._tries += 1
+        try:
+            yield
+            self._ended()
+        except AuthenticationError:
+            self._ended()
+            raise
+        finally:
+            self._tries -= 1
+            self._last_try = loop.time()
+
+    def failed(self, because: str) -> None:
+        """Why a broker was not reached."""
+        self._because = because
+
+    def _ended(self) -> None:
+        if self._is_said and self._began is not None:
+            after = asyncio.get_running_loop().time() - self._began
+            logger.info("client %s: a broker was reached again, after %.1f s", self._client_id, after)
+        self.close()
+
+    def close(self) -> None:
+        """Say nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._began, self._is_said = None, None, False
+
+    def _say(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._began is None or (not self._tries and now - self._last_try > _WANTED_FOR):
+            self.close()  # whoever looked has given up
+        elif now >= self._quiet_until:
+            self._is_said, self._quiet_until = True, now + SAID_AGAIN_AFTER
+            logger.warning(
+                "client %s: no broker has been reached for %.0f s, by bootstrap_servers %s: %s. It is tried again "
+                "until the time of each call is over (max_block_ms, delivery_timeout_ms)",
+                *(self._client_id, now - self._began, self._servers, self._because),
+            )
