@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +89,32 @@ def test_of_many_that_are_refused_the_first_are_named_and_all_are_kept(count: in
     assert str(error).count("is refused") == min(count, 3)
     assert (f"and {count - 3} more" in str(error)) == (count > 3)
     assert error.refused == refused and error.code == 3
+
+
+ROOM = Path(inspect.getfile(errors)).parent
+#: Said as the reason of others: the call is tried again, and its time-out says what to do.
+REASONS = ("ConnectionLostError", "UnreachableError")
+#: They end with the advice on their code.
+ADVISED = ("BrokerError", "PartlyRefusedError")
+
+
+def messages(module: Path) -> list[tuple[str, str]]:
+    """Errors of ours that a module makes with a text, and the text, with braces where something is filled in."""
+    found = []
+    names = {kind.__name__ for kind in EVERY}
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
+            text = node.args[-1]
+            if isinstance(text, ast.Constant | ast.JoinedStr):
+                found.append((node.func.id, ast.unparse(text)))
+    return found
+
+
+@pytest.mark.parametrize("module", sorted(ROOM.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOM)))
+def test_every_message_says_what_happened_and_then_what_to_do(module: Path) -> None:
+    told = [(kind, text) for kind, text in messages(module) if kind not in (*REASONS, *ADVISED)]
+    assert [text for _, text in told if not re.search(r"[^\s{][:;.] \S", text)] == []
+
+
+def test_messages_are_seen() -> None:
+    assert sum(len(messages(module)) for module in ROOM.rglob("*.py")) > 50

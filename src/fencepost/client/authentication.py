@@ -89,7 +89,7 @@ class Login:
         except OSError as error:  # time-outs, too
             raise ConnectionLostError(f"sasl_oauth_token_provider raised {type(error).__name__}") from error
         except Exception as error:
-            raise AuthenticationError(f"sasl_oauth_token_provider raised {type(error).__name__}") from error
+            raise AuthenticationError(f"sasl_oauth_token_provider raised {type(error).__name__}: mend that") from error
         if not is_token(token):
             raise AuthenticationError(
                 f"sasl_oauth_token_provider returned a {type(token).__name__} that is no bearer token: it must be a "
@@ -133,7 +133,7 @@ class Login:
             offered = ", ".join(answer.mechanisms) or "none"
             raise AuthenticationError(f"{address} has not enabled sasl_mechanism {mechanism}: it offers {offered}")
         if error:
-            raise AuthenticationError(f"{address} answered the SASL handshake with {error.name}")
+            raise AuthenticationError(f"{address} answered the SASL handshake with {error.name}: check sasl_mechanism")
 
     def _without_sasl(self, address: str) -> AuthenticationError:
         without = "SSL" if self._security.uses_tls else "PLAINTEXT"

@@ -134,7 +134,7 @@ class Batch:
         """What its records are told when their time is up."""
         return DeliveryError(
             f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were not acknowledged within "
-            "delivery_timeout_ms"
+            "delivery_timeout_ms: whether they were written is not known. Raise it if the broker needs longer"
         )
 
 

@@ -36,7 +36,7 @@ class Commits:
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
         """Store these, or the positions after everything that was handed out.  Raises as `Consumer.commit` does."""
         if self._group is None or self._offsets is None:
-            raise MisuseError("commit() needs a group_id")
+            raise MisuseError("commit() needs a group_id: give the consumer one")
         if self._group.fenced is not None:
             raise self._group.fenced
         positions = self.next_offsets() if offsets is None else self._places.checked(offsets)
@@ -59,7 +59,7 @@ class Commits:
     async def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's.  Raises MisuseError without one."""
         if self._offsets is None:
-            raise MisuseError("committed() needs a group_id")
+            raise MisuseError("committed() needs a group_id: give the consumer one")
         return await self._offsets.committed(partitions)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:

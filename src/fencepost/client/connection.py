@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         if version < max(low, served[0], least):
             raise UnsupportedByBrokerError(
                 f"the broker at {self.address} serves {name} in versions {served[0]} to {served[1]}, "
-                f"this needs {max(low, least)} to {high if most is None else min(most, high)}"
+                f"this needs {max(low, least)} to {high if most is None else min(most, high)}: use a newer one"
             )
         return version
 

@@ -212,7 +212,7 @@ class Consumer:
         takes.  Raises MisuseError for topics and a pattern together, ValueError for what is no regular expression.
         """
         if topics and pattern is not None:
-            raise MisuseError("subscribe() takes topics or a pattern, not both")
+            raise MisuseError("subscribe() takes topics or a pattern, not both: leave one of them out")
         check_topics(topics)
         self._check_open()
         self._assignment.subscribe(topics, compiled(pattern), listener)
@@ -229,7 +229,7 @@ class Consumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this is in the group, for `send_offsets_to_transaction`.  Raises MisuseError without a group_id."""
         if self._group is None:
-            raise MisuseError("this consumer has no group_id")
+            raise MisuseError("this consumer has no group_id: give it one")
         return self._group.metadata()
 
     @property
@@ -241,7 +241,9 @@ class Consumer:
         """Raises MisuseError unless it is a group's, commits nothing by itself, and reads what is committed."""
         self.group_metadata()
         if self._commits.is_automatic or self._isolation is not Isolation.READ_COMMITTED:
-            raise MisuseError("a consumer in transactions needs auto_commit=False, read_committed and offset order")
+            raise MisuseError(
+                "a consumer in transactions is not made so: set auto_commit=False, read_committed and offset order"
+            )
 
     # Reading
 

@@ -155,7 +155,7 @@ class Fetcher:
     def open_transactions(self) -> list[OpenTransaction]:
         """Those whose end was not read yet, by partition.  Raises MisuseError in offset order."""
         if self._order is None:
-            raise MisuseError("open_transactions() needs delivery='commit_order'")
+            raise MisuseError("open_transactions() needs delivery='commit_order': give it to the consumer")
         now = asyncio.get_running_loop().time()
         readers = [partition.in_commit_order for _, partition in sorted(self.followed.items())]
         return [found for reader in readers if reader is not None for found in reader.open_transactions(now)]

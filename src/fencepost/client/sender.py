@@ -19,8 +19,8 @@ from fencepost.client.errors import (
     ClientError,
     ClosedError,
     ConnectionLostError,
-    DeliveryError,
     TimedOutError,
+    TransactionAbortedError,
     UnreachableError,
 )
 from fencepost.client.outcomes import LEADER_MOVED, MAYBE_WRITTEN, Outcome, outcome_of
@@ -191,7 +191,7 @@ class Sender:
             self._scheduled.cancel()
         for task in list(self._tasks):
             task.cancel()
-        self.abandon(ClosedError("the producer was closed before the record was acknowledged"))
+        self.abandon(ClosedError("the producer was closed before the record was acknowledged: flush() first"))
 
     # Sending
 
@@ -397,7 +397,7 @@ class Sender:
         batch.in_doubt = batch.in_doubt or in_doubt
         if batch.abandoned:
             lane.in_flight = None
-            self._drop(batch, DeliveryError("its transaction was aborted"))
+            self._drop(batch, TransactionAbortedError("the transaction was aborted: send the record in the next one"))
             self._settle(lane)
             return
         pause = _PAUSES[min(batch.tries, len(_PAUSES)) - 1]

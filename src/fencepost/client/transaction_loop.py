@@ -267,7 +267,7 @@ class TransactionLoop:
     async def begin(self, handed: Handed) -> None:
         """Open the transaction."""
         if handed is not self._handed or handed.state is not State.HANDED_OUT:
-            raise MisuseError("a transaction is entered once, before the next one is asked for")
+            raise MisuseError("this transaction was entered before, or is over: ask the loop for the next one")
         with self._alone():
             try:
                 await self._done(Phase.BEGIN, self._producer.begin_transaction)
@@ -282,7 +282,7 @@ class TransactionLoop:
         Raises what ended the transaction otherwise.
         """
         if handed.state is not State.OPEN:
-            raise MisuseError("this transaction is not open")
+            raise MisuseError("this transaction is not open: enter its block first")
         with self._alone():
             return await self._end(handed, error)
 

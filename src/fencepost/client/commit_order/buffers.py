@@ -100,4 +100,4 @@ class TransactionBuffer:
 
 
 def _damaged() -> SpillError:
-    return SpillError("records of open transactions were damaged in a temporary file")
+    return SpillError("records of open transactions were damaged in a temporary file: go on with a new consumer")

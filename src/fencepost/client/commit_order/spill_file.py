@@ -140,7 +140,8 @@ class SpillFile:
                 at += len(part)
         except OSError as error:
             raise SpillError(
-                f"records of open transactions cannot be read back from a temporary file ({_why(error)})"
+                f"records of open transactions cannot be read back from a temporary file ({_why(error)}): go on with "
+                "a new consumer"
             ) from error
         read = len(of.blocks) if at == of.end else at // BLOCK
         for number in of.blocks[:read]:
