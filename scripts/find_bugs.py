@@ -57,6 +57,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "client.shared_transaction": ("tests/spark/test_driver.py", _SPARK_RUNS),
     "client.commit_order": ("tests/client/commit_order", "tests/client/test_commit_order.py"),
     "client.blocking": ("tests/client/test_blocking.py", "tests/client/test_interrupted_calls.py", "tests/client"),
+    "client.admin": ("tests/client/admin",),
     "client": ("tests/client", _GROUP_RUNS, _LOOP_RUNS),
     "spark.options": (_SPARK_OPTIONS, "tests/spark"),
     "spark.offsets": (_SPARK_OPTIONS, "tests/spark"),
@@ -67,7 +68,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
 #: Rooms that the seeds have no part in.
 _WITHOUT_SEEDS: Final = (
     *("fencepost.spark", "fencepost.client.shared_transaction"),
-    *("fencepost.client.commit_order", "fencepost.log.cleaner"),
+    *("fencepost.client.commit_order", "fencepost.client.admin", "fencepost.log.cleaner"),
 )
 
 #: Those that are no default tests.

@@ -241,9 +241,7 @@ class Consumer:
         """Raises MisuseError unless it is a group's, commits nothing by itself, and reads what is committed."""
         self.group_metadata()
         if self._commits.is_automatic or self._isolation is not Isolation.READ_COMMITTED:
-            raise MisuseError(
-                "a consumer in transactions is not made so: set auto_commit=False, read_committed and offset order"
-            )
+            raise MisuseError("not for transactions: set auto_commit=False, read_committed and offset order")
 
     # Reading
 

@@ -120,7 +120,7 @@ class PartlyRefusedError(BrokerError, FatalError):
     `refused`: what each of them was told.  `done`: what the others were answered.  `code`: of the first.
     """
 
-    def __init__(self, refused: Mapping[Any, BrokerError], done: Mapping[Any, object]) -> None:
+    def __init__(self, refused: Mapping[Any, BrokerError], done: Mapping[Any, Any]) -> None:
         first = list(refused.values())
         more = len(first) - _NAMED
         told = "; ".join(str(error) for error in first[:_NAMED])

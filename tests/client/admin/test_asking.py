@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -28,12 +28,15 @@ from fencepost.protocol.messages import (
     CreateTopicsResponse,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     ListGroupsResponse,
 )
 from fencepost.protocol.messages.create_topics import CreatableTopicResult
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
+from fencepost.protocol.messages.describe_configs import DescribeConfigsResult
 from fencepost.protocol.messages.describe_groups import DescribedGroup
 from fencepost.protocol.messages.list_groups import ListedGroup
 from fencepost.protocol.types import TopicPartition
@@ -300,6 +303,25 @@ def test_a_partition_is_waited_for_that_nobody_leads() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("gone", [CUT, SILENT])
+def test_what_any_broker_knows_another_one_is_asked_when_one_does_not_answer(gone: object) -> None:
+    def answer(node: int, request: DescribeConfigsRequest) -> Any:
+        if node < 2:
+            return gone
+        results = [
+            DescribeConfigsResult(error_code=0, resource_type=2, resource_name=resource.resource_name, configs=[])
+            for resource in request.resources
+        ]
+        return DescribeConfigsResponse(results=results)
+
+    async def scenario(nodes: Nodes) -> None:
+        nodes.answer = answer
+        async with nodes.admin() as admin:
+            assert await admin.describe_topic_configs(["t"]) == {"t": {}}
+
+    play(scenario)
+
+
 def test_nothing_is_asked_about_nothing() -> None:
     async def scenario(nodes: Nodes) -> None:
         async with nodes.admin() as admin:
@@ -431,6 +453,22 @@ def test_a_cancelled_call_leaves_the_others_alone() -> None:
         (lambda admin: admin.alter_group_offsets("g", {PLACES[0]: -1}), ValueError, "an offset is 0 or more"),
         (lambda admin: admin.describe_log_dirs(["0"]), TypeError, "broker_ids='0'"),
         (lambda admin: admin.create_topics([NewTopic("a"), NewTopic("a")]), ValueError, "name each once"),
+        (
+            lambda admin: admin.create_topic("a", config={"retention.ms": 1}),
+            TypeError,
+            r"'retention.ms'.=1: .* as in '1'",
+        ),
+        (lambda admin: admin.create_topic("a", partitions="1"), TypeError, "partitions='1'"),
+        (
+            lambda admin: admin.alter_topic_config("a", ConfigChange(delete="abc")),
+            TypeError,
+            r"delete='abc': give several",
+        ),
+        (
+            lambda admin: admin.alter_topic_config("a", ConfigChange(set=cast(Any, {"a": None}))),
+            TypeError,
+            "it must be a str",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anybody_is_asked(call: Any, error: Any, sentence: str) -> None:

@@ -184,6 +184,44 @@ def test_what_ends_while_it_is_asked_about_does_not_hang() -> None:
     play(scenario)
 
 
+def test_a_partition_that_nobody_leads_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        Answers(nodes, state(last=long_ago(nodes)))
+        nodes.leaders[ELSEWHERE] = -1
+        async with nodes.admin(max_block_ms=1000) as admin:
+            assert [each.partition for each in await admin.find_hanging_transactions()] == [AT]
+        assert "as nobody leads them: t-1" in caplog.text
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_topic_that_is_deleted_while_it_is_looked_at_is_left_out(others: int) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        answers = Answers(nodes, state(last=long_ago(nodes)))
+        if not others:
+            del nodes.leaders[AT]
+        goes = TopicPartition("goes", 0)
+        nodes.leaders[goes] = 0
+
+        def answer(node: int, request: Any) -> Any:
+            if isinstance(request, DescribeProducersRequest) and request.topics[0].name == "goes":
+                nodes.leaders.pop(goes, None)
+                part = describe_producers.PartitionResponse(
+                    partition_index=0, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, active_producers=[]
+                )
+                return DescribeProducersResponse(
+                    topics=[describe_producers.TopicResponse(name="goes", partitions=[part])]
+                )
+            return answers(node, request)
+
+        nodes.answer = answer
+        async with nodes.admin() as admin:
+            assert [each.partition for each in await admin.find_hanging_transactions()] == [AT] * others
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("coordinator_epoch", [-1, 0, 5])
 def test_a_hanging_transaction_is_aborted_at_the_leader_in_the_name_of_its_last_coordinator(
     coordinator_epoch: int,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from fencepost.client.admin.configs import ConfigChange
 from fencepost.client.admin.partitions import OffsetSpec
+from fencepost.client.admin.topics import NewTopic
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
 
 
@@ -22,6 +24,31 @@ def many(what: str, names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
         raise TypeError(f"{what}={names!r}: give several names, as in [{names!r}]")
     return list(dict.fromkeys(one(what, name) for name in names))
+
+
+def texts(what: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Settings and their values, which are texts also where they are numbers.  Raises TypeError, ValueError."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{what}[{one(what, name)!r}]={value!r}: it must be a str, as in {str(value)!r}")
+    return dict(given)
+
+
+def new_topic(topic: NewTopic) -> NewTopic:
+    """Raises TypeError, ValueError."""
+    whole_number("partitions", topic.partitions)
+    whole_number("replication_factor", topic.replication_factor)
+    return topic._replace(name=one("name", topic.name), config=texts("config", topic.config))
+
+
+def config_change(change: ConfigChange) -> ConfigChange:
+    """Raises TypeError, ValueError."""
+    return ConfigChange(
+        texts("set", change.set),
+        many("delete", change.delete),
+        texts("append", change.append),
+        texts("subtract", change.subtract),
+    )
 
 
 def whole_number(what: str, number: object) -> int:

@@ -9,7 +9,7 @@ from fencepost.client.admin import brokers, configs, features, groups, hanging, 
 from fencepost.client.admin import transactions as transactional_id_states
 from fencepost.client.admin.asking import metadata
 from fencepost.client.admin.brokers import ClusterDescription, LogDirectory
-from fencepost.client.admin.checks import many, one, position, times, whole_number
+from fencepost.client.admin.checks import config_change, many, new_topic, one, position, times, whole_number
 from fencepost.client.admin.configs import BROKER, TOPIC, ConfigChange, ConfigEntry
 from fencepost.client.admin.features import FeatureDescription
 from fencepost.client.admin.groups import GroupDescription, GroupListing
@@ -95,7 +95,7 @@ class Admin:
         exist_ok: bool = False,
     ) -> None:
         """Make a topic; -1 leaves a number to the broker.  Raises BrokerError, also if it is there (but `exist_ok`)."""
-        new = NewTopic(name, partitions, replication_factor, config or {})
+        new = new_topic(NewTopic(name, partitions, replication_factor, config or {}))
         await topics.create_topics(self._cluster, [new], self._deadline(f"creating topic {name!r}"), exist_ok=exist_ok)
 
     async def create_topics(
@@ -106,7 +106,9 @@ class Admin:
         `exist_ok`: one that is there already is left as it is, whatever is asked for.
         """
         deadline = self._deadline("creating topics")
-        await topics.create_topics(self._cluster, list(new), deadline, exist_ok=exist_ok, validate_only=validate_only)
+        await topics.create_topics(
+            self._cluster, [*map(new_topic, new)], deadline, exist_ok=exist_ok, validate_only=validate_only
+        )
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records."""
@@ -139,7 +141,7 @@ class Admin:
         """Change single settings of a topic; the others stay.  All of the change is made, or nothing."""
         deadline = self._deadline(f"changing settings of topic {name!r}")
         await configs.alter_config(
-            self._cluster, TOPIC, one("name", name), change, deadline, validate_only=validate_only
+            self._cluster, TOPIC, one("name", name), config_change(change), deadline, validate_only=validate_only
         )
 
     async def alter_broker_config(
@@ -151,7 +153,9 @@ class Admin:
         """
         name = "" if broker_id is None else str(whole_number("broker_id", broker_id))
         deadline = self._deadline("changing settings of brokers")
-        await configs.alter_config(self._cluster, BROKER, name, change, deadline, validate_only=validate_only)
+        await configs.alter_config(
+            self._cluster, BROKER, name, config_change(change), deadline, validate_only=validate_only
+        )
 
     # Groups
 
@@ -288,9 +292,7 @@ class Admin:
         deadline = self._deadline("looking for hanging transactions")
         asked = None if topic_names is None else many("topic_names", topic_names)
         described = await topics.describe_topics(self._cluster, asked, deadline)
-        places = [
-            TopicPartition(name, part.partition) for name, topic in described.items() for part in topic.partitions
-        ]
+        places = hanging.to_look_at(described.values())
         return await hanging.find_hanging_transactions(self._cluster, places, max_transaction_timeout_ms, deadline)
 
     async def abort_transaction(self, at: TopicPartition, start_offset: int) -> None:

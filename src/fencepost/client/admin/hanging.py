@@ -6,12 +6,14 @@ been open for longer than the broker lets one be, and no coordinator will write 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.client.admin.asking import Question, Told, ask
 from fencepost.client.admin.partitions import ProducerState, describe_producers
 from fencepost.client.admin.routes import Leaders
+from fencepost.client.admin.topics import TopicDescription
 from fencepost.client.admin.transactions import (
     TransactionDescription,
     TransactionFilter,
@@ -19,10 +21,13 @@ from fencepost.client.admin.transactions import (
     list_transactions,
 )
 from fencepost.client.cluster import Cluster, Deadline
-from fencepost.client.errors import MisuseError
+from fencepost.client.errors import BrokerError, MisuseError, PartlyRefusedError
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import WriteTxnMarkersRequest
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from fencepost.protocol.types import ProducerId, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 class HangingTransaction(NamedTuple):
@@ -81,15 +86,45 @@ def without_coordinator(
     return hanging
 
 
+def to_look_at(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
+    """All partitions but those that nobody leads, which the log names: they hold nobody else up."""
+    led: list[TopicPartition] = []
+    leaderless: list[TopicPartition] = []
+    for topic in topics:
+        for part in topic.partitions:
+            (leaderless if part.leader is None else led).append(TopicPartition(topic.name, part.partition))
+    if leaderless:
+        logger.warning(
+            "not looked at for hanging transactions, as nobody leads them: %s", ", ".join(map(str, leaderless))
+        )
+    return led
+
+
+async def _producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition], deadline: Deadline
+) -> Mapping[TopicPartition, list[ProducerState]]:
+    """Without partitions that are deleted meanwhile."""
+    try:
+        return await describe_producers(cluster, partitions, deadline)
+    except PartlyRefusedError as several:
+        if any(error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in several.refused.values()):
+            raise
+        return several.done
+    except BrokerError as only:
+        if only.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return {}
+
+
 async def find_hanging_transactions(
     cluster: Cluster, partitions: Sequence[TopicPartition], timeout_ms: int, deadline: Deadline
 ) -> list[HangingTransaction]:
     """Of these partitions.  `timeout_ms`: transaction.max.timeout.ms of the brokers."""
     now = cluster.runtime.clock.now()
-    late = open_for_longer(await describe_producers(cluster, partitions, deadline), timeout_ms, now)
+    late = open_for_longer(await _producers(cluster, partitions, deadline), timeout_ms, now)
     hanging = await _left_alone(cluster, late, deadline)
     # One that was ended while its coordinator was asked is none.
-    again = await describe_producers(cluster, dict.fromkeys(each.partition for each in hanging), deadline)
+    again = await _producers(cluster, dict.fromkeys(each.partition for each in hanging), deadline)
     still = {
         (at, state.producer_id, state.transaction_start_offset) for at, states in again.items() for state in states
     }

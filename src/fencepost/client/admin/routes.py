@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError
@@ -12,6 +12,9 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
 Item = TypeVar("Item")
+
+#: Coordinators that are looked up at once.
+_AT_ONCE: Final = 500
 
 Place: TypeAlias = int | str | BrokerError
 """A node; or why nobody can be asked yet; or why there is nobody to ask."""
@@ -69,8 +72,11 @@ class Coordinators:
         self._kind = kind
 
     async def places(self, items: Sequence[str], deadline: Deadline) -> Mapping[str, Place]:
-        found = await asyncio.gather(*(self._place(item, deadline) for item in items))
-        return dict(zip(items, found, strict=True))
+        found: dict[str, Place] = {}
+        for first in range(0, len(items), _AT_ONCE):
+            some = items[first : first + _AT_ONCE]
+            found.update(zip(some, await asyncio.gather(*(self._place(item, deadline) for item in some)), strict=True))
+        return found
 
     async def _place(self, item: str, deadline: Deadline) -> Place:
         try:
@@ -126,13 +132,16 @@ class AnyBroker:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._turn = 0
+        self._must_look = False
 
     async def places(self, items: Sequence[Item], deadline: Deadline) -> Mapping[Item, Place]:
-        if not self._cluster.nodes:
+        if self._must_look or not self._cluster.nodes:
             await deadline.within(self._cluster.refresh([]))
+            self._must_look = False
         nodes = sorted(self._cluster.nodes)
         place: Place = nodes[self._turn % len(nodes)] if nodes else "no broker is known"
+        self._turn += 1
         return dict.fromkeys(items, place)
 
     def forget(self, item: object) -> None:  # noqa: ARG002 - the next one is asked about all
-        self._turn += 1
+        self._must_look = True

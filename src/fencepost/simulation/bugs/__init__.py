@@ -35,6 +35,7 @@ _ROOMS: Final = (
     "protocol",
     "compiled",
     "client",
+    "admin",
     "security",
     "consumers",
     "commit_order",
