@@ -87,6 +87,23 @@ def test_it_has_every_method_of_the_asyncio_client_with_the_same_parameters(name
     }
 
 
+@pytest.mark.parametrize("name", [name for name in public(client.Admin) if name != "close"])
+def test_the_admin_hands_on_every_argument_and_the_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {parameter: object() for parameter in public(client.Admin)[name].parameters if parameter != "self"}
+    handed: list[Any] = []
+    signature = inspect.signature(getattr(client.Admin, name))
+
+    async def noted(*args: Any, **options: Any) -> str:
+        handed.append(signature.bind(*args, **options).arguments)
+        return "the answer"
+
+    monkeypatch.setattr(client.Admin, name, noted)
+    with blocking.Admin("127.0.0.1:1") as admin:
+        answer = getattr(admin, name)(**given)
+    assert {parameter: value for parameter, value in handed[0].items() if parameter != "self"} == given
+    assert answer == (None if signature.return_annotation == "None" else "the answer")
+
+
 @pytest.mark.parametrize(
     "kind", [getattr(of, name) for of in (client, blocking) for name in client.__all__ if hasattr(of, name)]
 )

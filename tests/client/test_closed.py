@@ -44,6 +44,14 @@ ADMIN_CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
     "create_topic": lambda admin: admin.create_topic("new"),
     "delete_topic": lambda admin: admin.delete_topic("t"),
     "update_feature": lambda admin: admin.update_feature("transaction.version", 1),
+    "describe_topics": lambda admin: admin.describe_topics(),
+    "describe_groups": lambda admin: admin.describe_groups(["group"]),
+    "list_groups": lambda admin: admin.list_groups(),
+    "list_offsets": lambda admin: admin.list_offsets({AT: 0}),
+    "alter_group_offsets": lambda admin: admin.alter_group_offsets("group", {AT: 0}),
+    "describe_log_dirs": lambda admin: admin.describe_log_dirs([0]),
+    "list_transactions": lambda admin: admin.list_transactions(),
+    "find_hanging_transactions": lambda admin: admin.find_hanging_transactions(),
 }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.client.admin.script import ANSWERS, Script
 from tests.client.test_producer import simulate
 
-from fencepost.client import Admin, Consumer, Producer
+from fencepost.client import Admin, BrokerError, ConfigChange, Consumer, Producer
 from fencepost.simulation.world import ADDRESS, World
 
 
@@ -26,3 +27,13 @@ def test_everything_that_an_admin_asks_is_answered_as_by_apache_kafka() -> None:
 
     simulate(scenario)
     assert told == ANSWERS
+
+
+@pytest.mark.parametrize("broker", [0, None])
+def test_a_node_says_that_its_own_settings_stay_while_it_runs(broker: int | None) -> None:
+    async def scenario(world: World) -> None:
+        async with Admin(ADDRESS, runtime=world.runtime("the admin")) as admin:
+            with pytest.raises(BrokerError, match="only the settings of topics can be changed while the broker runs"):
+                await admin.alter_broker_config(broker, ConfigChange(set={"log.retention.ms": "5"}))
+
+    simulate(scenario)

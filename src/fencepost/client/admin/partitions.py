@@ -16,7 +16,6 @@ from fencepost.protocol.messages.describe_producers import TopicRequest
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.types import Isolation, ProducerId, TopicPartition
 
-_PATIENCE_MS: Final = 60_000
 _ISOLATION_SINCE: Final = 2
 
 Part = TypeVar("Part")
@@ -75,7 +74,9 @@ async def list_offsets(
 
     def request(asked: Sequence[TopicPartition]) -> ListOffsetsRequest:
         topics = [ListOffsetsTopic(name=name, partitions=found) for name, found in _by_topic(asked, wanted)]
-        return ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=_PATIENCE_MS)
+        return ListOffsetsRequest(
+            replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=cluster.request_timeout_ms
+        )
 
     def read(answer: Any, _: object) -> Iterator[Told[TopicPartition, ListedOffset | None]]:
         for at, part in _parts(answer):
@@ -102,7 +103,7 @@ async def delete_records(
 
     def request(asked: Sequence[TopicPartition]) -> DeleteRecordsRequest:
         topics = [DeleteRecordsTopic(name=name, partitions=found) for name, found in _by_topic(asked, wanted)]
-        return DeleteRecordsRequest(topics=topics, timeout_ms=_PATIENCE_MS)
+        return DeleteRecordsRequest(topics=topics, timeout_ms=cluster.request_timeout_ms)
 
     question = Question(
         request=request,

@@ -17,8 +17,6 @@ from fencepost.protocol.messages.create_topics import CreatableReplicaAssignment
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.types import TopicPartition
 
-#: How long the controller may take for it, in milliseconds.
-_PATIENCE_MS: Final = 60_000
 #: A controller that says so knows: it is the one who would know of a topic.  It may have begun what took too long.
 _FINAL: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT})
 
@@ -113,7 +111,7 @@ async def create_topics(
 
     def request(names: Sequence[str]) -> CreateTopicsRequest:
         wanted = [_creatable(by_name[name]) for name in names]
-        return CreateTopicsRequest(topics=wanted, timeout_ms=_PATIENCE_MS, validate_only=validate_only)
+        return CreateTopicsRequest(topics=wanted, timeout_ms=cluster.request_timeout_ms, validate_only=validate_only)
 
     def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
         for topic in answer.topics:
@@ -168,7 +166,7 @@ async def delete_topics(cluster: Cluster, names: Iterable[str], deadline: Deadli
 
     def request(asked: Sequence[str]) -> DeleteTopicsRequest:
         states = [DeleteTopicState(name=name) for name in asked]
-        return DeleteTopicsRequest(topics=states, topic_names=list(asked), timeout_ms=_PATIENCE_MS)
+        return DeleteTopicsRequest(topics=states, topic_names=list(asked), timeout_ms=cluster.request_timeout_ms)
 
     def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
         for topic in answer.responses:
@@ -189,7 +187,9 @@ async def create_partitions(
 
     def request(names: Sequence[str]) -> CreatePartitionsRequest:
         wanted = [CreatePartitionsTopic(name=name, count=counts[name]) for name in names]
-        return CreatePartitionsRequest(topics=wanted, timeout_ms=_PATIENCE_MS, validate_only=validate_only)
+        return CreatePartitionsRequest(
+            topics=wanted, timeout_ms=cluster.request_timeout_ms, validate_only=validate_only
+        )
 
     def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
         for topic in answer.results:
