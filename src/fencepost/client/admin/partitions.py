@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from fencepost.client.admin.asking import Question, Told, ask
+from fencepost.client.admin.asking import Question, Told, ask, patience_ms
 from fencepost.client.admin.routes import Leaders
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.positions import isolation_of
@@ -75,7 +75,7 @@ async def list_offsets(
     def request(asked: Sequence[TopicPartition]) -> ListOffsetsRequest:
         topics = [ListOffsetsTopic(name=name, partitions=found) for name, found in _by_topic(asked, wanted)]
         return ListOffsetsRequest(
-            replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=cluster.request_timeout_ms
+            replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=patience_ms(cluster)
         )
 
     def read(answer: Any, _: object) -> Iterator[Told[TopicPartition, ListedOffset | None]]:
@@ -103,7 +103,7 @@ async def delete_records(
 
     def request(asked: Sequence[TopicPartition]) -> DeleteRecordsRequest:
         topics = [DeleteRecordsTopic(name=name, partitions=found) for name, found in _by_topic(asked, wanted)]
-        return DeleteRecordsRequest(topics=topics, timeout_ms=cluster.request_timeout_ms)
+        return DeleteRecordsRequest(topics=topics, timeout_ms=patience_ms(cluster))
 
     question = Question(
         request=request,

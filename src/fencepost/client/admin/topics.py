@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask, metadata, refusal
+from fencepost.client.admin.asking import Question, Told, ask, metadata, patience_ms, refusal
 from fencepost.client.admin.routes import Controller
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, PartlyRefusedError
@@ -111,7 +111,7 @@ async def create_topics(
 
     def request(names: Sequence[str]) -> CreateTopicsRequest:
         wanted = [_creatable(by_name[name]) for name in names]
-        return CreateTopicsRequest(topics=wanted, timeout_ms=cluster.request_timeout_ms, validate_only=validate_only)
+        return CreateTopicsRequest(topics=wanted, timeout_ms=patience_ms(cluster), validate_only=validate_only)
 
     def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
         for topic in answer.topics:
@@ -166,7 +166,7 @@ async def delete_topics(cluster: Cluster, names: Iterable[str], deadline: Deadli
 
     def request(asked: Sequence[str]) -> DeleteTopicsRequest:
         states = [DeleteTopicState(name=name) for name in asked]
-        return DeleteTopicsRequest(topics=states, topic_names=list(asked), timeout_ms=cluster.request_timeout_ms)
+        return DeleteTopicsRequest(topics=states, topic_names=list(asked), timeout_ms=patience_ms(cluster))
 
     def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
         for topic in answer.responses:
@@ -187,9 +187,7 @@ async def create_partitions(
 
     def request(names: Sequence[str]) -> CreatePartitionsRequest:
         wanted = [CreatePartitionsTopic(name=name, count=counts[name]) for name in names]
-        return CreatePartitionsRequest(
-            topics=wanted, timeout_ms=cluster.request_timeout_ms, validate_only=validate_only
-        )
+        return CreatePartitionsRequest(topics=wanted, timeout_ms=patience_ms(cluster), validate_only=validate_only)
 
     def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
         for topic in answer.results:
