@@ -1,0 +1,67 @@
+"""What a node does at intervals is done again whatever became of it, and not while it is under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fencepost.broker import housekeeping
+from fencepost.broker.housekeeping import Housekeeping
+from fencepost.simulation.loop import VirtualClock, VirtualLoop, run
+
+INTERVAL_MS = 1000
+
+
+def begun_by(seconds: float, work: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the look at transactions was begun within so many seconds; `work` is what it does then."""
+    times: list[float] = []
+
+    def nothing(*_: object) -> Iterator[None]:
+        yield
+
+    async def main(loop: VirtualLoop) -> None:
+        def tick(_: int) -> Any:
+            times.append(loop.time())
+            return work
+
+        async def in_slices(work: Any) -> None:
+            if callable(work):
+                await work()
+
+        node = SimpleNamespace(
+            settings=SimpleNamespace(number=lambda _: INTERVAL_MS),
+            jumps=SimpleNamespace(steady=lambda now: now, notice=lambda: None),
+            transactions=SimpleNamespace(tick=tick),
+            groups=SimpleNamespace(tick=nothing),
+            storage=SimpleNamespace(failure=None),
+            slices=SimpleNamespace(run=in_slices),
+            clock=VirtualClock(loop),
+            connections=[],
+        )
+        keeping = Housekeeping(cast(Any, node))
+        await asyncio.sleep(seconds)
+        keeping.close()
+        await asyncio.sleep(seconds)
+
+    monkeypatch.setattr(housekeeping, "upkeep", nothing)
+    monkeypatch.setattr(housekeeping, "watch_space", nothing)
+    run(main)
+    return times
+
+
+def test_what_takes_longer_than_its_interval_is_begun_again_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow() -> None:
+        await asyncio.sleep(2.5)
+
+    assert begun_by(9.5, slow, monkeypatch) == [1, 4, 7]
+
+
+def test_what_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing() -> None:
+        raise ValueError("this time")
+
+    assert begun_by(3.5, failing, monkeypatch) == [1, 2, 3]

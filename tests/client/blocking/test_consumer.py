@@ -1,0 +1,115 @@
+"""What a blocking consumer hands on is what it was given, and its listener is told what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencepost.client import consumer
+from fencepost.client.blocking.consumer import Consumer, InThread
+from fencepost.client.rebalance_listener import RebalanceListener
+from fencepost.protocol.types import TopicPartition
+
+AT = TopicPartition("t", 0)
+
+
+class Asked:
+    """Stands in for the asyncio consumer, and notes what it is asked."""
+
+    def __init__(self, *_: str, **__: Any) -> None:
+        self.calls: list[Any] = []
+        self.fails = False
+        self._fetcher = SimpleNamespace(take_back=lambda: self.calls.append("take back"))
+
+    async def commit(self, offsets: Any = None) -> None:
+        self.calls.append(offsets)
+
+    async def poll(self, *_: float) -> list[Any]:
+        return []
+
+    async def __anext__(self) -> str:
+        return "a record"
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        self.calls.append(timeout_ms)
+        if self.fails:
+            raise OSError("it does not end well")
+
+
+@pytest.fixture
+def blocking(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
+    monkeypatch.setattr(consumer, "Consumer", Asked)
+    made = Consumer("t", bootstrap_servers="127.0.0.1:9")
+    yield made
+    made._portal.close()
+
+
+def asked(blocking: Consumer) -> Asked:
+    found: Any = blocking._consumer
+    assert isinstance(found, Asked)
+    return found
+
+
+def test_what_is_given_is_what_is_committed(blocking: Consumer) -> None:
+    blocking.commit({AT: 3})
+    blocking.commit()
+    assert asked(blocking).calls == [{AT: 3}, None]
+
+
+@pytest.mark.parametrize("call", [Consumer.poll, Consumer.__next__])
+def test_what_comes_for_an_interrupted_caller_is_handed_out_again(
+    blocking: Consumer, call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(work: Any, in_vain: Any = None) -> None:
+        in_vain(asyncio.run(work))
+
+    monkeypatch.setattr(blocking._portal, "call", interrupted)
+    call(blocking)
+    assert asked(blocking).calls == ["take back"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_closing_takes_as_long_as_it_may_and_ends_the_thread_whatever_becomes_of_it(
+    blocking: Consumer, fails: bool
+) -> None:
+    asked(blocking).fails = fails
+    if fails:
+        with pytest.raises(OSError, match="does not end well"):
+            blocking.close(5)
+    else:
+        blocking.close(5)
+    assert asked(blocking).calls == [5]
+    assert not blocking._portal._thread.is_alive()
+
+
+class Told(RebalanceListener):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(f"revoked {partitions[0].partition}")
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(f"assigned {partitions[0].partition}")
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(f"lost {partitions[0].partition}")
+
+
+def test_a_listener_is_told_each_thing_by_its_name() -> None:
+    listener = Told()
+    threaded = InThread(listener)
+
+    async def tell() -> None:
+        await threaded.on_partitions_assigned([TopicPartition("t", 1)])
+        await threaded.on_partitions_revoked([TopicPartition("t", 2)])
+        await threaded.on_partitions_lost([TopicPartition("t", 3)])
+
+    asyncio.run(tell())
+    assert listener.told == ["assigned 1", "revoked 2", "lost 3"]

@@ -1,0 +1,56 @@
+"""A deadline is kept by every pause, and tells its own end from time-outs of others."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+
+from fencepost.client.deadline import Deadline
+from fencepost.client.errors import TimedOutError
+from fencepost.runtime import Runtime
+from fencepost.simulation.loop import VirtualClock, VirtualLoop, run
+
+
+def deadline(loop: VirtualLoop, timeout_ms: float) -> Deadline:
+    runtime = Runtime(VirtualClock(loop), cast(Any, None), random.Random(1))
+    return Deadline(runtime, timeout_ms, "asking")
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 5, 300, 1000, 30_000])
+def test_no_pause_ends_after_it_and_none_is_long(timeout_ms: int) -> None:
+    async def main(loop: VirtualLoop) -> list[float]:
+        until, times = deadline(loop, timeout_ms), [loop.time()]
+
+        async def wait() -> None:
+            while True:
+                await until.pause("nobody is there")
+                times.append(loop.time())
+
+        with pytest.raises(
+            TimedOutError, match=f"asking did not succeed within {timeout_ms} ms; last: nobody is there"
+        ):
+            await wait()
+        return [*times, loop.time()]
+
+    times = run(main)
+    assert timeout_ms / 1000 - 0.6 <= times[-1] <= timeout_ms / 1000, "nor is it given up long before"
+    assert max(after - before for before, after in pairwise(times)) <= 0.6
+
+
+def test_a_time_out_of_somebody_else_is_not_its_own() -> None:
+    async def theirs() -> None:
+        raise TimeoutError("theirs")
+
+    async def main(loop: VirtualLoop) -> None:
+        until = deadline(loop, 1000)
+        with pytest.raises(TimeoutError, match=r"^theirs$"):
+            await until.within(theirs())
+        with pytest.raises(TimedOutError, match="asking did not succeed"):
+            await until.within(asyncio.sleep(2))
+        assert loop.time() == 1
+
+    run(main)

@@ -1,0 +1,89 @@
+"""Which topics a subscription has, and that a pattern neither makes nor keeps any."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from fencepost.client.cluster import TopicView
+from fencepost.client.subscription import Subscription
+from fencepost.simulation.loop import VirtualLoop, run
+
+
+class Topics:
+    """What a cluster is asked for."""
+
+    def __init__(self, *names: str) -> None:
+        self.names: frozenset[str] | None = frozenset(names)
+        self.topics: dict[str, TopicView] = {}
+        self.made: list[tuple[str, bool]] = []
+        """Each that was looked up, and whether it might be made by that."""
+
+    def deadline(self, _: str) -> None:
+        return None
+
+    def forget_topic(self, name: str) -> None:
+        self.topics.pop(name, None)
+
+    async def topic(self, name: str, _: object, create: bool = True) -> TopicView:
+        self.made.append((name, create))
+        return self.topics.setdefault(name, TopicView(name, uuid.UUID(int=len(self.made)), {0: 1}))
+
+
+def subscription(topics: Topics, *names: str) -> Subscription:
+    return Subscription(cast(Any, topics), names, 5.0)
+
+
+def test_a_pattern_is_held_against_whole_names() -> None:
+    found = subscription(Topics("ab", "abc", "xab", "b"))
+    found.choose((), re.compile("ab|b"))
+    assert found.topics == ["ab", "b"]
+
+
+def test_whoever_names_topics_gives_the_pattern_up() -> None:
+    topics = Topics("a", "b")
+    found = subscription(topics)
+    found.choose((), re.compile("."))
+    found.choose(["b"], None)
+    topics.names = frozenset("abc")
+    assert not found.has_changed()
+    assert found.topics == ["b"]
+
+
+@pytest.mark.parametrize("pattern", [None, re.compile("t")])
+def test_only_a_topic_that_was_named_is_made_by_looking_it_up(pattern: re.Pattern[str] | None) -> None:
+    topics = Topics("t")
+
+    async def main(_: VirtualLoop) -> None:
+        found = subscription(topics, "t")
+        found.choose(["t"], pattern)
+        await found.partitions()
+
+    run(main)
+    assert topics.made == [("t", pattern is None)]
+
+
+def test_ids_are_those_of_now() -> None:
+    async def main(_: VirtualLoop) -> None:
+        found = subscription(Topics("t"), "t")
+        before = await found.topic_ids(["t"])
+        assert await found.topic_ids(["t"]) != before, "it was asked for again"
+
+    run(main)
+
+
+def test_what_is_known_is_asked_for_again_whenever_it_is_old() -> None:
+    async def main(_: VirtualLoop) -> int:
+        found = subscription(Topics("t"), "t")
+        asked: list[Sequence[str] | None] = []
+        for _second in range(12):
+            await asyncio.sleep(1)
+            found.views(["t"], asked.append)
+        return len(asked)
+
+    assert run(main) == 3
