@@ -267,7 +267,7 @@ class TransactionLoop:
     async def begin(self, handed: Handed) -> None:
         """Open the transaction."""
         if handed is not self._handed or handed.state is not State.HANDED_OUT:
-            raise MisuseError("this transaction was entered before, or is over: ask the loop for the next one")
+            raise MisuseError("a transaction is entered once, before the next one: ask the loop for that")
         with self._alone():
             try:
                 await self._done(Phase.BEGIN, self._producer.begin_transaction)
