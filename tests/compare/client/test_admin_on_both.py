@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tests.client.admin.script import ANSWERS, Script
 from tests.compare.client.playing import PATIENCE, Node, play, take
-from tests.compare.connection import Connection
+from tests.compare.connection import Connection, wait_until
 from tests.compare.two_nodes import TwoNodes, two_nodes
 
 from fencepost.client import Consumer, MisuseError, Producer
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
@@ -56,9 +57,15 @@ def write_without_a_coordinator(node: Node, producer_id: int, epoch: int) -> Non
     topic = TopicProduceData(name=node.topic, partition_data=[part])
     request = ProduceRequest(transactional_id=f"{node.topic}-id", acks=-1, timeout_ms=30_000, topic_data=[topic])
     connection = Connection(node.address)
-    answer = connection.ask(request, _ADDS_NOTHING)
+
+    def is_written() -> bool:
+        answer = connection.ask(request, _ADDS_NOTHING)
+        error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        assert error in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # whoever leads it may not know yet
+        return error is ErrorCode.NONE
+
+    wait_until(is_written, PATIENCE, "a leader that knows it")
     connection.hang_up()
-    assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 def test_a_hanging_transaction_is_found_and_aborted(node: Node) -> None:
