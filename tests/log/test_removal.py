@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from fencepost.log.removal import Removals
+from fencepost.log.removal import Removals, mark, remove_marked
+from fencepost.log.segment import SUFFIXES
 from fencepost.log.space import Space
 from fencepost.protocol.types import Milliseconds
 from fencepost.simulation.disk import SimulatedDisk
@@ -83,3 +84,14 @@ def test_nothing_goes_while_a_checkpoint_is_under_way_and_one_failure_is_its_own
 
     asyncio.run(main())
     assert removed == list(range(MANY))
+
+
+def test_a_start_removes_every_file_of_a_segment_that_was_marked_and_no_other() -> None:
+    disk, directory = SimulatedDisk(Random(1)), Path("/data/t-0")
+    disk.make_directory(directory)
+    names = [f"{base:020d}{suffix}" for base in (0, 7) for suffix in (*SUFFIXES, ".snapshot", ".window")]
+    for name in names:
+        disk.open(directory / name).pwrite(b"x", 0)
+    assert len(mark(disk, directory, 0)) == len(names) / 2
+    remove_marked(disk, directory)
+    assert sorted(disk.list(directory)) == sorted(name for name in names if name.startswith(f"{7:020d}"))

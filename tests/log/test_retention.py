@@ -268,3 +268,10 @@ def test_a_segment_that_is_rolled_without_anything_new_is_synced_by_the_next_che
         assert len(values_of(node.partition)) == 1
 
     run(main())
+
+
+@pytest.mark.parametrize(("policy", "start"), [("compact", 0), ("delete", 20), ("compact,delete", 20)])
+def test_what_is_only_to_be_compacted_is_never_too_old(policy: str, start: int) -> None:
+    segments = [Stretch(0, 100, 0), Stretch(10, 100, 0)]
+    settings = LogSettings(retention_ms=1, retention_bytes=0, cleanup_policy=policy)
+    assert new_start(segments, 0, 20, 20, settings, NOW) == start

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 from tests.broker.group_talk import find_group
-from tests.broker.wire import Client, batch, clients, new_topic, produce
+from tests.broker.wire import Client, batch, clients, list_offset, new_topic, produce
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -83,7 +83,9 @@ def test_where_a_log_begins_is_told_whatever_was_asked_for(client: Client) -> No
     name = new_topic(client)
     for value in ("a", "b", "c"):
         assert produce(client, name, batch(value)).error_code == ErrorCode.NONE
-    told = [delete_records(client, name, offset) for offset in (1, 0, -1, 2)]
+    told = [delete_records(client, name, 1)]
+    assert list_offset(client, name, -2).offset == 1
+    told += [delete_records(client, name, offset) for offset in (0, -1, 2)]
     assert [(each.error_code, each.low_watermark) for each in told] == [(0, 1), (0, 1), (0, 3), (0, 3)]
     assert delete_records(client, name, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 

@@ -1,0 +1,37 @@
+"""Who is in the next generation, and who leads it, when the join phase has taken as long as it may."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.coordinator.group.classic.group import Awaiting, ClassicGroup, ClassicGroupState, Member
+from fencepost.coordinator.group.classic.rebalance import complete_join
+from fencepost.protocol.types import Epoch, Milliseconds
+
+
+def member(name: str, *, static: bool, joined: bool) -> Member:
+    return Member(
+        member_id=name,
+        group_instance_id=f"i-{name}" if static else None,
+        client_id="c",
+        client_host="h",
+        session_timeout_ms=Milliseconds(6000),
+        rebalance_timeout_ms=Milliseconds(9000),
+        protocols=(("range", b""),),
+        awaiting=Awaiting.JOIN if joined else None,
+    )
+
+
+@pytest.mark.parametrize("leads", ["late", "lost", "here", "also"])
+def test_a_late_dynamic_member_is_out_and_a_late_static_one_is_in_and_does_not_lead(leads: str) -> None:
+    members = [
+        member("late", static=True, joined=False),
+        member("lost", static=False, joined=False),
+        member("here", static=False, joined=True),
+        member("also", static=True, joined=True),
+    ]
+    group = ClassicGroup("g", ClassicGroupState.PREPARING_REBALANCE, Epoch(3), "consumer")
+    begun = complete_join(group.with_members(members)._replace(leader_id=leads), Milliseconds(1)).group
+    assert list(begun.members) == ["late", "here", "also"]
+    assert begun.leader_id == (leads if leads in ("here", "also") else "here")
+    assert (begun.generation_id, begun.state) == (4, ClassicGroupState.COMPLETING_REBALANCE)
