@@ -8,6 +8,8 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -95,3 +97,17 @@ def test_a_start_removes_every_file_of_a_segment_that_was_marked_and_no_other() 
     assert len(mark(disk, directory, 0)) == len(names) / 2
     remove_marked(disk, directory)
     assert sorted(disk.list(directory)) == sorted(name for name in names if name.startswith(f"{7:020d}"))
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_where_space_is_short_nothing_is_kept_for_a_while(is_short: bool) -> None:
+    removed: list[int] = []
+
+    async def main() -> list[int]:
+        of = Removals(SimulatedDisk(Random(1)), cast(Space, SimpleNamespace(is_short=is_short)))
+        of.after(60_000, partial(removed.append, 1))
+        at_once = list(removed)
+        of.give_up()
+        return at_once
+
+    assert asyncio.run(main()) == [1] * is_short

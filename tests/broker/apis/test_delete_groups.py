@@ -1,0 +1,25 @@
+"""Who is told that groups are deleted is told so when the last of their tombstones is durable."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencepost.broker.network.registry import SERVED
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DeleteGroupsRequest
+
+DELETE_GROUPS = 42
+LSNS = {"a": 17, "b": 5, "c": 0}
+
+
+@pytest.mark.parametrize("names", [["a"], ["b"], ["b", "a"], ["a", "b"], ["c"], []])
+def test_the_answer_depends_on_all_of_them(names: list[str]) -> None:
+    groups = SimpleNamespace(delete_group=lambda name: (ErrorCode.NONE, LSNS[name]))
+    context: Any = SimpleNamespace(may=lambda *_: True, version=2)
+    node: Any = SimpleNamespace(groups=groups)
+    reply: Any = SERVED[DELETE_GROUPS].handler(DeleteGroupsRequest(groups_names=names), context, node)
+    assert [each.group_id for each in reply.response.results] == names
+    assert reply.lsn == max((LSNS[name] for name in names), default=0)
