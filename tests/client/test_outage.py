@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.client.admin.nodes import FIRST_PORT, SILENT, Nodes, play
+from tests.client.admin.nodes import FIRST_PORT, SILENT, Everybody, Nodes, ScriptedConnection, play
 
-from fencepost.client import Admin, AuthenticationError, TimedOutError
-from fencepost.client.outage import SAID_AFTER, SAID_AGAIN_AFTER, Outage
+from fencepost.client import Admin, AuthenticationError, TimedOutError, UnreachableError, cluster
+from fencepost.client.outage import SAID_AFTER, SAID_AGAIN_AFTER
 
 
 @pytest.fixture
@@ -102,18 +102,37 @@ def test_nothing_is_said_of_a_short_outage_nor_of_a_client_that_is_closed_or_was
     play(scenario)
 
 
-def test_a_broker_that_refuses_the_login_was_reached(said: list[str]) -> None:
-    outage = Outage("the client", "host:1")
+def test_a_broker_that_refuses_the_login_was_reached(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: Any, **__: Any) -> Any:
+        await asyncio.sleep(0.3)
+        raise AuthenticationError("wrong password")
 
-    async def look() -> None:
-        with outage.looking():
-            await asyncio.sleep(0.5)
-            raise AuthenticationError("wrong password")
-
-    async def scenario(_: Nodes) -> None:
-        for _number in range(20):
-            with pytest.raises(AuthenticationError):
-                await look()
+    async def scenario(nodes: Nodes) -> None:
+        monkeypatch.setattr(cluster, "open_connection", refused)
+        async with nodes.admin() as admin:
+            for _ in range(20):
+                with pytest.raises(AuthenticationError):
+                    await admin.topics()
         assert said == []
+
+    play(scenario)
+
+
+def test_nothing_is_said_when_somebody_else_reaches_a_broker_meanwhile(said: list[str]) -> None:
+    """A producer that sends connects to leaders itself."""
+
+    async def scenario(nodes: Nodes) -> None:
+        looking = cluster.Cluster("127.0.0.1:1", client_id="x", runtime=nodes.runtime())
+        looking.nodes = {0: ("127.0.0.1", FIRST_PORT)}
+        nodes.network.take_down(FIRST_PORT)
+        for _ in range(13):
+            with pytest.raises(UnreachableError):
+                await looking.any_connection()
+            await asyncio.sleep(0.1)
+        await nodes.network.listen(lambda: ScriptedConnection(nodes, 0), "", FIRST_PORT, Everybody())
+        await looking.connection(0)
+        await asyncio.sleep(2)
+        assert said == []
+        await looking.close()
 
     play(scenario)

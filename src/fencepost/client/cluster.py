@@ -218,7 +218,9 @@ class Cluster:
         except (AuthenticationError, ConnectionLostError) as error:
             if isinstance(error, AuthenticationError):
                 self._refused_until[address] = loop.time() + _REFUSED_FOR
+                self._outage.ended()
             raise type(error)(self.security.named(str(error))) from error.__cause__
+        self._outage.ended()
         if connection.features.epoch >= self.features.epoch:
             self.features = connection.features
         return connection

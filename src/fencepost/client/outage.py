@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from fencepost.client.errors import AuthenticationError
-
 logger = logging.getLogger(__name__)
 
 #: Seconds without a broker before it is said.
@@ -21,7 +19,7 @@ _WANTED_FOR: Final = 1.0
 
 
 class Outage:
-    """While nobody is reached.  `looking` around each try; `close` it.
+    """While nobody is reached.  `looking` around each try, `ended` when somebody is; `close` it.
 
     `client_id` and `servers`: who looks for whom.
     """
@@ -40,7 +38,7 @@ class Outage:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Somebody looks for a broker; one was reached if that raises nothing, or that a login was refused."""
+        """Somebody looks for a broker."""
         loop = asyncio.get_running_loop()
         if self._began is None:
             self._began = loop.time()
@@ -48,10 +46,6 @@ class Outage:
         self._tries += 1
         try:
             yield
-            self._ended()
-        except AuthenticationError:
-            self._ended()
-            raise
         finally:
             self._tries -= 1
             self._last_try = loop.time()
@@ -60,7 +54,8 @@ class Outage:
         """Why a broker was not reached."""
         self._because = because
 
-    def _ended(self) -> None:
+    def ended(self) -> None:
+        """A broker was reached, by whomever."""
         if self._is_said and self._began is not None:
             after = asyncio.get_running_loop().time() - self._began
             logger.info("client %s: a broker was reached again, after %.1f s", self._client_id, after)

@@ -6,6 +6,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from fencepost.client import Admin
@@ -79,16 +80,20 @@ class Nodes:
 
     async def start(self) -> None:
         for node in self.alive:
-            await self.network.listen(lambda node=node: _Connection(self, node), "", FIRST_PORT + node, Everybody())  # type: ignore[misc]
+            await self.network.listen(partial(ScriptedConnection, self, node), "", FIRST_PORT + node, Everybody())
 
     def stop(self, node: int) -> None:
         """It is gone, and the others know."""
         self.alive.remove(node)
         self.network.take_down(FIRST_PORT + node)
 
+    def runtime(self) -> Runtime:
+        return Runtime(self.clock, self.network, random.Random(2))
+
     def admin(self, **options: Any) -> Admin:
-        runtime = Runtime(self.clock, self.network, random.Random(2))
-        return Admin(BOOTSTRAP, runtime=runtime, **({"max_block_ms": 5000, "request_timeout_ms": 1000} | options))
+        return Admin(
+            BOOTSTRAP, runtime=self.runtime(), **({"max_block_ms": 5000, "request_timeout_ms": 1000} | options)
+        )
 
     def requests(self, kind: type) -> list[tuple[int, Any]]:
         return [(node, request) for node, request in self.asked if isinstance(request, kind)]
@@ -155,7 +160,9 @@ class Nodes:
         )
 
 
-class _Connection(asyncio.Protocol):
+class ScriptedConnection(asyncio.Protocol):
+    """A node's end of a connection."""
+
     def __init__(self, nodes: Nodes, node: int) -> None:
         self._nodes, self._node = nodes, node
         self._transport: Any = None
