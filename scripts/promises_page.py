@@ -52,10 +52,11 @@ DOCUMENTS: dict[str, tuple[Promise, ...]] = {
             "360.state-outlives-records",
             "A partition remembers a producer when its records are gone, until it expires.",
         ),
-        Promise("360.permanent-sequence", "A batch keeps the epoch and the sequence that it was first sent with."),
+        Promise("360.permanent-sequence", "A batch that may be written keeps its first epoch and sequence."),
         Promise(
             "360.later-batches-fail",
-            "When a batch fails for good, no later one of its partition has numbers yet: none must fail with it.",
+            "When a batch fails for good, those behind it follow under the next epoch if they were refused for it; "
+            "in a transaction they fail.",
         ),
         Promise(
             "360.abort-and-go-on", "A transactional producer aborts after that, and its next transaction is whole."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.client.outcomes import MAYBE_WRITTEN, OUTCOMES, Outcome, outcome_of
+from fencepost.client.outcomes import MAYBE_WRITTEN, OUTCOMES, Outcome, Verdict, outcome_of, verdict_of
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -44,3 +44,19 @@ def test_a_batch_may_be_written_although_a_leader_answers_an_error(error: ErrorC
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
 def test_an_old_epoch_is_asked_about_before_it_is_taken_for_fencing(request_name: str, error: ErrorCode) -> None:
     assert outcome_of(request_name, error) is Outcome.STALE
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+@pytest.mark.parametrize("can_be_split", [True, False])
+@pytest.mark.parametrize("error", ErrorCode)
+def test_a_batch_is_sent_again_or_fails_or_is_split(error: ErrorCode, can_be_split: bool, is_behind: bool) -> None:
+    """A batch behind another one that has its turn yet is out of order for that, and not for good."""
+    expected = {
+        Outcome.DONE: Verdict.WRITTEN,
+        Outcome.RETRY: Verdict.AGAIN,
+    }.get(outcome_of("Produce", error), Verdict.FAILED)
+    if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_behind:
+        expected = Verdict.AGAIN
+    elif error is ErrorCode.MESSAGE_TOO_LARGE and can_be_split:
+        expected = Verdict.SPLIT
+    assert verdict_of(error, is_behind=is_behind, can_be_split=can_be_split) is expected

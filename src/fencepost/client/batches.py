@@ -1,19 +1,13 @@
-"""Records that wait to be sent, by partition.
-
-At most one batch of a partition is on its way.  While it is, the next one grows; so batches are as large as the load
-makes them, order is kept, and no batch ever has to be numbered anew because one before it failed.
-"""
+"""Records of one partition that are sent together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fencepost.client.errors import DeliveryError
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import UNLIMITED, BatchBuilder, decode_batch
 from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, TopicPartition
 
@@ -42,6 +36,8 @@ class Batch:
         "futures",
         "identity",
         "in_doubt",
+        "is_stranded",
+        "on_wire",
         "times",
         "tries",
         "whole",
@@ -61,6 +57,10 @@ class Batch:
         self.tries = 0
         self.in_doubt = False
         """Whether a try may have written it without an answer that says so."""
+        self.on_wire = False
+        """Whether an answer to it is waited for."""
+        self.is_stranded = False
+        """A batch before it failed for good, so that it cannot be written under its number, if it is not already."""
         self.abandoned = False
         """Its transaction is being aborted: an answer is still of interest, another try is not."""
 
@@ -110,6 +110,10 @@ class Batch:
             transactional=transactional,
         )
 
+    def unnumber(self) -> None:
+        """Every try was refused: it can be sent under another number."""
+        self.data, self.is_stranded = None, False
+
     def succeed(self, base_offset: int, log_append_time: int) -> None:
         if self.whole is not None and not self.whole.done():
             self.whole.set_result(base_offset)
@@ -137,47 +141,9 @@ class Batch:
             "delivery_timeout_ms: whether they were written is not known. Raise it if the broker needs longer"
         )
 
-
-class Lane:
-    """One partition: the batch on its way, those that wait, and the next sequence number."""
-
-    __slots__ = ("at", "identity", "in_flight", "next_sequence", "queue", "retry_at")
-
-    def __init__(self, at: TopicPartition) -> None:
-        self.at = at
-        self.queue: deque[Batch] = deque()
-        self.in_flight: Batch | None = None
-        self.retry_at: float | None = None
-        """When the batch on its way is to be sent again; None while it is on the wire."""
-        self.identity = NO_PRODUCER
-        self.next_sequence = 0
-
-    @property
-    def count(self) -> int:
-        """How many records wait, or are on their way."""
-        batches = [*self.queue] if self.in_flight is None else [self.in_flight, *self.queue]
-        return sum(batch.builder.count for batch in batches)
-
-
-def portions(lanes: list[Lane], largest: int) -> Iterable[list[Lane]]:
-    """Lanes whose batches go into one request each time, of about `largest` bytes at most if there are several."""
-    portion: list[Lane] = []
-    size = 0
-    for lane in lanes:
-        batch = lane.in_flight or lane.queue[0]
-        if portion and size + batch.builder.size > largest:
-            yield portion
-            portion, size = [], 0
-        portion.append(lane)
-        size += batch.builder.size
-    yield portion
-
-
-def topic_data(lanes: list[Lane]) -> list[TopicProduceData]:
-    """The batches on their way, as a Produce request names them."""
-    topics: dict[str, list[PartitionProduceData]] = {}
-    for lane in lanes:
-        assert lane.in_flight is not None, "what is sent is on its way"
-        data = PartitionProduceData(index=lane.at.partition, records=lane.in_flight.data)
-        topics.setdefault(lane.at.topic, []).append(data)
-    return [TopicProduceData(name=name, partition_data=data) for name, data in topics.items()]
+    def left_in_doubt(self) -> DeliveryError:
+        """What its records are told when a batch before it failed, and nobody knows whether it was written itself."""
+        return DeliveryError(
+            f"{self.builder.count} records for {self.at.topic}-{self.at.partition} may have been written or not: the "
+            "answer was lost, and they were not sent again because records before them failed"
+        )

@@ -53,12 +53,12 @@ class Idempotence:
     def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002
         return True
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> ClientError:
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:
         if outcome is Outcome.FATAL:
             self.error = error
             return error
         lost_place = isinstance(error, BrokerError) and error.code in _LOST_PLACE
-        if (unresolved or lost_place) and batch.identity == self._identity:
+        if (is_spent or lost_place) and batch.identity == self._identity:
             # What is on its way keeps its pair; what comes after it goes under the next one.
             producer_id, epoch = self._identity
             exhausted = epoch >= MAX_PRODUCER_EPOCH

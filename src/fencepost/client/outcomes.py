@@ -76,6 +76,18 @@ OUTCOMES: Final[Mapping[str, Mapping[ErrorCode, Outcome]]] = {
     },
 }
 
+
+class Verdict(Enum):
+    """What becomes of a batch that is answered."""
+
+    WRITTEN = auto()
+    AGAIN = auto()
+    """It is sent again, as it was."""
+    SPLIT = auto()
+    """Its halves are sent."""
+    FAILED = auto()
+
+
 #: Another node leads the partition by now, or nobody does.
 LEADER_MOVED: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -102,3 +114,19 @@ def outcome_of(request: str, error: ErrorCode) -> Outcome:
     if error.retriable:
         return Outcome.RETRY
     return Outcome.ABORTABLE if request == "Produce" else Outcome.FATAL
+
+
+def verdict_of(error: ErrorCode, *, is_behind: bool, can_be_split: bool) -> Verdict:
+    """What becomes of a batch that is answered with this error, or none (facts §9.6).
+
+    `is_behind`: another one before it is not acknowledged, or has failed.  Then it is out of order because of that one,
+    and has its turn later; the first one has lost its place for good.
+    """
+    outcome = outcome_of("Produce", error)
+    if outcome is Outcome.DONE:
+        return Verdict.WRITTEN
+    if outcome is Outcome.RETRY or (is_behind and error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        return Verdict.AGAIN
+    if error is ErrorCode.MESSAGE_TOO_LARGE and can_be_split:
+        return Verdict.SPLIT
+    return Verdict.FAILED

@@ -14,6 +14,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, ClosedError, MisuseError
 from fencepost.client.forgotten import tell_if_forgotten
 from fencepost.client.idempotence import Idempotence
+from fencepost.client.lanes import MOST_IN_FLIGHT
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
@@ -42,6 +43,9 @@ class Producer:
     broker refuses BrokerError.  On a cluster with transaction.version 2 it speaks the protocol of KIP-890, on others
     the one before.  A commit waits for every record that was sent before it, and fails if one of them did.
 
+    Up to `max_in_flight_requests_per_connection` (1 to 5) batches of a partition, and requests to a node, are on their
+    way at once.  Their order stays, whatever is sent again.
+
     Partitions that are added are written to after `metadata_max_age_ms`: from then on keys go by the new number.
     """
 
@@ -56,6 +60,7 @@ class Producer:
         max_request_size: int = 1024 * 1024,
         buffer_bytes: int = 32 * 1024 * 1024,
         compression: str = "none",
+        max_in_flight_requests_per_connection: int = MOST_IN_FLIGHT,
         delivery_timeout_ms: int = 120_000,
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
@@ -72,6 +77,12 @@ class Producer:
             metadata_max_age_ms=metadata_max_age_ms,
         )
         check_counts(batch_bytes=batch_bytes, max_request_size=max_request_size, buffer_bytes=buffer_bytes)
+        check_counts(max_in_flight_requests_per_connection=max_in_flight_requests_per_connection)
+        if max_in_flight_requests_per_connection > MOST_IN_FLIGHT:
+            raise ValueError(
+                f"max_in_flight_requests_per_connection={max_in_flight_requests_per_connection}: it must be from 1 to "
+                f"{MOST_IN_FLIGHT}, as many as a broker remembers of a producer"
+            )
         try:
             self._compression = Compression[compression.upper()]
         except KeyError:
@@ -90,6 +101,7 @@ class Producer:
         self._batch_bytes = batch_bytes
         self._max_request_size = max_request_size
         self._buffer_bytes = buffer_bytes
+        self._max_in_flight = max_in_flight_requests_per_connection
         self._delivery_timeout_ms = delivery_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
         self.transactional_id = transactional_id
@@ -121,6 +133,7 @@ class Producer:
                 buffer_bytes=self._buffer_bytes,
                 delivery_timeout_ms=self._delivery_timeout_ms,
                 compression=self._compression,
+                max_in_flight=self._max_in_flight,
             )
             self._cluster.refresh_every(self._metadata_max_age_ms)
             self._forgotten = tell_if_forgotten(self, partial(_what_is_left, self._named, self._sender), self._runtime)

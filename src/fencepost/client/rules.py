@@ -28,10 +28,10 @@ class Rules(Protocol):
         """Least and newest version of Produce."""
         ...
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> ClientError:
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:
         """A batch failed; what its records are told.
 
         Its numbers are its own for good: it is not sent again under others (KIP-360).
-        `unresolved`: nobody knows whether it was written.
+        `is_spent`: nor can others have them, since it may be written, or batches with numbers after them were sent.
         """
         ...

@@ -6,11 +6,12 @@ Whoever owns it decides, through its `Rules`, who writes, what may be written no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from fencepost.client.batches import Batch, Headers, Lane, RecordMetadata, portions, topic_data
+from fencepost.client.batches import Batch, Headers, RecordMetadata
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
@@ -18,15 +19,13 @@ from fencepost.client.errors import (
     BrokerError,
     ClientError,
     ClosedError,
-    ConnectionLostError,
-    TimedOutError,
     TransactionAbortedError,
-    UnreachableError,
 )
-from fencepost.client.outcomes import LEADER_MOVED, MAYBE_WRITTEN, Outcome, outcome_of
+from fencepost.client.lanes import Lane, Next, portions, topic_data
+from fencepost.client.outcomes import LEADER_MOVED, MAYBE_WRITTEN, Outcome, Verdict, outcome_of, verdict_of
 from fencepost.client.producer_record import too_large
+from fencepost.client.routes import Routes
 from fencepost.client.rules import Rules
-from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
@@ -36,6 +35,9 @@ from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 _ALL: Final = -1
 _LARGEST_REQUEST: Final = 16 * 1024 * 1024
+#: Seconds that a batch which is not full waits for more records while others of its partition are in flight: where
+#: answers come sooner it is sent with the next one, where they take long it does not wait for them.
+_BEHIND: Final = 0.005
 #: Seconds before a batch is sent again, by the number of its tries.
 _PAUSES: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5)
 
@@ -58,7 +60,9 @@ class Sender:
         buffer_bytes: int,
         delivery_timeout_ms: float,
         compression: Compression,
+        max_in_flight: int = 1,
     ) -> None:
+        """`max_in_flight`: requests to a node, and batches of a partition, that may be on the wire together."""
         self._cluster = cluster
         self._rules = rules
         self._linger = linger_ms / 1000
@@ -68,6 +72,9 @@ class Sender:
         self._memory = BufferMemory(buffer_bytes)
         self._delivery_timeout = delivery_timeout_ms / 1000
         self._compression = compression
+        self._max_in_flight = max_in_flight
+        self._requests: Counter[Connection] = Counter()
+        """How many are on the wire, by connection."""
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[TopicPartition, Lane] = {}
         self._busy: dict[TopicPartition, Lane] = {}
@@ -76,8 +83,7 @@ class Sender:
         self._flushing = 0
         self._scheduled: asyncio.Handle | None = None
         self._scheduled_at = 0.0
-        self._tasks: dict[asyncio.Task[None], None] = {}
-        self._preparing: dict[object, None] = {}
+        self._routes = Routes(cluster, self._look_in, self._fail_lanes)
 
     # Records in
 
@@ -104,9 +110,7 @@ class Sender:
         Raises RecordTooLargeError, and TypeError, ValueError or AttributeError for what is no record.  Nothing is
         changed then.
         """
-        lane = self._lanes.get(at)
-        if lane is None:
-            lane = self._lanes[at] = Lane(at)
+        lane = self._lane(at)
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
         batch = lane.queue[-1] if lane.queue else None
         before, full = 0 if batch is None else batch.builder.size, False
@@ -121,17 +125,23 @@ class Sender:
         size = batch.builder.size
         self._memory.take(size - before)
         full = full or size >= self._batch_bytes
-        if full or self._linger == 0:
-            self.wake()
-        else:
-            self._schedule(self._loop.time() + self._linger)
+        self._note(lane, full=full)
         return future, full
 
-    def append_batch(self, at: TopicPartition, builder: BatchBuilder) -> asyncio.Future[int]:
-        """Send a batch that is filled already; its future gives the offset of its first record."""
+    def _note(self, lane: Lane, *, full: bool) -> None:
+        """Something has come into the queue of a partition."""
+        wait = 0.0 if full else max(self._linger, _BEHIND if lane.in_flight else 0.0)
+        self._schedule(self._loop.time() + wait if wait else 0.0)
+
+    def _lane(self, at: TopicPartition) -> Lane:
         lane = self._lanes.get(at)
         if lane is None:
             lane = self._lanes[at] = Lane(at)
+        return lane
+
+    def append_batch(self, at: TopicPartition, builder: BatchBuilder) -> asyncio.Future[int]:
+        """Send a batch that is filled already; its future gives the offset of its first record."""
+        lane = self._lane(at)
         batch = Batch(at, builder.compression, self._loop.time() + self._delivery_timeout)
         batch.builder = builder
         batch.whole = self._loop.create_future()
@@ -161,13 +171,13 @@ class Sender:
         for lane in list(self._busy.values()):
             while lane.queue:
                 self._drop(lane.queue.popleft(), error)
-            batch = lane.in_flight
-            if batch is not None and lane.retry_at is None:
-                batch.abandoned = uncertain = True
-            elif batch is not None:
+            for batch in list(lane.in_flight):
                 uncertain = True
-                lane.in_flight = lane.retry_at = None
-                self._drop(batch, error)
+                if batch.on_wire:
+                    batch.abandoned = True
+                else:
+                    lane.in_flight.remove(batch)
+                    self._drop(batch, error)
             self._settle(lane)
         return uncertain
 
@@ -177,7 +187,7 @@ class Sender:
 
     def _settle(self, lane: Lane) -> None:
         """A lane may have become idle."""
-        if lane.in_flight is None and not lane.queue:
+        if lane.is_idle:
             self._busy.pop(lane.at, None)
         if not self._busy:
             idle, self._idle = self._idle, []
@@ -189,8 +199,7 @@ class Sender:
         """Send nothing any more."""
         if self._scheduled is not None:
             self._scheduled.cancel()
-        for task in list(self._tasks):
-            task.cancel()
+        self._routes.close()
         self.abandon(ClosedError("the producer was closed before the record was acknowledged: flush() first"))
 
     # Sending
@@ -198,6 +207,9 @@ class Sender:
     def wake(self) -> None:
         """Look for something to send, after what runs now."""
         self._schedule(0.0)
+
+    def _look_in(self, pause: float) -> None:
+        self._schedule(self._loop.time() + pause)
 
     def _schedule(self, when: float) -> None:
         """Drain at this time of the loop's clock (0: at once), if not earlier."""
@@ -212,51 +224,57 @@ class Sender:
     def _drain(self) -> None:
         self._scheduled = None
         identity, now = self._rules.identity, self._loop.time()
-        if identity is None:
-            for lane in list(self._busy.values()):
-                self._expire(lane, now)
-                if lane.queue:
-                    self._schedule(lane.queue[0].deadline)
-            return
+        lanes = list(self._busy.values())
+        for lane in lanes:
+            self._expire(lane, now)
+            if identity is None and (oldest := lane.oldest) is not None:
+                self._schedule(oldest.deadline)
+        while identity is not None and lanes:
+            lanes = self._send_to_each(lanes, identity, now)
+
+    def _send_to_each(self, lanes: Sequence[Lane], identity: ProducerIdAndEpoch, now: float) -> list[Lane]:
+        """Send a batch to each of these partitions that may have one now; to which one was sent."""
         by_node: dict[int, list[Lane]] = {}
-        for lane in list(self._busy.values()):
-            if self._is_due(lane, now):
-                node = self._leader(lane.at)
+        for lane in lanes:
+            if self._is_due(lane, identity, now):
+                node = self._routes.leader(lane.at)
                 if node is not None:
                     by_node.setdefault(node, []).append(lane)
-        for node, lanes in by_node.items():
-            connection = self._cluster.ready_connection(node)
+        sent: list[Lane] = []
+        for node, due in by_node.items():
+            connection = self._routes.connection(node)
             if connection is None:
-                self._prepare(node, partial(self._cluster.connection, node))
                 continue
-            for portion in portions(lanes, self._largest_request):
+            for portion in portions((lane for lane in due if lane.may_use(connection)), self._largest_request):
+                if self._requests[connection] >= self._max_in_flight:
+                    break  # the next answer lets it go
                 self._send(connection, portion, identity)
+                sent += portion
+        return sent
 
     def _expire(self, lane: Lane, now: float) -> None:
         """Fail what has waited for too long."""
-        while lane.queue and now >= lane.queue[0].deadline:
-            batch = lane.queue.popleft()
-            self._failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), unresolved=False)
+        while (batch := lane.oldest) is not None and now >= batch.deadline:
+            if lane.queue and batch is lane.queue[0]:
+                lane.queue.popleft()
+                self._failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=False)
+            else:
+                self._refused(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=True)
 
-    def _is_due(self, lane: Lane, now: float) -> bool:
-        batch = lane.in_flight
-        if batch is not None:
-            if lane.retry_at is None:
-                return False
-            if now >= batch.deadline:
-                self._refused(lane, Outcome.ABORTABLE, batch.too_late(), unresolved=True)
-                return False
-            if lane.retry_at > now:
+    def _is_due(self, lane: Lane, identity: ProducerIdAndEpoch, now: float) -> bool:
+        following = lane.next(identity, self._max_in_flight)
+        if following is Next.NOTHING:
+            return False
+        if following is Next.AGAIN:
+            if lane.retry_at is not None and lane.retry_at > now:
                 self._schedule(lane.retry_at)
                 return False
             return True
-        self._expire(lane, now)
-        if not lane.queue:
-            return False
         batch = lane.queue[0]
-        if self._linger and not self._flushing and len(lane.queue) == 1 and batch.builder.size < self._batch_bytes:
-            due = batch.deadline - self._delivery_timeout + self._linger
-            if due > now:
+        if not self._flushing and len(lane.queue) == 1 and batch.builder.size < self._batch_bytes:
+            wait = max(self._linger, _BEHIND if lane.in_flight else 0.0)
+            due = batch.deadline - self._delivery_timeout + wait
+            if wait and due > now:
                 self._schedule(due)
                 return False
         if not self._rules.admits(lane.at):
@@ -264,154 +282,119 @@ class Sender:
             return False
         return True
 
-    def _leader(self, at: TopicPartition) -> int | None:
-        topic = self._cluster.topics.get(at.topic)
-        leader = -1 if topic is None else topic.leaders.get(at.partition, -1)
-        if leader in self._cluster.nodes:
-            return leader
-        deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
-        known = topic is not None
-        look = partial(self._cluster.topic, at.topic, deadline)
-        self._prepare(at.topic, partial(self._cluster.look_again, at.topic) if known else look)
-        return None
-
-    def _prepare(self, what: object, work: Callable[[], Awaitable[object]]) -> None:
-        """Get a connection or metadata, once at a time; then look again what can be sent."""
-        if what in self._preparing:
-            return
-        self._preparing[what] = None
-        task = self._loop.create_task(self._prepared(what, work))
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
-
-    async def _prepared(self, what: object, work: Callable[[], Awaitable[object]]) -> None:
-        pause = 0.0
-        try:
-            await work()
-        except (ConnectionLostError, UnreachableError, TimedOutError):
-            # The leader may have moved; ask anew whoever answers, as long as the records have time.
-            self._cluster.topics.clear()
-            pause = _PAUSES[1]
-        except ClientError as error:
-            self._fail_lanes(what, error)
-            pause = _PAUSES[-1]
-        finally:
-            self._preparing.pop(what, None)
-        self._schedule(self._loop.time() + pause)
-
     def _fail_lanes(self, what: object, error: ClientError) -> None:
         """Nothing can be sent to a topic, or to the node that leads a partition."""
         for lane in list(self._busy.values()):
-            if what in (lane.at.topic, self._leader(lane.at)):
-                if lane.in_flight is not None and lane.retry_at is not None:
-                    self._refused(lane, Outcome.ABORTABLE, error, unresolved=lane.in_flight.in_doubt)
+            if what in (lane.at.topic, self._routes.leader(lane.at)):
+                if lane.in_flight and not lane.is_on_wire:
+                    batch = lane.in_flight[0]
+                    self._refused(lane, batch, Outcome.ABORTABLE, error, is_spent=batch.in_doubt)
                 while lane.queue:
-                    self._failed(lane, lane.queue.popleft(), Outcome.ABORTABLE, error, unresolved=False)
+                    self._failed(lane, lane.queue.popleft(), Outcome.ABORTABLE, error, is_spent=False)
 
     def _send(self, connection: Connection, lanes: list[Lane], identity: ProducerIdAndEpoch) -> None:
         rules = self._rules
-        for lane in lanes:
-            batch = lane.in_flight
-            if batch is None:
-                batch = lane.in_flight = lane.queue.popleft()
-                if lane.identity != identity:
-                    lane.identity, lane.next_sequence = identity, 0
-                batch.number(identity, lane.next_sequence, rules.transactional_id is not None)
-            lane.retry_at = None
-            batch.tries += 1
+        transactional = rules.transactional_id is not None
+        sent = [(lane, lane.take(identity, connection, transactional)) for lane in lanes]
         request = ProduceRequest(
             transactional_id=rules.transactional_id,
             acks=_ALL,
             timeout_ms=self._cluster.request_timeout_ms,
-            topic_data=topic_data(lanes),
+            topic_data=topic_data(batch for _, batch in sent),
         )
         least, most = rules.versions()
         try:
             answer = connection.request(request, connection.version_of(ProduceRequest, most, least))
         except ClientError as error:
-            for lane in lanes:
-                self._refused(lane, Outcome.FATAL, error, unresolved=False)
+            for lane, batch in sent:
+                batch.on_wire = False
+                self._refused(lane, batch, Outcome.FATAL, error, is_spent=batch.in_doubt)
             return
-        answer.add_done_callback(partial(self._answered, lanes))
+        self._requests[connection] += 1
+        answer.add_done_callback(partial(self._answered, connection, sent))
 
     # Answers
 
-    def _answered(self, lanes: list[Lane], answer: asyncio.Future[ProduceResponse]) -> None:
+    def _answered(
+        self, connection: Connection, sent: list[tuple[Lane, Batch]], answer: asyncio.Future[ProduceResponse]
+    ) -> None:
+        self._requests[connection] -= 1
+        if not self._requests[connection]:
+            del self._requests[connection]
         if answer.cancelled():
             return
         lost = answer.exception()
+        found: dict[TopicPartition, PartitionProduceResponse] = {}
         if lost is not None:
             self._cluster.topics.clear()
-            for lane in lanes:
-                self._again(lane, in_doubt=True)
-            return
-        found = {
-            TopicPartition(topic.name, part.index): part
-            for topic in answer.result().responses
-            for part in topic.partition_responses
-        }
-        for lane in lanes:
-            self._one_answered(lane, found.get(lane.at))
+        else:
+            found = {
+                TopicPartition(topic.name, part.index): part
+                for topic in answer.result().responses
+                for part in topic.partition_responses
+            }
+        for lane, batch in sent:
+            batch.on_wire = False
+            part = found.get(lane.at)
+            if part is None:
+                self._again(lane, batch, in_doubt=True)
+            else:
+                self._judge(lane, batch, part)
+            self._release_stranded(lane)
         if self._busy:
             self.wake()
 
-    def _one_answered(self, lane: Lane, answer: PartitionProduceResponse | None) -> None:
-        batch = lane.in_flight
-        assert batch is not None, "an answer is to a batch that is on its way"
-        if answer is None:
-            self._again(lane, in_doubt=True)
-            return
+    def _judge(self, lane: Lane, batch: Batch, answer: PartitionProduceResponse) -> None:
         error = ErrorCode(answer.error_code)
-        outcome = outcome_of("Produce", error)
-        if outcome is Outcome.DONE:
-            lane.in_flight = None
+        is_behind = batch.is_stranded or batch is not lane.in_flight[0]
+        verdict = verdict_of(error, is_behind=is_behind, can_be_split=batch.can_be_split)
+        if verdict is Verdict.WRITTEN:
+            lane.acknowledged(batch)
             self._memory.give_back(batch.builder.size)
-            lane.next_sequence = next_sequence(batch.base_sequence, batch.builder.count)
             batch.succeed(answer.base_offset, answer.log_append_time_ms)
             self._settle(lane)
-        elif outcome is Outcome.RETRY:
+        elif verdict is Verdict.AGAIN:
             if error in LEADER_MOVED:
                 self._cluster.forget_topic(lane.at.topic)
-            self._again(lane, in_doubt=error in MAYBE_WRITTEN)
-        elif error is ErrorCode.MESSAGE_TOO_LARGE and batch.can_be_split:
-            self._split(lane, batch)
+            self._again(lane, batch, in_doubt=error in MAYBE_WRITTEN)
+        elif verdict is Verdict.SPLIT:
+            # A topic may take less than `batch_bytes`.
+            halves = lane.split(batch, self._rules.transactional_id is not None)
+            self._memory.take(sum(half.builder.size for half in halves) - batch.builder.size)
         else:
             what = f"{batch.builder.count} records for {lane.at.topic}-{lane.at.partition} were refused"
             refused = BrokerError(answer.error_code, f"{what}: {answer.error_message or error.name}")
-            self._refused(lane, outcome, refused, unresolved=batch.in_doubt)
+            self._refused(lane, batch, outcome_of("Produce", error), refused, is_spent=batch.in_doubt)
 
-    def _split(self, lane: Lane, batch: Batch) -> None:
-        """Send its halves: a topic may take less than `batch_bytes`.  Its numbers were not used."""
-        lane.in_flight = None
-        halves = batch.halves()
-        self._memory.take(sum(half.builder.size for half in halves) - batch.builder.size)
-        lane.queue.extendleft(reversed(halves))
-
-    def _again(self, lane: Lane, *, in_doubt: bool) -> None:
-        """Send the batch that is on its way once more, unless its transaction is being aborted.
+    def _again(self, lane: Lane, batch: Batch, *, in_doubt: bool) -> None:
+        """Send a batch once more, unless its transaction is being aborted.
 
         `in_doubt`: this try may have written it, whatever is answered to the next one.
         """
-        batch = lane.in_flight
-        assert batch is not None, "a batch that is sent again is on its way"
         batch.in_doubt = batch.in_doubt or in_doubt
         if batch.abandoned:
-            lane.in_flight = None
+            lane.in_flight.remove(batch)
             self._drop(batch, TransactionAbortedError("the transaction was aborted: send the record in the next one"))
             self._settle(lane)
             return
-        pause = _PAUSES[min(batch.tries, len(_PAUSES)) - 1]
-        lane.retry_at = self._loop.time() + pause * (0.8 + 0.4 * self._cluster.runtime.random.random())
+        if lane.retry_at is None or batch is lane.in_flight[0]:
+            pause = _PAUSES[min(batch.tries, len(_PAUSES)) - 1]
+            lane.retry_at = self._loop.time() + pause * (0.8 + 0.4 * self._cluster.runtime.random.random())
         self._schedule(lane.retry_at)
 
-    def _refused(self, lane: Lane, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
-        batch = lane.in_flight
-        assert batch is not None, "what is refused was on its way"
-        lane.in_flight = lane.retry_at = None
-        self._failed(lane, batch, outcome, error, unresolved)
+    def _refused(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
+        """A batch in flight failed for good."""
+        is_spent = lane.give_up(batch, is_spent=is_spent)
+        self._failed(lane, batch, outcome, error, is_spent=is_spent)
+        self._release_stranded(lane)
 
-    def _failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> None:
-        told = self._rules.failed(batch, outcome, error, unresolved)
+    def _release_stranded(self, lane: Lane) -> None:
+        """Those that were stranded by another one follow under new numbers, unless they may be written already."""
+        for batch in lane.take_stranded():
+            self._failed(lane, batch, Outcome.ABORTABLE, batch.left_in_doubt(), is_spent=True)
+
+    def _failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
+        told = self._rules.failed(batch, outcome, error, is_spent)
         self._memory.give_back(batch.builder.size)
         batch.fail(told, reported=self._rules.transactional_id is not None)
         self._settle(lane)

@@ -67,7 +67,7 @@ class SharedTransaction:
     def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002 - `write` registers before
         return True
 
-    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, unresolved: bool) -> ClientError:  # noqa: ARG002
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:  # noqa: ARG002
         if self.error is None:
             self.error = error
             assert self.sender is not None

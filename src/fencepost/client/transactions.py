@@ -113,7 +113,7 @@ class Transactions:
         batch: Batch,
         outcome: Outcome,
         error: ClientError,
-        unresolved: bool,  # noqa: ARG002
+        is_spent: bool,  # noqa: ARG002
     ) -> ClientError:
         if batch.abandoned:
             return error

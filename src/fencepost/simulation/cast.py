@@ -43,7 +43,7 @@ _Kind = Callable[[Stage, Process, asyncio.Event], Work]
 #: What the names of a kind begin with -> its work, until told to stop.
 KINDS: Final[Mapping[str, _Kind]] = {
     "producer": lambda stage, process, stop: produce(process, stage.outcomes, stop, stage.load),
-    "single": lambda stage, process, stop: produce_idempotently(process, stage.outcomes, stop, stage.load.pause),
+    "single": lambda stage, process, stop: produce_idempotently(process, stage.outcomes, stop, stage.load),
     "pipelined": lambda stage, process, stop: produce_pipelined(process, stage.outcomes, stop, stage.load.pause),
     "windowed": lambda stage, process, stop: produce_windowed(process, stage.outcomes, stop, stage.load),
     "asker": lambda stage, process, stop: Asker(process.runtime(), "127.0.0.1", PORT).ask(stop),  # noqa: ARG005

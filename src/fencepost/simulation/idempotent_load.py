@@ -7,14 +7,11 @@ import asyncio
 from fencepost.client import Producer, RecordMetadata
 from fencepost.client.errors import ClientError
 from fencepost.simulation.processes import Process
-from fencepost.simulation.workload import TOPICS, Outcomes, Sent
+from fencepost.simulation.workload import TOPICS, Load, Outcomes, Sent
 from fencepost.simulation.world import ADDRESS
 
-_TOGETHER = 4
-"""Records that are sent before anything is waited for."""
 
-
-async def produce_idempotently(process: Process, outcomes: Outcomes, stop: asyncio.Event, pause: float) -> None:
+async def produce_idempotently(process: Process, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
     """Single records until told to stop.  To the checkers each is a transaction: it is there once, or not at all."""
     world, name = process.world, process.name
     chance, number = world.chance(name), 0
@@ -22,12 +19,17 @@ async def produce_idempotently(process: Process, outcomes: Outcomes, stop: async
     while not stop.is_set():
         if producer is None:
             producer = Producer(
-                ADDRESS, request_timeout_ms=400, delivery_timeout_ms=2000, runtime=process.runtime(f"{name}-{number}")
+                ADDRESS,
+                request_timeout_ms=400,
+                delivery_timeout_ms=2000,
+                batch_bytes=load.batch_bytes,
+                max_in_flight_requests_per_connection=load.max_in_flight,
+                runtime=process.runtime(f"{name}-{number}"),
             )
         sent: list[tuple[str, asyncio.Future[RecordMetadata]]] = []
         try:
             await producer.start()
-            for _ in range(chance.randint(1, _TOGETHER)):
+            for _ in range(chance.randint(1, load.most_records)):  # before anything is waited for
                 tag, number = f"{name}-{number}", number + 1
                 topic = chance.choice(list(TOPICS))
                 record = Sent(topic, chance.randrange(TOPICS[topic]), f"{tag}-0")
@@ -44,6 +46,6 @@ async def produce_idempotently(process: Process, outcomes: Outcomes, stop: async
                 outcomes.committed[tag] = outcomes.unknown.pop(tag)
             else:
                 world.note(f"{tag} is in doubt: {type(told).__name__}")
-        await asyncio.sleep(chance.uniform(0, 0.02 + 2 * pause))
+        await asyncio.sleep(chance.uniform(0, 0.02 + 2 * load.pause))
     if producer is not None:
         await producer.close()

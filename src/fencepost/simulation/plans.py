@@ -140,7 +140,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         windowed=Random(f"{seed}/windowed").choice((0, 1, 2) if alone else (0, 0, 1)) if any_time else 0,
         askers=askers,
         readers=chance.choice((0, 1, 2)),
-        load=_load(chance, groups=with_groups, alone=alone),
+        load=_load(chance, seed, groups=with_groups, alone=alone),
         topic_settings={"retention.bytes": chance.choice(("3000", "30000"))} if chance.random() < 0.3 else {},
         groups=_groups(chance, seed, is_late=is_late) if with_groups else None,
         applications=draw_applications(chance) if with_applications else None,
@@ -202,7 +202,8 @@ def _log(chance: Random) -> dict[str, Any]:
     }
 
 
-def _load(chance: Random, *, groups: bool, alone: bool) -> Load:
+def _load(chance: Random, seed: int, *, groups: bool, alone: bool) -> Load:
+    in_flight = Random(f"{seed}/in flight")
     return Load(
         positions=chance.choice((0, 0.3, 0.8)),
         takeovers=chance.choice((0, 0.05, 0.2)),
@@ -212,6 +213,10 @@ def _load(chance: Random, *, groups: bool, alone: bool) -> Load:
         delivery_timeout_ms=chance.choice((700, 5000)),
         # Whoever reads is not to be buried in records.
         pause=0 if alone else chance.choice((0.02, 0.1)),
+        # Several batches of a partition only where a batch is full.
+        batch_bytes=in_flight.choice((1, 100, 256 * 1024)),
+        max_in_flight=in_flight.choice((1, 2, 5, 5, 5)),
+        most_records=in_flight.choice((6, 30)) if alone else 6,
     )
 
 

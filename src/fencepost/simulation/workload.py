@@ -47,6 +47,10 @@ class Load(NamedTuple):
     delivery_timeout_ms: int = 120_000
     pause: float = 0
     """Seconds between transactions, about."""
+    most_records: int = 6
+    """Of a transaction."""
+    batch_bytes: int = 256 * 1024
+    max_in_flight: int = 5
 
 
 class Sent(NamedTuple):
@@ -99,6 +103,8 @@ def _producer(process: Process, number: int, load: Load) -> Producer:
         transaction_timeout_ms=load.transaction_timeout_ms,
         request_timeout_ms=load.request_timeout_ms,
         delivery_timeout_ms=load.delivery_timeout_ms,
+        batch_bytes=load.batch_bytes,
+        max_in_flight_requests_per_connection=load.max_in_flight,
         runtime=process.runtime(f"{process.name}-{number}"),
     )
 
@@ -116,7 +122,7 @@ def start_producer(
 
 
 async def produce(process: Process, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
-    """Transactions of one to six records until told to stop; one in five is aborted on purpose."""
+    """Transactions of some records until told to stop; one in five is aborted on purpose."""
     world, name = process.world, process.name
     chance = world.chance(name)
     number = 0
@@ -231,7 +237,7 @@ def _drawn(world: World, number: int, chance: random.Random, load: Load) -> Tran
     """What a producer does next."""
     pause = chance.expovariate(1 / load.pause) if load.pause else 0
     records = []
-    for _ in range(chance.randint(1, 6)):
+    for _ in range(chance.randint(1, load.most_records)):
         topic = chance.choice(list(TOPICS))
         partition = chance.randrange(TOPICS[topic])
         records.append(Write(topic, partition, chance.uniform(0, 0.01) if chance.random() < 0.3 else 0))

@@ -1,0 +1,81 @@
+"""The ways to the leaders of partitions: what is missing is got in the background, once at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.connection import Connection
+from fencepost.client.errors import ClientError, ConnectionLostError, TimedOutError, UnreachableError
+from fencepost.protocol.types import TopicPartition
+
+#: Seconds until it is looked again after nobody answered, and after a refusal.
+_PAUSE: Final = 0.02
+_PAUSE_OF_THE_REFUSED: Final = 0.5
+
+
+class Routes:
+    """Tells leaders and connections that are there, and gets those that are not.
+
+    `again` is called with a number of seconds after which it is worth asking again, `refused` with a node or the name
+    of a topic, and why nothing can be sent there.
+    """
+
+    def __init__(
+        self, cluster: Cluster, again: Callable[[float], None], refused: Callable[[object, ClientError], None]
+    ) -> None:
+        self._cluster = cluster
+        self._again = again
+        self._refused = refused
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._preparing: dict[object, None] = {}
+
+    def leader(self, at: TopicPartition) -> int | None:
+        """The node that leads a partition; None: it is looked for."""
+        topic = self._cluster.topics.get(at.topic)
+        leader = -1 if topic is None else topic.leaders.get(at.partition, -1)
+        if leader in self._cluster.nodes:
+            return leader
+        deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
+        look = partial(self._cluster.topic, at.topic, deadline)
+        self._prepare(at.topic, look if topic is None else partial(self._cluster.look_again, at.topic))
+        return None
+
+    def connection(self, node: int) -> Connection | None:
+        """The connection to a node; None: it is made."""
+        connection = self._cluster.ready_connection(node)
+        if connection is None:
+            self._prepare(node, partial(self._cluster.connection, node))
+        return connection
+
+    def _prepare(self, what: object, work: Callable[[], Awaitable[object]]) -> None:
+        """Get a connection or metadata, once at a time."""
+        if what in self._preparing:
+            return
+        self._preparing[what] = None
+        task = asyncio.get_running_loop().create_task(self._prepared(what, work))
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _prepared(self, what: object, work: Callable[[], Awaitable[object]]) -> None:
+        pause = 0.0
+        try:
+            await work()
+        except (ConnectionLostError, UnreachableError, TimedOutError):
+            # The leader may have moved; ask anew whoever answers, as long as the records have time.
+            self._cluster.topics.clear()
+            pause = _PAUSE
+        except ClientError as error:
+            self._refused(what, error)
+            pause = _PAUSE_OF_THE_REFUSED
+        finally:
+            self._preparing.pop(what, None)
+        self._again(pause)
+
+    def close(self) -> None:
+        """Look for nothing any more."""
+        for task in list(self._tasks):
+            task.cancel()

@@ -1,0 +1,153 @@
+"""Which batch of a partition goes out next, and what becomes of those behind one that failed."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.client.batches import Batch
+from fencepost.client.lanes import MOST_IN_FLIGHT, Lane, Next, portions, what_goes_next
+from fencepost.protocol.batch import MAX_INT32, read_header
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
+
+FIRST, SECOND = ProducerIdAndEpoch.of(7, 0), ProducerIdAndEpoch.of(7, 1)
+STATES = [state for length in range(MOST_IN_FLIGHT + 2) for state in product((True, False), repeat=length)]
+
+
+@pytest.mark.parametrize("most", range(1, MOST_IN_FLIGHT + 1))
+@pytest.mark.parametrize("same_identity", [True, False])
+def test_what_goes_out_next_is_next_in_order_and_known_again(most: int, same_identity: bool) -> None:
+    """In every state: what is on the wire are the first batches afterwards, no more than the broker remembers."""
+    for on_wire in STATES:
+        following = what_goes_next(on_wire, most, same_identity=same_identity)
+        if following is Next.NOTHING:
+            gap = False in on_wire and any(on_wire[on_wire.index(False) :])
+            assert gap or sum(on_wire) >= most or (all(on_wire) and on_wire and not same_identity), on_wire
+            continue
+        sent = list(on_wire) if following is Next.AGAIN else [*on_wire, False]
+        place = sent.index(False)
+        assert (following is Next.AGAIN) == (False in on_wire), on_wire
+        sent[place] = True
+        assert sent == [True] * (place + 1) + [False] * (len(sent) - place - 1), on_wire
+        assert place < most
+        assert following is Next.AGAIN or same_identity or not on_wire
+
+
+def batch_of(count: int) -> Batch:
+    batch = Batch(TopicPartition("t", 0), Compression.NONE, 0.0)
+    for _ in range(count):
+        batch.builder.append(0, None, b"v")
+    return batch
+
+
+def lane_with(*counts: int) -> Lane:
+    lane = Lane(TopicPartition("t", 0))
+    lane.queue.extend(batch_of(count) for count in counts)
+    return lane
+
+
+def sequences(lane: Lane) -> list[int]:
+    return [read_header(batch.data or b"").base_sequence for batch in lane.in_flight]
+
+
+@given(
+    counts=st.lists(st.integers(1, 4), min_size=2, max_size=MOST_IN_FLIGHT), start=st.integers(MAX_INT32 - 9, MAX_INT32)
+)
+def test_sequences_follow_each_other_whatever_is_sent_again(counts: list[int], start: int) -> None:
+    lane = lane_with(*counts)
+    lane.identity, lane.next_sequence, lane.is_known = FIRST, start, True
+    for _ in counts:
+        assert lane.next(FIRST, MOST_IN_FLIGHT) is Next.NEW
+        lane.take(FIRST, None, False)
+    expected = [(start + sum(counts[:n])) % (MAX_INT32 + 1) for n in range(len(counts))]
+    assert sequences(lane) == expected
+    for batch in lane.in_flight:
+        batch.on_wire = False
+    again = list(lane.in_flight)
+    for number, batch in enumerate(again):
+        assert lane.next(FIRST, MOST_IN_FLIGHT) is Next.AGAIN
+        assert lane.take(FIRST, None, False) is batch
+        assert lane.next(FIRST, MOST_IN_FLIGHT) is Next.NOTHING, "it goes alone"
+        assert sequences(lane) == expected[number:]
+        lane.acknowledged(batch)
+    assert lane.next_sequence == (start + sum(counts)) % (MAX_INT32 + 1)
+
+
+def test_the_first_batch_of_an_identity_goes_alone() -> None:
+    """A leader that knows nothing of a producer takes any sequence: the second batch must not be the first there."""
+    lane = lane_with(1, 1, 1)
+    first = lane.take(FIRST, None, False)
+    assert lane.next(FIRST, MOST_IN_FLIGHT) is Next.NOTHING
+    lane.acknowledged(first)
+    second = lane.take(FIRST, None, False)
+    assert lane.next(FIRST, MOST_IN_FLIGHT) is Next.NEW
+    assert lane.next(SECOND, MOST_IN_FLIGHT) is Next.NOTHING, "the next epoch waits for the end of this one"
+    lane.acknowledged(second)
+    third = lane.take(SECOND, None, False)
+    assert (third.identity, third.base_sequence, lane.is_known) == (SECOND, 0, False)
+
+
+def test_only_one_connection_is_used_at_a_time() -> None:
+    lane, here, there = lane_with(1, 1), object(), object()
+    assert lane.may_use(here)
+    batch = lane.take(FIRST, here, False)
+    assert lane.may_use(here) and not lane.may_use(there)
+    batch.on_wire = False
+    assert lane.may_use(there)
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("is_spent", [True, False])
+def test_what_is_behind_a_failed_batch_gets_new_numbers_unless_it_may_be_written(place: int, is_spent: bool) -> None:
+    lane = lane_with(1, 2, 3, 4)
+    lane.identity, lane.is_known = FIRST, True
+    batches = [lane.take(FIRST, None, False) for _ in range(4)]
+    failed, behind = batches[place], batches[place + 1 :]
+    failed.on_wire = False
+    assert lane.give_up(failed, is_spent=is_spent) == (is_spent or bool(behind))
+    assert [batch.is_stranded for batch in batches] == [n > place for n in range(4)]
+    if behind:
+        assert lane.take_stranded() == [], "they are on the wire"
+        assert lane.next(FIRST, MOST_IN_FLIGHT) is Next.NOTHING
+        assert lane.next_sequence == 10
+    elif not is_spent:
+        assert lane.next_sequence == failed.base_sequence
+    for batch in behind:
+        batch.on_wire = False
+    for batch in behind[1:2]:
+        batch.in_doubt = True
+    assert lane.take_stranded() == behind[1:2]
+    assert list(lane.queue) == [batch for batch in behind if batch not in behind[1:2]]
+    assert list(lane.in_flight) == batches[:place]
+    assert all(batch.data is None and not batch.is_stranded for batch in lane.queue)
+
+
+@given(counts=st.lists(st.integers(2, 9), min_size=1, max_size=4), place=st.integers(0, 3))
+def test_halves_stand_in_the_place_of_their_batch_and_have_its_numbers(counts: list[int], place: int) -> None:
+    lane = lane_with()
+    for count in counts:
+        batch = batch_of(count)
+        batch.futures = [None] * count  # type: ignore[list-item]
+        lane.queue.append(batch)
+    lane.is_known, lane.identity = True, FIRST
+    batches = [lane.take(FIRST, None, False) for _ in counts]
+    split = batches[place % len(batches)]
+    halves = lane.split(split, False)
+    assert [batch.builder.count for batch in halves] == [split.builder.count // 2, (split.builder.count + 1) // 2]
+    found = list(lane.in_flight)
+    assert found == [each for batch in batches for each in (halves if batch is split else [batch])]
+    numbers = [batch.base_sequence for batch in found]
+    assert numbers == [sum(batch.builder.count for batch in found[:n]) for n in range(len(found))]
+    assert lane.next_sequence == sum(counts)
+
+
+@given(sizes=st.lists(st.integers(1, 5), max_size=8))
+def test_portions_have_every_lane_once_and_none_is_empty(sizes: list[int]) -> None:
+    lanes = [lane_with(size) for size in sizes]
+    found = list(portions(lanes, batch_of(5).builder.size))
+    assert [lane for portion in found for lane in portion] == lanes
+    assert all(found)
