@@ -26,6 +26,7 @@ TIMES = [
 ]
 COUNTS = [
     *(("producer", name) for name in ("batch_bytes", "max_request_size", "buffer_bytes")),
+    ("producer", "max_in_flight_requests_per_connection"),
     *(("consumer", name) for name in ("fetch_min_bytes", "fetch_max_bytes", "max_partition_fetch_bytes")),
     ("consumer", "transaction_buffer_bytes"),
 ]
@@ -102,3 +103,9 @@ def test_what_makes_sense_is_taken() -> None:
     check_milliseconds(zero=0, some=2.5, endless=math.inf)
     check_counts(one=1)
     check_counts(0, none=0)
+
+
+def test_no_more_batches_are_in_flight_than_a_broker_knows_again() -> None:
+    Producer(SERVERS, max_in_flight_requests_per_connection=5)
+    with pytest.raises(ValueError, match="max_in_flight_requests_per_connection=6: it must be from 1 to 5"):
+        Producer(SERVERS, max_in_flight_requests_per_connection=6)

@@ -50,6 +50,7 @@ from fencepost.client.producer import Producer
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import SecurityOptions
+from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
@@ -86,6 +87,7 @@ __all__ = [
     "HangingTransaction",
     "ListedOffset",
     "LogDirectory",
+    "ManyMetadata",
     "MemberDescription",
     "MisuseError",
     "NewTopic",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fencepost.client.errors import DeliveryError
+from fencepost.client.together import Together
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import UNLIMITED, BatchBuilder, decode_batch
 from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, TopicPartition
@@ -39,6 +40,7 @@ class Batch:
         "is_stranded",
         "on_wire",
         "times",
+        "together",
         "tries",
         "whole",
     )
@@ -48,6 +50,8 @@ class Batch:
         self.builder = BatchBuilder(compression)
         self.whole: asyncio.Future[int] | None = None
         """Gets the offset of the first record, where somebody asked for the batch as a whole."""
+        self.together: Together | None = None
+        """Where its records were handed over with others, in one call."""
         self.deadline = deadline
         self.futures: list[asyncio.Future[RecordMetadata]] = []
         self.times: list[int] = []
@@ -70,7 +74,7 @@ class Batch:
         key: bytes | None,
         value: bytes | None,
         headers: Headers,
-        future: asyncio.Future[RecordMetadata],
+        future: asyncio.Future[RecordMetadata] | None,
         limit: int = UNLIMITED,
     ) -> bool:
         """Whether it was taken: with it the batch may have at most `limit` bytes before compression.
@@ -79,8 +83,9 @@ class Batch:
         """
         if not self.builder.append(timestamp, key, value, headers, limit):
             return False
-        self.futures.append(future)
-        self.times.append(timestamp)
+        if future is not None:
+            self.futures.append(future)
+            self.times.append(timestamp)
         return True
 
     @property
@@ -90,14 +95,18 @@ class Batch:
 
     def halves(self) -> list[Batch]:
         """Two batches with its records, in their order."""
-        records = list(zip(decode_batch(self.builder.build()), self.futures, strict=True))
+        futures = self.futures if self.together is None else [None] * self.builder.count
+        records = list(zip(decode_batch(self.builder.build()), futures, strict=True))
         middle = len(records) // 2
         found = []
         for half in (records[:middle], records[middle:]):
             batch = Batch(self.at, self.builder.compression, self.deadline)
             for record, future in half:
                 batch.append(record.timestamp, record.key, record.value, record.headers, future)
+            batch.together = self.together
             found.append(batch)
+        if self.together is not None:
+            self.together.one_more()  # two instead of one
         return found
 
     def number(self, identity: ProducerIdAndEpoch, sequence: int, transactional: bool) -> None:
@@ -117,6 +126,8 @@ class Batch:
     def succeed(self, base_offset: int, log_append_time: int) -> None:
         if self.whole is not None and not self.whole.done():
             self.whole.set_result(base_offset)
+        if self.together is not None:
+            self.together.written(self.at, base_offset, self.builder.count)
         for number, future in enumerate(self.futures):
             if not future.done():
                 offset = Offset(-1 if base_offset < 0 else base_offset + number)
@@ -125,6 +136,8 @@ class Batch:
 
     def fail(self, error: Exception, *, reported: bool) -> None:
         """`reported`: the caller hears of it elsewhere, so that nobody needs to look at the single records."""
+        if self.together is not None:
+            self.together.failed(error, reported=reported)
         waiting: list[asyncio.Future[Any]] = [*self.futures]
         if self.whole is not None:
             waiting.append(self.whole)

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final, Self, Unpack
+from typing import Self, Unpack
 
 from fencepost.client.batches import Headers, RecordMetadata
-from fencepost.client.cluster import Cluster
+from fencepost.client.bulk import Pair, chunks, filled, first_refused, paired, refusal
+from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import BrokerError, ClientError, ClosedError, MisuseError
 from fencepost.client.forgotten import tell_if_forgotten
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.lanes import MOST_IN_FLIGHT
+from fencepost.client.partitioner import Partitioner, Partitioning
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
 from fencepost.client.settings import check_counts, check_milliseconds, check_texts
+from fencepost.client.together import ManyMetadata, Together
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
 from fencepost.client.transactions import Transactions, check_group
+from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
-
-#: Bytes of a record beside its value, about.
-_OVERHEAD: Final = 10
 
 
 class Producer:
@@ -45,6 +45,9 @@ class Producer:
 
     Up to `max_in_flight_requests_per_connection` (1 to 5) batches of a partition, and requests to a node, are on their
     way at once.  Their order stays, whatever is sent again.
+
+    `partitioner` chooses the partition of a record that is sent without one: it is called with the topic, the key and
+    the numbers of the topic's partitions, and returns one of these.
 
     Partitions that are added are written to after `metadata_max_age_ms`: from then on keys go by the new number.
     """
@@ -65,6 +68,7 @@ class Producer:
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         metadata_max_age_ms: int = 300_000,
+        partitioner: Partitioning | None = None,
         client_id: str = "fencepost-producer",
         runtime: Runtime | None = None,
         **security: Unpack[SecurityOptions],
@@ -110,8 +114,7 @@ class Producer:
         if transactional_id is not None:
             self._transactions = Transactions(self._cluster, transactional_id, transaction_timeout_ms)
         self._rules = self._transactions or Idempotence(self._cluster)
-        self._sticky: dict[str, tuple[int, int]] = {}
-        """Topic -> where records without a key go, and for how many bytes yet."""
+        self._partitioner = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
         self._sender: Sender | None = None
         self._closed = False
         self._forgotten: weakref.finalize[..., object] | None = None
@@ -209,7 +212,7 @@ class Producer:
         size = len(value or b"")
         number = self._partition(topic, key, partition, size)
         if number < 0:
-            number = await self._look_up(topic, key, partition, size)
+            number = self._partitioner.choose(await self._look_up(topic, partition), key, partition, size)
             await self._check_send()
         if sender.is_full:
             await sender.wait_for_room()
@@ -222,9 +225,61 @@ class Producer:
         if self._transactions is not None:
             self._transactions.note_send()
         if full:
-            self._sticky.pop(topic, None)
+            self._partitioner.another(topic)
             await asyncio.sleep(0)  # let answers in
         return future
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> asyncio.Future[ManyMetadata]:
+        """Hand over many records, which costs a fraction of sending them one by one; await the result as of `send`.
+
+        `keys` has one for each value; `timestamp` is that of all, now by default.  Partitions are chosen as by `send`.
+        Returns when all of them are in batches, and waits meanwhile while `buffer_bytes` are waiting to be sent.  The
+        result raises what one of them failed of, when all are answered for good.
+        Raises what `send` does.  Where one is refused that names its place, from 0 on: those before it are handed over,
+        those from it on are not.  Whatever this raises, also when it is cancelled, has a note that says how many were.
+        """
+        pairs, together, handed = paired(values, keys), Together(), 0
+        try:
+            await self._check_send()
+            for chunk in chunks(pairs, self._batch_bytes):
+                good = first_refused(chunk, self._max_request_size - HEADER_SIZE)
+                await self._hand_over(topic, chunk[:good], partition, timestamp, together)
+                handed += good
+                if good < len(chunk):
+                    raise refusal(topic, handed, chunk[good], self._max_request_size)
+                await asyncio.sleep(0)  # let answers in
+        except BaseException as error:
+            error.add_note(f"{handed} records were handed over.")
+            together.result.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+        finally:
+            together.one_less()
+        return together.result
+
+    async def _hand_over(
+        self, topic: str, pairs: Sequence[Pair], partition: int | None, timestamp: int | None, together: Together
+    ) -> None:
+        """All of them or none."""
+        sender, view = self._open_sender(), self._cluster.topics.get(topic)
+        if view is None or not (partition is None or partition in view.leaders):
+            view = await self._look_up(topic, partition)
+        if sender.is_full:
+            await sender.wait_for_room()
+        await self._check_send()
+        now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
+        for number, here in self._partitioner.spread(view, pairs, partition).items():
+            for builder in filled(here, now, self._compression, self._batch_bytes):
+                sender.append_together(TopicPartition(topic, number), builder, together)
+        if self._transactions is not None and pairs:
+            self._transactions.note_send()
 
     def _open_sender(self) -> Sender:
         self._cluster.home.check()
@@ -244,29 +299,17 @@ class Producer:
     def _partition(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
         """The partition of a value of so many bytes, or -1 if the topic must be looked up first."""
         view = self._cluster.topics.get(topic)
-        if view is None:
-            return -1
-        if partition is not None:
-            return partition if partition in view.leaders else -1
-        if key is not None:
-            return partition_for_key(key, view.partition_count)
-        chosen, left = self._sticky.get(topic, (-1, 0))
-        if left <= 0 or chosen not in view.leaders:
-            led = [number for number, leader in view.leaders.items() if leader >= 0] or list(view.leaders)
-            chosen, left = led[self._cluster.runtime.random.randrange(len(led))], self._batch_bytes
-        self._sticky[topic] = chosen, left - size - _OVERHEAD
-        return chosen
+        return -1 if view is None else self._partitioner.choose(view, key, partition, size)
 
-    async def _look_up(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
+    async def _look_up(self, topic: str, partition: int | None) -> TopicView:
         self._cluster.forget_topic(topic)  # it may have got more partitions
         view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
-        number = self._partition(topic, key, partition, size)
-        if number < 0:
+        if partition is not None and partition not in view.leaders:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic {topic!r} has {view.partition_count} partitions, there is no partition {partition}",
             )
-        return number
+        return view
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until everything that was sent is acknowledged or has failed.

@@ -7,7 +7,6 @@ from typing import Final
 
 from fencepost.client.batches import Headers
 from fencepost.client.errors import RecordTooLargeError
-from fencepost.protocol.types import TopicPartition
 
 #: What a key or value may be.
 BYTES: Final = (bytes, bytearray, NoneType)
@@ -33,10 +32,10 @@ def what_is_wrong(key: object, value: object, headers: Headers) -> TypeError:
     return TypeError(f"headers={headers!r}: give a list of pairs, each a str and bytes or None")
 
 
-def too_large(at: TopicPartition, key: bytes | None, value: bytes | None, limit: int) -> RecordTooLargeError:
-    """What a record is told that no request may hold."""
+def too_large(at: object, key: bytes | None, value: bytes | None, limit: int) -> RecordTooLargeError:
+    """What a record for this topic or partition is told that no request may hold."""
     return RecordTooLargeError(
-        f"a record for {at.topic}-{at.partition} has {len(key or b'')} bytes of key and {len(value or b'')} of value, "
+        f"a record for {at} has {len(key or b'')} bytes of key and {len(value or b'')} of value, "
         f"and with its headers and those of a batch more than max_request_size={limit}. It was not sent. Make it "
         "smaller, or raise max_request_size and the topic's max.message.bytes"
     )

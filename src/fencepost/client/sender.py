@@ -26,6 +26,7 @@ from fencepost.client.outcomes import LEADER_MOVED, MAYBE_WRITTEN, Outcome, Verd
 from fencepost.client.producer_record import too_large
 from fencepost.client.routes import Routes
 from fencepost.client.rules import Rules
+from fencepost.client.together import Together
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
@@ -112,7 +113,7 @@ class Sender:
         """
         lane = self._lane(at)
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
-        batch = lane.queue[-1] if lane.queue else None
+        batch = lane.queue[-1] if lane.queue and lane.queue[-1].together is None else None
         before, full = 0 if batch is None else batch.builder.size, False
         if batch is None or not batch.append(timestamp, key, value, headers, future, self._batch_bytes):
             batch = Batch(at, self._compression, self._loop.time() + self._delivery_timeout)
@@ -141,15 +142,24 @@ class Sender:
 
     def append_batch(self, at: TopicPartition, builder: BatchBuilder) -> asyncio.Future[int]:
         """Send a batch that is filled already; its future gives the offset of its first record."""
+        whole = self._loop.create_future()
+        self._put_in(at, builder).whole = whole
+        return whole
+
+    def append_together(self, at: TopicPartition, builder: BatchBuilder, together: Together) -> None:
+        """Send a batch that is filled already, as one of several."""
+        self._put_in(at, builder).together = together
+        together.one_more()
+
+    def _put_in(self, at: TopicPartition, builder: BatchBuilder) -> Batch:
         lane = self._lane(at)
         batch = Batch(at, builder.compression, self._loop.time() + self._delivery_timeout)
         batch.builder = builder
-        batch.whole = self._loop.create_future()
         lane.queue.append(batch)
         self._busy[at] = lane
         self._memory.take(builder.size)
         self.wake()
-        return batch.whole
+        return batch
 
     # Waiting for the end
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from fencepost.client import exactly_once
-from fencepost.client.batches import Headers
+from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.blocking.consumer import Consumer
 from fencepost.client.blocking.face import as_in
 from fencepost.client.blocking.producer import Delivery, Producer
@@ -87,7 +87,7 @@ class Transaction:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
-    ) -> Delivery:
+    ) -> Delivery[RecordMetadata]:
         """Write a record in the transaction, as `Producer.send` does.
 
         Its result need not be awaited: the commit does.  Raises MisuseError outside of the block.

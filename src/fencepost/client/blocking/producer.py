@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from fencepost.client import producer
 from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.portal import Portal
 from fencepost.client.producer_elsewhere import ProducerElsewhere
+from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
+T = TypeVar("T")
 
-class Delivery:
-    """A record on its way."""
 
-    def __init__(self, portal: Portal, future: asyncio.Future[RecordMetadata]) -> None:
+class Delivery(Generic[T]):
+    """A record, or many, on the way."""
+
+    def __init__(self, portal: Portal, future: asyncio.Future[T]) -> None:
         self._portal = portal
         self._future = future
 
-    def result(self) -> RecordMetadata:
-        """Wait for its acknowledgement.
+    def result(self) -> T:
+        """Wait for the acknowledgement.
 
         Raises DeliveryError if it was not delivered within `delivery_timeout_ms`, TransactionAbortedError if it was not
         sent because its transaction was aborted, BrokerError if the broker refused it.
@@ -33,7 +36,7 @@ class Delivery:
             return self._future.result()  # also after the client was closed
         return self._portal.call(self._wait())
 
-    async def _wait(self) -> RecordMetadata:
+    async def _wait(self) -> T:
         return await self._future
 
 
@@ -65,7 +68,7 @@ class Producer(Blocking):
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
-    ) -> Delivery:
+    ) -> Delivery[RecordMetadata]:
         """Hand over a record; `result()` of what is returned waits for its acknowledgement, or raises what went wrong.
 
         Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one.
@@ -74,6 +77,19 @@ class Producer(Blocking):
         is no such partition.
         """
         sending = self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
+        return Delivery(self._portal, self._portal.call(sending))
+
+    @as_in(producer.Producer.send_many)
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery[ManyMetadata]:
+        sending = self._producer.send_many(topic, values, keys=keys, partition=partition, timestamp=timestamp)
         return Delivery(self._portal, self._portal.call(sending))
 
     @as_in(producer.Producer.flush)

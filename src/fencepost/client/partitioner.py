@@ -1,0 +1,72 @@
+"""Which partition a record goes to that is sent without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, TypeAlias
+
+from fencepost.client.bulk import Pair, size_of
+from fencepost.client.cluster import TopicView
+from fencepost.protocol.partitioning import partition_for_key
+
+Partitioning: TypeAlias = Callable[[str, bytes | None, Sequence[int]], int]
+"""Topic, key and the topic's partitions -> one of these."""
+#: Bytes of a record beside its value, about.
+_OVERHEAD: Final = 10
+
+
+class Partitioner:
+    """By the user's function if there is one; else by the key's hash, and without a key one partition for some time."""
+
+    def __init__(self, random: Random, batch_bytes: int, by_user: Partitioning | None = None) -> None:
+        self._random = random
+        self._batch_bytes = batch_bytes
+        self._by_user = by_user
+        self._sticky: dict[str, tuple[int, int]] = {}
+        """Topic -> where records without a key go, and for how many bytes yet."""
+
+    def choose(self, topic: TopicView, key: bytes | None, partition: int | None, size: int) -> int:
+        """The partition of a value of so many bytes; -1 if `partition` is given and there is none of that number.
+
+        Raises ValueError if the user's function returns what is no partition of the topic.
+        """
+        if partition is not None:
+            return partition if partition in topic.leaders else -1
+        if self._by_user is not None:
+            return self._chosen_by_user(self._by_user, topic, key)
+        if key is not None:
+            return partition_for_key(key, topic.partition_count)
+        chosen, left = self._sticky.get(topic.name, (-1, 0))
+        if left <= 0 or chosen not in topic.leaders:
+            led = [number for number, leader in topic.leaders.items() if leader >= 0] or list(topic.leaders)
+            chosen, left = led[self._random.randrange(len(led))], self._batch_bytes
+        self._sticky[topic.name] = chosen, left - size - _OVERHEAD
+        return chosen
+
+    def spread(self, topic: TopicView, pairs: Sequence[Pair], partition: int | None) -> dict[int, Sequence[Pair]]:
+        """Keys and values by their partitions, in their order; those without a key go together."""
+        keyless = -1
+        if partition is not None or self._by_user is None:
+            keyless = self.choose(topic, None, partition, sum(map(size_of, pairs)))
+        if partition is not None or (self._by_user is None and all(key is None for key, _ in pairs)):
+            return {keyless: pairs}
+        found: dict[int, list[Pair]] = {}
+        for pair in pairs:
+            at_once = keyless >= 0 and pair[0] is None
+            found.setdefault(keyless if at_once else self.choose(topic, pair[0], None, 0), []).append(pair)
+        return dict(found)
+
+    @staticmethod
+    def _chosen_by_user(by_user: Partitioning, topic: TopicView, key: bytes | None) -> int:
+        chosen = by_user(topic.name, key, list(topic.leaders))
+        if chosen not in topic.leaders:
+            raise ValueError(
+                f"partitioner returned {chosen!r} for a record of topic {topic.name!r}: it must return one of the "
+                f"partitions that it is given, here 0 to {topic.partition_count - 1}"
+            )
+        return chosen
+
+    def another(self, topic: str) -> None:
+        """A batch is full: the next record without a key goes elsewhere."""
+        self._sticky.pop(topic, None)

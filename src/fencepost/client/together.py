@@ -1,0 +1,58 @@
+"""What comes of records that were handed over in one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fencepost.protocol.types import TopicPartition
+
+
+class ManyMetadata(NamedTuple):
+    """Where the records of one call were written.
+
+    `records`: how many.  `offsets`: by partition, in the order of the records.  Those of a batch that the broker had
+    already, and whose place it does not tell, are missing.
+    """
+
+    records: int
+    offsets: Mapping[TopicPartition, Sequence[range]]
+
+
+class Together:
+    """The batches of one call; `result` is done when all of them are answered for good."""
+
+    def __init__(self) -> None:
+        self.result: asyncio.Future[ManyMetadata] = asyncio.get_running_loop().create_future()
+        self._open = 1
+        """Batches, and the call itself."""
+        self._count = 0
+        self._offsets: dict[TopicPartition, list[range]] = {}
+        self._error: Exception | None = None
+
+    def one_more(self) -> None:
+        """A batch is waited for."""
+        self._open += 1
+
+    def written(self, at: TopicPartition, base_offset: int, count: int) -> None:
+        self._count += count
+        if base_offset >= 0:
+            self._offsets.setdefault(at, []).append(range(base_offset, base_offset + count))
+        self.one_less()
+
+    def failed(self, error: Exception, *, reported: bool) -> None:
+        self._error = self._error or error
+        self.one_less()
+        if reported and self.result.done() and not self.result.cancelled():
+            self.result.exception()
+
+    def one_less(self) -> None:
+        """A batch is answered for good, or everything was handed over."""
+        self._open -= 1
+        if self._open or self.result.done():
+            return
+        if self._error is not None:
+            self.result.set_exception(self._error)
+        else:
+            self.result.set_result(ManyMetadata(self._count, self._offsets))

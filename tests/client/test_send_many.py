@@ -1,0 +1,233 @@
+"""Many records in one call: as if they were sent one by one, and told of together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.client.test_producer import producer, shown, simulate
+from tests.twins import need_compiled, python_alone
+
+from fencepost.broker import running_broker
+from fencepost.client import (
+    ManyMetadata,
+    Producer,
+    RecordTooLargeError,
+    TopicPartition,
+    TransactionAbortableError,
+    blocking,
+)
+from fencepost.client.bulk import Pair, chunks, filled, first_refused, size_of
+from fencepost.client.errors import BrokerError, ClosedError, MisuseError
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.partitioning import partition_for_key
+from fencepost.protocol.records import decode_batch
+from fencepost.simulation.world import ADDRESS, World
+
+SOME = st.one_of(st.none(), st.binary(max_size=300))
+PAIRS = st.lists(st.tuples(SOME, SOME), max_size=60)
+
+
+@pytest.mark.parametrize("how", ["compiled", "python"])
+@given(pairs=PAIRS, batch_bytes=st.integers(1, 3000))
+def test_every_record_is_in_one_batch_that_is_no_larger_than_it_may_be(
+    how: str, pairs: list[Pair], batch_bytes: int
+) -> None:
+    if how == "compiled":
+        need_compiled()
+        built = list(filled(pairs, 5, Compression.NONE, batch_bytes))
+    else:
+        with python_alone():
+            built = list(filled(pairs, 5, Compression.NONE, batch_bytes))
+    records = [record for builder in built for record in decode_batch(builder.build())]
+    assert [(record.key, record.value, record.timestamp) for record in records] == [(*pair, 5) for pair in pairs]
+    assert all(builder.size <= batch_bytes or builder.count == 1 for builder in built)
+
+
+@given(pairs=PAIRS, chunk_bytes=st.integers(1, 5000))
+def test_chunks_have_every_record_in_order(pairs: list[Pair], chunk_bytes: int) -> None:
+    found = list(chunks(iter(pairs), chunk_bytes))
+    assert [pair for chunk in found for pair in chunk] == pairs
+    assert all(found)
+
+
+@given(pairs=PAIRS, most=st.integers(32, 700))
+def test_the_first_that_is_too_large_is_found(pairs: list[Pair], most: int) -> None:
+    place = first_refused(pairs, most)
+    assert all(size_of(pair) <= most for pair in pairs[:place])
+    assert place == len(pairs) or size_of(pairs[place]) > most
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@settings(max_examples=15)
+@given(
+    values=st.lists(st.binary(max_size=200), max_size=80),
+    batch_bytes=st.sampled_from([1, 500, 256 * 1024]),
+    buffer_bytes=st.sampled_from([1000, 1 << 25]),
+    topic_takes=st.sampled_from([400, 1 << 20]),
+)
+@example(values=[bytes(50)] * 40, batch_bytes=256 * 1024, buffer_bytes=1 << 25, topic_takes=400)
+def test_all_are_written_once_in_order_and_their_offsets_told(
+    transactional: bool, values: list[bytes], batch_bytes: int, buffer_bytes: int, topic_takes: int
+) -> None:
+    async def scenario(world: World) -> None:
+        options: dict[str, Any] = {"batch_bytes": batch_bytes, "buffer_bytes": buffer_bytes}
+        runtime = world.runtime("writer")
+        writer = producer(world, **options) if transactional else Producer(ADDRESS, runtime=runtime, **options)
+        async with writer:
+            if transactional:
+                await writer.init_transactions()
+                await writer.begin_transaction()
+            await writer.send("t", b"before", partition=1)
+            told = await writer.send_many("t", (value for value in values), partition=1)
+            after = await writer.send("t", b"after", partition=1)
+            if transactional:
+                await writer.commit_transaction()
+            found = await told
+            assert (await after).offset == len(values) + 1
+            assert found.records == len(values)
+            offsets = [offset for each in found.offsets.get(TopicPartition("t", 1), ()) for offset in each]
+            assert offsets == list(range(1, len(values) + 1))
+            assert writer._sender is not None and writer._sender._memory.used == 0
+        assert await shown(world) == [b"before", *values, b"after"]
+
+    simulate(scenario, **{"message.max.bytes": topic_takes})
+
+
+def test_keys_choose_their_partitions_and_those_without_go_together() -> None:
+    keys = [None if n % 3 == 0 else b"%d" % n for n in range(100)]
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            found = await (await writer.send_many("t", [b"%d" % n for n in range(100)], keys=keys))
+        counts = {at.partition: sum(map(len, ranges)) for at, ranges in found.offsets.items()}
+        keyed = [sum(key is not None and partition_for_key(key, 2) == number for key in keys) for number in (0, 1)]
+        assert sum(counts.values()) == 100
+        assert sorted(counts[number] - keyed[number] for number in (0, 1)) == [0, 34]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("place", [0, 1, 15, 16, 17, 200])
+@pytest.mark.parametrize(("bad", "error"), [("text", TypeError), (5, TypeError), (bytes(2000), RecordTooLargeError)])
+def test_one_that_is_refused_is_named_and_those_before_it_are_written(place: int, bad: Any, error: Any) -> None:
+    values = [b"%d" % n for n in range(place)]
+
+    async def scenario(world: World) -> None:
+        async with producer(world, max_request_size=1000) as writer:
+            await writer.init_transactions()
+            async with writer.transaction():
+                with pytest.raises(error, match=f"^record {place}: ") as raised:
+                    await writer.send_many("t", [*values, bad, b"behind"], partition=0)
+                assert raised.value.__notes__ == [f"{place} records were handed over."]
+        assert await shown(world) == values
+
+    simulate(scenario)
+
+
+def test_nothing_at_all_is_done_at_once() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            assert await (await writer.send_many("t", [])) == ManyMetadata(0, {})
+
+    simulate(scenario)
+
+
+def test_not_as_many_keys_as_values_is_told() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            with pytest.raises(ValueError, match="one key, or None"):
+                await writer.send_many("t", [b"1", b"2"], keys=[b"k"])
+
+    simulate(scenario)
+
+
+def test_who_is_cancelled_is_told_how_many_went_in() -> None:
+    """And just those are written."""
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), buffer_bytes=500, batch_bytes=100) as writer:
+            await (await writer.send("t", b"first", partition=0))
+            sending = asyncio.ensure_future(writer.send_many("t", [b"%d" % n for n in range(1000)], partition=0))
+            await asyncio.sleep(0.01)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError) as raised:
+                await sending
+            handed = int(raised.value.__notes__[0].split()[0])
+            assert 0 < handed < 1000
+        assert await shown(world) == [b"first", *(b"%d" % n for n in range(handed))]
+
+    simulate(scenario)
+
+
+def test_an_iterable_that_fails_leaves_what_it_gave_before() -> None:
+    def values() -> Iterator[bytes]:
+        yield from [b"x"] * 16
+        raise ZeroDivisionError
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            with pytest.raises(ZeroDivisionError) as raised:
+                await writer.send_many("t", values(), partition=0)
+            assert raised.value.__notes__ == ["16 records were handed over."]
+        assert await shown(world) == [b"x"] * 16
+
+    simulate(scenario)
+
+
+def test_what_cannot_be_sent_now_is_refused_as_by_send() -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            with pytest.raises(MisuseError, match="begin_transaction"):
+                await writer.send_many("t", [b""])
+            await writer.begin_transaction()
+            with pytest.raises(BrokerError, match="no partition 7"):
+                await writer.send_many("t", [b""], partition=7)
+        with pytest.raises(ClosedError):
+            await writer.send_many("t", [b""])
+
+    simulate(scenario)
+
+
+def test_the_result_raises_what_one_batch_failed_of() -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world, max_request_size=3_000_000) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            told = await writer.send_many("t", [b"small", bytes(2_000_000)], partition=0)
+            await writer.flush()
+            with pytest.raises(TransactionAbortableError, match="MESSAGE_TOO_LARGE"):
+                await told
+            await writer.abort_transaction()
+        assert await shown(world) == []
+
+    simulate(scenario)
+
+
+def test_the_users_function_chooses_partitions_one_by_one_and_together() -> None:
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(
+            ADDRESS, runtime=runtime, partitioner=lambda _topic, key, numbers: numbers[key == b"1"]
+        ) as w:
+            assert (await (await w.send("t", b"", key=b"0"))).partition == 0
+            assert (await (await w.send("t", b"", key=b"1"))).partition == 1
+            assert (await (await w.send("t", b"", key=b"1", partition=0))).partition == 0
+            found = await (await w.send_many("t", [b"", b"", b""], keys=[b"1", None, b"1"]))
+            assert {at.partition: sum(map(len, ranges)) for at, ranges in found.offsets.items()} == {1: 2, 0: 1}
+        async with Producer(ADDRESS, runtime=runtime, partitioner=lambda *_: 9) as w:
+            with pytest.raises(ValueError, match="partitioner returned 9"):
+                await w.send("t", b"")
+
+    simulate(scenario)
+
+
+def test_without_asyncio() -> None:
+    with running_broker() as broker, blocking.Producer(broker.bootstrap_servers) as writer:
+        found = writer.send_many("t", [b"1", b"2"], partition=0).result()
+        assert found == ManyMetadata(2, {TopicPartition("t", 0): [range(2)]})
