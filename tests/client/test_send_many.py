@@ -21,7 +21,7 @@ from fencepost.client import (
     TransactionAbortableError,
     blocking,
 )
-from fencepost.client.bulk import Pair, chunks, filled, first_refused, size_of
+from fencepost.client.bulk import chunks, filled, measured
 from fencepost.client.errors import BrokerError, ClosedError, MisuseError
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.partitioning import partition_for_key
@@ -29,37 +29,43 @@ from fencepost.protocol.records import decode_batch
 from fencepost.simulation.world import ADDRESS, World
 
 SOME = st.one_of(st.none(), st.binary(max_size=300))
+Pair = tuple[bytes | None, bytes | None]
 PAIRS = st.lists(st.tuples(SOME, SOME), max_size=60)
 
 
 @pytest.mark.parametrize("how", ["compiled", "python"])
+@settings(max_examples=40)
 @given(pairs=PAIRS, batch_bytes=st.integers(1, 3000))
 def test_every_record_is_in_one_batch_that_is_no_larger_than_it_may_be(
     how: str, pairs: list[Pair], batch_bytes: int
 ) -> None:
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    largest = measured(keys, values, 1 << 20).largest
     if how == "compiled":
         need_compiled()
-        built = list(filled(pairs, 5, Compression.NONE, batch_bytes))
+        built = list(filled(keys, values, largest, 5, Compression.NONE, batch_bytes))
     else:
         with python_alone():
-            built = list(filled(pairs, 5, Compression.NONE, batch_bytes))
+            built = list(filled(keys, values, largest, 5, Compression.NONE, batch_bytes))
     records = [record for builder in built for record in decode_batch(builder.build())]
     assert [(record.key, record.value, record.timestamp) for record in records] == [(*pair, 5) for pair in pairs]
     assert all(builder.size <= batch_bytes or builder.count == 1 for builder in built)
 
 
-@given(pairs=PAIRS, chunk_bytes=st.integers(1, 5000))
-def test_chunks_have_every_record_in_order(pairs: list[Pair], chunk_bytes: int) -> None:
-    found = list(chunks(iter(pairs), chunk_bytes))
-    assert [pair for chunk in found for pair in chunk] == pairs
-    assert all(found)
-
-
-@given(pairs=PAIRS, most=st.integers(32, 700))
-def test_the_first_that_is_too_large_is_found(pairs: list[Pair], most: int) -> None:
-    place = first_refused(pairs, most)
-    assert all(size_of(pair) <= most for pair in pairs[:place])
-    assert place == len(pairs) or size_of(pairs[place]) > most
+@settings(max_examples=40)
+@given(pairs=PAIRS, chunk_bytes=st.integers(1, 5000), most=st.integers(32, 700), keyed=st.booleans())
+def test_chunks_have_every_record_in_order_up_to_one_that_is_too_large(
+    pairs: list[Pair], chunk_bytes: int, most: int, keyed: bool
+) -> None:
+    pairs = pairs if keyed else [(None, value) for _, value in pairs]
+    found = list(chunks([value for _, value in pairs], [key for key, _ in pairs] if keyed else None, chunk_bytes, most))
+    taken = [pair for chunk in found for pair in zip(chunk.keys, chunk.values, strict=True)]
+    sizes = [32 + len(key or b"") + len(value or b"") for key, value in pairs]
+    first = next((n for n, size in enumerate(sizes) if size > most), len(pairs))
+    assert taken == pairs[:first]
+    assert [chunk.refused for chunk in found if chunk.refused] == pairs[first : first + 1]
+    assert sum(chunk.size for chunk in found) == sum(sizes[:first])
+    assert all(chunk.largest >= 32 for chunk in found if chunk.values)
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -125,6 +131,17 @@ def test_one_that_is_refused_is_named_and_those_before_it_are_written(place: int
                     await writer.send_many("t", [*values, bad, b"behind"], partition=0)
                 assert raised.value.__notes__ == [f"{place} records were handed over."]
         assert await shown(world) == values
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("bad", [0, "", (), "text"])
+def test_a_key_that_is_none_is_named_too(bad: Any) -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            with pytest.raises(TypeError, match=r"^record 1: the key is a"):
+                await writer.send_many("t", [b"1", b"2"], keys=[None, bad], partition=0)
+        assert await shown(world) == [b"1"]
 
     simulate(scenario)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
-from fencepost.client.bulk import Pair, size_of
+from fencepost.client.bulk import Chunk, Column
 from fencepost.client.cluster import TopicView
 from fencepost.protocol.partitioning import partition_for_key
 
@@ -44,18 +44,20 @@ class Partitioner:
         self._sticky[topic.name] = chosen, left - size - _OVERHEAD
         return chosen
 
-    def spread(self, topic: TopicView, pairs: Sequence[Pair], partition: int | None) -> dict[int, Sequence[Pair]]:
+    def spread(self, topic: TopicView, chunk: Chunk, partition: int | None) -> dict[int, tuple[Column, Column]]:
         """Keys and values by their partitions, in their order; those without a key go together."""
         keyless = -1
         if partition is not None or self._by_user is None:
-            keyless = self.choose(topic, None, partition, sum(map(size_of, pairs)))
-        if partition is not None or (self._by_user is None and all(key is None for key, _ in pairs)):
-            return {keyless: pairs}
-        found: dict[int, list[Pair]] = {}
-        for pair in pairs:
-            at_once = keyless >= 0 and pair[0] is None
-            found.setdefault(keyless if at_once else self.choose(topic, pair[0], None, 0), []).append(pair)
-        return dict(found)
+            keyless = self.choose(topic, None, partition, chunk.size)
+        if partition is not None or (self._by_user is None and chunk.keys.count(None) == len(chunk.keys)):
+            return {keyless: (chunk.keys, chunk.values)}
+        found: dict[int, tuple[Column, Column]] = {}
+        for key, value in zip(chunk.keys, chunk.values, strict=True):
+            number = keyless if keyless >= 0 and key is None else self.choose(topic, key, None, 0)
+            keys, values = found.setdefault(number, ([], []))
+            keys.append(key)
+            values.append(value)
+        return found
 
     @staticmethod
     def _chosen_by_user(by_user: Partitioning, topic: TopicView, key: bytes | None) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Self, Unpack
 
 from fencepost.client.batches import Headers, RecordMetadata
-from fencepost.client.bulk import Pair, chunks, filled, first_refused, paired, refusal
+from fencepost.client.bulk import Chunk, chunks, filled, refusal
 from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import BrokerError, ClientError, ClosedError, MisuseError
 from fencepost.client.forgotten import tell_if_forgotten
@@ -246,15 +246,14 @@ class Producer:
         Raises what `send` does.  Where one is refused that names its place, from 0 on: those before it are handed over,
         those from it on are not.  Whatever this raises, also when it is cancelled, has a note that says how many were.
         """
-        pairs, together, handed = paired(values, keys), Together(), 0
+        together, handed, most = Together(), 0, self._max_request_size - HEADER_SIZE
         try:
             await self._check_send()
-            for chunk in chunks(pairs, self._batch_bytes):
-                good = first_refused(chunk, self._max_request_size - HEADER_SIZE)
-                await self._hand_over(topic, chunk[:good], partition, timestamp, together)
-                handed += good
-                if good < len(chunk):
-                    raise refusal(topic, handed, chunk[good], self._max_request_size)
+            for chunk in chunks(values, keys, self._batch_bytes, most):
+                await self._hand_over(topic, chunk, partition, timestamp, together)
+                handed += len(chunk.values)
+                if chunk.refused is not None:
+                    raise refusal(topic, handed, chunk.refused, self._max_request_size)
                 await asyncio.sleep(0)  # let answers in
         except BaseException as error:
             error.add_note(f"{handed} records were handed over.")
@@ -265,7 +264,7 @@ class Producer:
         return together.result
 
     async def _hand_over(
-        self, topic: str, pairs: Sequence[Pair], partition: int | None, timestamp: int | None, together: Together
+        self, topic: str, chunk: Chunk, partition: int | None, timestamp: int | None, together: Together
     ) -> None:
         """All of them or none."""
         sender, view = self._open_sender(), self._cluster.topics.get(topic)
@@ -275,10 +274,10 @@ class Producer:
             await sender.wait_for_room()
         await self._check_send()
         now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
-        for number, here in self._partitioner.spread(view, pairs, partition).items():
-            for builder in filled(here, now, self._compression, self._batch_bytes):
+        for number, (keys, values) in self._partitioner.spread(view, chunk, partition).items():
+            for builder in filled(keys, values, chunk.largest, now, self._compression, self._batch_bytes):
                 sender.append_together(TopicPartition(topic, number), builder, together)
-        if self._transactions is not None and pairs:
+        if self._transactions is not None and chunk.values:
             self._transactions.note_send()
 
     def _open_sender(self) -> Sender:
