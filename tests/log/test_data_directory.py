@@ -11,7 +11,7 @@ import pytest
 from tests.log.log_doubles import ROOT, Node, StoppedClock, append, batch, delete_topic, run, topic_id, values_of
 
 from fencepost.log.checkpoint_files import write_partition_metadata
-from fencepost.log.data_directory import DirectoryUnusable, deleted_name, remove_partition
+from fencepost.log.data_directory import DirectoryUnusable, deleted_name, remove_partition, survey
 from fencepost.log.disk import Disk, LocalDisk
 from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
@@ -400,3 +400,16 @@ def test_the_name_of_what_is_deleted_fits(name: str, index: int) -> None:
     gone = deleted_name(f"{name}-{index}", GONE.bytes)
     assert len(gone) <= 255 and gone.endswith(f"-{index}.{GONE.hex}-delete")
     assert name.startswith(gone.removesuffix(f"-{index}.{GONE.hex}-delete"))
+
+
+@pytest.mark.parametrize(("its_id", "deleted"), [("old", ["t-0"]), ("new", []), (None, ["t-0"])])
+def test_only_the_topic_that_was_deleted_is_removed_and_none_of_its_name(
+    its_id: str | None, deleted: list[str]
+) -> None:
+    """Without an id, which a power loss may have taken, the name tells."""
+    disk, ids = SimulatedDisk(Random(1)), {"old": uuid.UUID(int=1), "new": uuid.UUID(int=2)}
+    disk.make_directory(ROOT / "t-0")
+    if its_id is not None:
+        write_partition_metadata(disk, ROOT / "t-0", ids[its_id])
+    found = survey(disk, ROOT, in_use=(), deleted={ids["old"]: "t"})
+    assert (found.deleted, found.strays) == (deleted, [] if deleted else ["t-0"])
