@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.coordinator.group.group_doubles import A, B, FakeJournal, World
 
-from fencepost.coordinator.group import journal
+from fencepost.coordinator.group import GroupCoordinator, journal
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
 from fencepost.coordinator.group.journal_loading import Loading
 from fencepost.coordinator.group.offsets import CommittedOffset
@@ -20,6 +20,7 @@ from fencepost.protocol.batch import read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerIdAndEpoch
+from fencepost.runtime import at_once
 
 GROUPS = ("g", "g2", "ü", "")
 
@@ -134,3 +135,26 @@ def test_a_bit_that_flipped_in_an_offset_commits_no_other_one(producer: Producer
 def an_offset() -> journal.Entry:
     """An offset of somebody."""
     return journal.offset_commit_entry("g", A, CommittedOffset(Offset(1), -1, "m", Milliseconds(1)), Milliseconds(1))
+
+
+def test_topics_that_are_deleted_while_a_journal_is_read_leave_no_offset() -> None:
+    world = World()
+    world.commit({A: 1, B: 2})
+    coordinator = GroupCoordinator(world, world.clock, world.settings, Random(1))
+    reading = coordinator.start_loading(0)
+    assert reading is not None
+    at_once(coordinator.forget_topics([A.topic]))
+    at_once(reading)
+    found = coordinator.fetch_offsets("g", None, False)
+    assert list(found) == [B]  # type: ignore[arg-type]
+
+
+def test_answers_depend_on_what_was_written_while_a_journal_was_read() -> None:
+    world = World()
+    world.commit_in_transaction((1, 0), {A: 1})
+    coordinator = GroupCoordinator(world, world.clock, world.settings, Random(1))
+    reading = coordinator.start_loading(0)
+    assert reading is not None
+    world.journal.append(control_batch(1, 0, 0, True, Milliseconds(5)), Origin.COORDINATOR)
+    at_once(reading)
+    assert coordinator.delete_group("nobody").lsn == world.lsn
