@@ -1,0 +1,61 @@
+"""Which partitions a fetcher reads, and what it forgets with them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fencepost.client.errors import ConnectionLostError
+from fencepost.client.fetcher import Fetcher
+from fencepost.protocol.types import Isolation, TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def fetcher(cluster: Any = None) -> Fetcher:
+    sizes: dict[str, Any] = {"min_bytes": 1, "max_bytes": 1000, "max_partition_bytes": 100}
+    made = Fetcher(cast(Any, cluster), Isolation.READ_COMMITTED, max_wait_ms=500, **sizes)
+    made.follow({A: 1, B: 2}, {})
+    made._current, made.out_of_range, made.working = made.followed[A], {A: 1, B: 2}, {A: 0, B: 1}
+    return made
+
+
+def test_nothing_of_a_former_assignment_counts_in_the_next_one() -> None:
+    found = fetcher()
+    found.follow({A: 5}, {})
+    assert {at: each.fetch_offset for at, each in found.followed.items()} == {A: 5}
+    assert (found.out_of_range, found.working, found._current) == ({}, {}, None)
+
+
+def test_what_is_given_up_is_handed_out_no_more_and_the_rest_stays() -> None:
+    found = fetcher()
+    found.drop([A])
+    assert {at: each.fetch_offset for at, each in found.followed.items()} == {B: 2}
+    assert (found.out_of_range, found.working, found._current) == ({B: 2}, {B: 1}, None)
+    found.drop([A])
+    assert list(found.followed) == [B]
+
+
+def test_what_is_read_already_goes_on_where_it_is() -> None:
+    found = fetcher()
+    found.drop([B])
+    before = found.followed[A]
+    found.follow_too({A: 9, B: 7}, {})
+    assert found.followed[A] is before
+    assert {at: each.fetch_offset for at, each in found.followed.items()} == {A: 1, B: 7}
+
+
+def test_a_node_may_wait_for_records_and_then_take_as_long_as_for_any_answer() -> None:
+    given: list[int] = []
+
+    async def call(*_: object, timeout_ms: int, **__: object) -> None:
+        given.append(timeout_ms)
+        raise ConnectionLostError("it is gone")
+
+    async def main() -> None:
+        found = fetcher(SimpleNamespace(call=call, request_timeout_ms=2000, topics={}))
+        await found._fetch(1, [found.followed[A]], 500)
+
+    asyncio.run(main())
+    assert given == [2500]
