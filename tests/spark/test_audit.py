@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from fencepost.broker import Broker, running_broker
+from fencepost.client import RecordMetadata
 from fencepost.client.blocking import Admin, Delivery, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.protocol.batch import headers
@@ -135,7 +136,7 @@ def test_an_audit_agrees_with_what_producers_were_told(broker: Broker, seed: int
 def audit_what_is_written(servers: str, seed: int) -> None:
     """However it is cut into parts; the last transactions are open, and hold up readers of committed records."""
     chance, topic = random.Random(seed), f"audit-{seed}"
-    sent: dict[int, list[tuple[str, Delivery]]] = defaultdict(list)
+    sent: dict[int, list[tuple[str, Delivery[RecordMetadata]]]] = defaultdict(list)
     ended: dict[str, str] = {}
     with Admin(servers) as admin:
         admin.create_topic(topic, partitions=2)

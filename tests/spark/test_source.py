@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from fencepost.broker import Broker, running_broker
+from fencepost.client import RecordMetadata
 from fencepost.client.blocking import Admin, Consumer, Delivery, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
@@ -86,7 +87,7 @@ class Topic:
                 producer.commit_transaction()
                 self._known(sent)
 
-    def _send(self, producer: Producer) -> list[tuple[Delivery, Row]]:
+    def _send(self, producer: Producer) -> list[tuple[Delivery[RecordMetadata], Row]]:
         sent = []
         for _ in range(self.chance.randint(1, 5)):
             self.number += 1
@@ -110,7 +111,7 @@ class Topic:
         producer.flush()
         return sent
 
-    def _known(self, sent: Sequence[tuple[Delivery, Row]]) -> None:
+    def _known(self, sent: Sequence[tuple[Delivery[RecordMetadata], Row]]) -> None:
         self.committed += [row._replace(offset=delivery.result().offset) for delivery, row in sent]
 
     def grow(self) -> None:
