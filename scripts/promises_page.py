@@ -55,8 +55,8 @@ DOCUMENTS: dict[str, tuple[Promise, ...]] = {
         Promise("360.permanent-sequence", "A batch that may be written keeps its first epoch and sequence."),
         Promise(
             "360.later-batches-fail",
-            "When a batch fails for good, those behind it follow under the next epoch if they were refused for it; "
-            "in a transaction they fail.",
+            "When a batch fails for good, the later ones of its partition that have numbers fail with it, unless its "
+            "own records were refused.",
         ),
         Promise(
             "360.abort-and-go-on", "A transactional producer aborts after that, and its next transaction is whole."

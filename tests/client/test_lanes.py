@@ -101,14 +101,17 @@ def test_only_one_connection_is_used_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("place", range(4))
-@pytest.mark.parametrize("is_spent", [True, False])
-def test_what_is_behind_a_failed_batch_gets_new_numbers_unless_it_may_be_written(place: int, is_spent: bool) -> None:
+@pytest.mark.parametrize(("is_spent", "others_fail"), [(True, True), (False, True), (False, False)])
+def test_what_is_behind_a_failed_batch_fails_unless_that_failed_by_itself(
+    place: int, is_spent: bool, others_fail: bool
+) -> None:
+    """Then it gets new numbers, if it was refused at every try."""
     lane = lane_with(1, 2, 3, 4)
     lane.identity, lane.is_known = FIRST, True
     batches = [lane.take(FIRST, None, False) for _ in range(4)]
     failed, behind = batches[place], batches[place + 1 :]
     failed.on_wire = False
-    assert lane.give_up(failed, is_spent=is_spent) == (is_spent or bool(behind))
+    assert lane.give_up(failed, is_spent=is_spent, others_fail=others_fail) == (is_spent or bool(behind))
     assert [batch.is_stranded for batch in batches] == [n > place for n in range(4)]
     if behind:
         assert lane.take_stranded() == [], "they are on the wire"
@@ -120,8 +123,9 @@ def test_what_is_behind_a_failed_batch_gets_new_numbers_unless_it_may_be_written
         batch.on_wire = False
     for batch in behind[1:2]:
         batch.in_doubt = True
-    assert lane.take_stranded() == behind[1:2]
-    assert list(lane.queue) == [batch for batch in behind if batch not in behind[1:2]]
+    failing = behind if others_fail else behind[1:2]
+    assert lane.take_stranded() == failing
+    assert list(lane.queue) == [batch for batch in behind if batch not in failing]
     assert list(lane.in_flight) == batches[:place]
     assert all(batch.data is None and not batch.is_stranded for batch in lane.queue)
 

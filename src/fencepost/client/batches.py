@@ -34,6 +34,7 @@ class Batch:
         "builder",
         "data",
         "deadline",
+        "fails",
         "futures",
         "identity",
         "in_doubt",
@@ -65,6 +66,8 @@ class Batch:
         """Whether an answer to it is waited for."""
         self.is_stranded = False
         """A batch before it failed for good, so that it cannot be written under its number, if it is not already."""
+        self.fails = False
+        """With the one before it, whatever is answered but that it is written."""
         self.abandoned = False
         """Its transaction is being aborted: an answer is still of interest, another try is not."""
 
@@ -154,9 +157,10 @@ class Batch:
             "delivery_timeout_ms: whether they were written is not known. Raise it if the broker needs longer"
         )
 
-    def left_in_doubt(self) -> DeliveryError:
-        """What its records are told when a batch before it failed, and nobody knows whether it was written itself."""
+    def behind_a_failed_one(self) -> DeliveryError:
+        """What its records are told when a batch before it failed, so that it is not sent again."""
+        written = "nobody knows whether they were written" if self.in_doubt else "they were not written"
         return DeliveryError(
-            f"{self.builder.count} records for {self.at.topic}-{self.at.partition} may have been written or not: the "
-            "answer was lost, and they were not sent again because records before them failed"
+            f"{self.builder.count} records for {self.at.topic}-{self.at.partition} failed with those before them, so "
+            f"that none overtakes another: {written}. Send them again if they may come behind later ones"
         )

@@ -4,6 +4,9 @@ A batch gets its sequence number when it is first sent, and keeps it.  Up to fiv
 many of a producer, so that it knows each of them again.  They go out in the order of their numbers, on one connection.
 When one has to be sent again the answers to all that was sent after it are waited for first; then it is sent alone, and
 what was not taken follows in order.  So no order of answers makes a record overtake another (facts §9.7).
+
+When one fails for good, those with numbers behind it fail too (KIP-360), and what has none yet follows under the next
+epoch.  Only where its own records were refused, so that all of them were as well, do these follow like that.
 """
 
 from __future__ import annotations
@@ -146,7 +149,7 @@ class Lane:
         self.in_flight.remove(batch)
         self.is_known = self.is_known or batch.identity == self.identity
 
-    def give_up(self, batch: Batch, *, is_spent: bool) -> bool:
+    def give_up(self, batch: Batch, *, is_spent: bool, others_fail: bool) -> bool:
         """Take out what failed for good; whether its numbers cannot be used again.
 
         `is_spent`: that is known already.  Otherwise they are given back, unless others follow: these are stranded.
@@ -154,25 +157,25 @@ class Lane:
         behind = list(self.in_flight)[self.in_flight.index(batch) + 1 :]
         self.in_flight.remove(batch)
         for each in behind:
-            each.is_stranded = True
+            each.is_stranded, each.fails = True, each.fails or others_fail
         if not (is_spent or behind):
             self.next_sequence = batch.base_sequence
         return is_spent or bool(behind)
 
     def take_stranded(self) -> list[Batch]:
-        """Put stranded batches back that were not written, to be numbered anew; those of which that is not known.
+        """Take out what is stranded, as long as nothing of that is on the wire; what fails of it.
 
-        Nothing as long as one of them is on the wire.
+        The others, none of which is written, are put back to be numbered anew.
         """
         stranded = [batch for batch in self.in_flight if batch.is_stranded]
         if any(batch.on_wire for batch in stranded):
             return []
         for batch in reversed(stranded):
             self.in_flight.pop()
-            if not batch.in_doubt:
+            if not (batch.fails or batch.in_doubt):
                 batch.unnumber()
                 self.queue.appendleft(batch)
-        return [batch for batch in stranded if batch.in_doubt]
+        return [batch for batch in stranded if batch.fails or batch.in_doubt]
 
     def split(self, batch: Batch, transactional: bool) -> list[Batch]:
         """Put its halves into its place, which have its numbers between them."""
@@ -180,7 +183,7 @@ class Lane:
         del self.in_flight[place]
         for n, half in enumerate(halves):
             half.number(batch.identity, sequence, transactional)
-            half.is_stranded = batch.is_stranded
+            half.is_stranded, half.fails = batch.is_stranded, batch.fails
             sequence = next_sequence(sequence, half.builder.count)
             self.in_flight.insert(place + n, half)
         return halves

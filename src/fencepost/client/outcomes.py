@@ -88,6 +88,14 @@ class Verdict(Enum):
     FAILED = auto()
 
 
+#: What the records of a batch are refused for, whatever came before it.
+RECORDS_REFUSED: Final = (
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.INVALID_RECORD,
+)
+
 #: Another node leads the partition by now, or nobody does.
 LEADER_MOVED: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

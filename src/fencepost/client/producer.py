@@ -44,7 +44,8 @@ class Producer:
     the one before.  A commit waits for every record that was sent before it, and fails if one of them did.
 
     Up to `max_in_flight_requests_per_connection` (1 to 5) batches of a partition, and requests to a node, are on their
-    way at once.  Their order stays, whatever is sent again.
+    way at once.  Their order stays, whatever is sent again: when one fails, those on their way behind it fail too
+    (KIP-360), unless it was refused for its own records.
 
     `partitioner` chooses the partition of a record that is sent without one: it is called with the topic, the key and
     the numbers of the topic's partitions, and returns one of these.

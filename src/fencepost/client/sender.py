@@ -22,7 +22,15 @@ from fencepost.client.errors import (
     TransactionAbortedError,
 )
 from fencepost.client.lanes import Lane, Next, portions, topic_data
-from fencepost.client.outcomes import LEADER_MOVED, MAYBE_WRITTEN, Outcome, Verdict, outcome_of, verdict_of
+from fencepost.client.outcomes import (
+    LEADER_MOVED,
+    MAYBE_WRITTEN,
+    RECORDS_REFUSED,
+    Outcome,
+    Verdict,
+    outcome_of,
+    verdict_of,
+)
 from fencepost.client.producer_record import too_large
 from fencepost.client.routes import Routes
 from fencepost.client.rules import Rules
@@ -394,14 +402,15 @@ class Sender:
 
     def _refused(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
         """A batch in flight failed for good."""
-        is_spent = lane.give_up(batch, is_spent=is_spent)
+        by_itself = isinstance(error, BrokerError) and error.code in RECORDS_REFUSED and not is_spent
+        is_spent = lane.give_up(batch, is_spent=is_spent, others_fail=not by_itself)
         self._failed(lane, batch, outcome, error, is_spent=is_spent)
         self._release_stranded(lane)
 
     def _release_stranded(self, lane: Lane) -> None:
-        """Those that were stranded by another one follow under new numbers, unless they may be written already."""
+        """Those that were stranded by another one fail or follow, when all of them are answered."""
         for batch in lane.take_stranded():
-            self._failed(lane, batch, Outcome.ABORTABLE, batch.left_in_doubt(), is_spent=True)
+            self._failed(lane, batch, Outcome.ABORTABLE, batch.behind_a_failed_one(), is_spent=True)
 
     def _failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
         told = self._rules.failed(batch, outcome, error, is_spent)
