@@ -67,8 +67,9 @@ def test_after_the_largest_sequence_comes_0() -> None:
         assert wrong(written(0, 30, 2), written(0, 32)) != []
 
 
-def test_a_topic_made_anew_knows_of_nothing() -> None:
-    assert wrong(written(0, 5), written(0, 0, base_offset=0)) == []
+@pytest.mark.parametrize("first", [written(0, 0, base_offset=0), written(-1, -1, producer_id=-1, base_offset=0)])
+def test_a_topic_made_anew_knows_of_nothing(first: BatchHeader) -> None:
+    assert wrong(written(1, 5), first, written(0, 1)) == []
 
 
 def test_what_coordinators_write_has_no_order() -> None:

@@ -31,10 +31,10 @@ class Sequences:
 
     def add(self, topic: str, index: int, header: BatchHeader) -> str | None:
         """A batch was appended; what is wrong with that."""
-        if topic in _INTERNAL or header.producer_id < 0:
-            return None
         if header.base_offset == 0:
             self._forget(topic, index)
+        if topic in _INTERNAL or header.producer_id < 0:
+            return None
         key, epoch = (topic, index, header.producer_id), header.producer_epoch
         known = self._places.get(key)
         if known is not None and epoch < known.epoch:
