@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fencepost.client.errors import DeliveryError
+from fencepost.client.errors import ClientError, DeliveryError
 from fencepost.client.together import Together
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import UNLIMITED, BatchBuilder, decode_batch
@@ -68,8 +68,8 @@ class Batch:
         """A batch before it failed for good, so that it cannot be written under its number, if it is not already."""
         self.fails = False
         """With the one before it, whatever is answered but that it is written."""
-        self.abandoned = False
-        """Its transaction is being aborted: an answer is still of interest, another try is not."""
+        self.abandoned: ClientError | None = None
+        """What it is told if no answer comes: it was given up, and is not sent again."""
 
     def append(
         self,

@@ -13,7 +13,7 @@ from fencepost.protocol.records import BatchBuilder
 
 #: Records that are taken at first, before their size is known, and at most.
 _FIRST: Final = 16
-_MOST: Final = 10_000
+_MOST: Final = 1_000
 #: Bytes of a record beside its key and value, at most, where it has no headers.
 _OVERHEAD: Final = 32
 

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 
 from fencepost.client.home_process import HomeProcess
+from fencepost.client.sender import Sender
 from fencepost.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -43,4 +44,14 @@ def left_by_a_consumer(named: str) -> tuple[str, int]:
         f"{named} was not closed: a group waits for it until its session ends, and what was not committed is read "
         "again. Use it in a `with` (`async with`) block, or close() it",
         0,
+    )
+
+
+def unacknowledged_records(named: str, sender: Sender) -> tuple[str, int]:
+    """What is lost with a producer that is forgotten, and how many records."""
+    lost = sender.unacknowledged
+    return (
+        f"{named} was not closed, and {lost} records were not acknowledged: they may be lost. Use it in a `with` "
+        "(`async with`) block, or close() it",
+        lost,
     )

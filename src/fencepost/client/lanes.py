@@ -17,12 +17,24 @@ from enum import Enum, auto
 from typing import Final
 
 from fencepost.client.batches import Batch
+from fencepost.client.settings import check_counts
 from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 #: Batches of a partition in flight, at most: those of a producer that a broker knows again (facts §6.1).
 MOST_IN_FLIGHT: Final = 5
+
+
+def checked_in_flight(most: int) -> int:
+    """Raises TypeError, ValueError."""
+    check_counts(max_in_flight_requests_per_connection=most)
+    if most > MOST_IN_FLIGHT:
+        raise ValueError(
+            f"max_in_flight_requests_per_connection={most}: it must be from 1 to {MOST_IN_FLIGHT}, as many as a broker "
+            "remembers of a producer"
+        )
+    return most
 
 
 class Next(Enum):
@@ -88,6 +100,11 @@ class Lane:
     @property
     def is_idle(self) -> bool:
         return not (self.in_flight or self.queue)
+
+    @property
+    def first(self) -> Batch | None:
+        """The batch that was begun first."""
+        return self.in_flight[0] if self.in_flight else self.queue[0] if self.queue else None
 
     @property
     def oldest(self) -> Batch | None:

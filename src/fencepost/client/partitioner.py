@@ -16,6 +16,14 @@ Partitioning: TypeAlias = Callable[[str, bytes | None, Sequence[int]], int]
 _OVERHEAD: Final = 10
 
 
+def check_place(topic: object, partition: object) -> None:
+    """Raises TypeError for what is no topic's name, or no number of a partition, also where it equals one."""
+    if not isinstance(topic, str):
+        raise TypeError(f"topic={topic!r}: it must be a str")
+    if partition is not None and type(partition) is not int:
+        raise TypeError(f"partition={partition!r}: it must be an int")
+
+
 class Partitioner:
     """By the user's function if there is one; else by the key's hash, and without a key one partition for some time."""
 
@@ -32,6 +40,7 @@ class Partitioner:
         Raises ValueError if the user's function returns what is no partition of the topic.
         """
         if partition is not None:
+            check_place(topic.name, partition)
             return partition if partition in topic.leaders else -1
         if self._by_user is not None:
             return self._chosen_by_user(self._by_user, topic, key)
@@ -62,7 +71,7 @@ class Partitioner:
     @staticmethod
     def _chosen_by_user(by_user: Partitioning, topic: TopicView, key: bytes | None) -> int:
         chosen = by_user(topic.name, key, list(topic.leaders))
-        if chosen not in topic.leaders:
+        if type(chosen) is not int or chosen not in topic.leaders:
             raise ValueError(
                 f"partitioner returned {chosen!r} for a record of topic {topic.name!r}: it must return one of the "
                 f"partitions that it is given, here 0 to {topic.partition_count - 1}"

@@ -13,19 +13,18 @@ from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.bulk import Chunk, chunks, filled, refusal
 from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import BrokerError, ClientError, ClosedError, MisuseError
-from fencepost.client.forgotten import tell_if_forgotten
+from fencepost.client.forgotten import tell_if_forgotten, unacknowledged_records
 from fencepost.client.idempotence import Idempotence
-from fencepost.client.lanes import MOST_IN_FLIGHT
-from fencepost.client.partitioner import Partitioner, Partitioning
+from fencepost.client.lanes import MOST_IN_FLIGHT, checked_in_flight
+from fencepost.client.partitioner import Partitioner, Partitioning, check_place
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
-from fencepost.client.settings import check_counts, check_milliseconds, check_texts
+from fencepost.client.settings import check_counts, check_milliseconds, check_texts, compression_named
 from fencepost.client.together import ManyMetadata, Together
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
 from fencepost.client.transactions import Transactions, check_group
 from fencepost.protocol.batch import HEADER_SIZE
-from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
@@ -82,17 +81,7 @@ class Producer:
             metadata_max_age_ms=metadata_max_age_ms,
         )
         check_counts(batch_bytes=batch_bytes, max_request_size=max_request_size, buffer_bytes=buffer_bytes)
-        check_counts(max_in_flight_requests_per_connection=max_in_flight_requests_per_connection)
-        if max_in_flight_requests_per_connection > MOST_IN_FLIGHT:
-            raise ValueError(
-                f"max_in_flight_requests_per_connection={max_in_flight_requests_per_connection}: it must be from 1 to "
-                f"{MOST_IN_FLIGHT}, as many as a broker remembers of a producer"
-            )
-        try:
-            self._compression = Compression[compression.upper()]
-        except KeyError:
-            known = ", ".join(codec.name.lower() for codec in Compression)
-            raise ValueError(f"compression={compression!r}: it must be one of {known}") from None
+        self._compression = compression_named(compression)
         self._runtime = runtime
         self._cluster = Cluster(
             bootstrap_servers,
@@ -106,7 +95,7 @@ class Producer:
         self._batch_bytes = batch_bytes
         self._max_request_size = max_request_size
         self._buffer_bytes = buffer_bytes
-        self._max_in_flight = max_in_flight_requests_per_connection
+        self._max_in_flight = checked_in_flight(max_in_flight_requests_per_connection)
         self._delivery_timeout_ms = delivery_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
         self.transactional_id = transactional_id
@@ -117,11 +106,11 @@ class Producer:
         self._rules = self._transactions or Idempotence(self._cluster)
         self._partitioner = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
         self._sender: Sender | None = None
-        self._closed = False
+        self._closed = self._closing = False
+        self._answers_wait = False  # since a batch was full
         self._forgotten: weakref.finalize[..., object] | None = None
-        self._named = f"producer {client_id!r}"
-        if transactional_id is not None:
-            self._named += f" (transactional_id={transactional_id!r})"
+        known_as = "" if transactional_id is None else f" (transactional_id={transactional_id!r})"
+        self._named = f"producer {client_id!r}{known_as}"
 
     # Life
 
@@ -140,7 +129,9 @@ class Producer:
                 max_in_flight=self._max_in_flight,
             )
             self._cluster.refresh_every(self._metadata_max_age_ms)
-            self._forgotten = tell_if_forgotten(self, partial(_what_is_left, self._named, self._sender), self._runtime)
+            self._forgotten = tell_if_forgotten(
+                self, partial(unacknowledged_records, self._named, self._sender), self._runtime
+            )
         return self
 
     async def close(self, timeout_ms: float | None = None) -> None:
@@ -150,10 +141,10 @@ class Producer:
         `timeout_ms`: after so many milliseconds what is still waiting fails with ClosedError; None: as long as its
         records have.  An abort that fails raises nothing: the broker aborts the transaction when its time is up.
         """
-        if not self._cluster.home.is_here:
-            self._closed = True  # all that is to be done is its parent's
+        self._closed |= not self._cluster.home.is_here  # all that is to be done is its parent's
         if self._closed:
             return
+        self._closing = True
         try:
             if self._transactions is None:
                 await self.flush(timeout_ms)
@@ -176,6 +167,7 @@ class Producer:
         if self._sender is not None:
             await self._sender.close()
         await self._cluster.close()
+        await asyncio.sleep(0)  # answers that will not come are told
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -207,6 +199,8 @@ class Producer:
         went wrong, TransactionAbortableError where that can be aborted.
         """
         sender = self._open_sender()
+        if self._answers_wait:  # first, so that who is cancelled here has handed over nothing
+            self._answers_wait = await asyncio.sleep(0, False)
         await self._check_send()
         if not (isinstance(value, BYTES) and isinstance(key, BYTES)):
             raise what_is_wrong(key, value, headers)
@@ -227,7 +221,7 @@ class Producer:
             self._transactions.note_send()
         if full:
             self._partitioner.another(topic)
-            await asyncio.sleep(0)  # let answers in
+            self._answers_wait = True
         return future
 
     async def send_many(
@@ -291,6 +285,8 @@ class Producer:
 
     async def _check_send(self) -> None:
         self._open_sender()
+        if self._closing:
+            raise ClosedError("the producer is being closed: make a new one")
         if self._transactions is not None:
             await self._transactions.check_send()
         elif isinstance(self._rules, Idempotence) and self._rules.error is not None:
@@ -302,6 +298,7 @@ class Producer:
         return -1 if view is None else self._partitioner.choose(view, key, partition, size)
 
     async def _look_up(self, topic: str, partition: int | None) -> TopicView:
+        check_place(topic, partition)
         self._cluster.forget_topic(topic)  # it may have got more partitions
         view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
         if partition is not None and partition not in view.leaders:
@@ -311,8 +308,21 @@ class Producer:
             )
         return view
 
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """As `send`, and wait for the acknowledgement.  Raises what `send` and its result do."""
+        return await (await self.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers))
+
     async def flush(self, timeout_ms: float | None = None) -> None:
-        """Wait until everything that was sent is acknowledged or has failed.
+        """Wait until everything that was sent before is acknowledged or has failed.
 
         Raises nothing for what has failed: the result of each `send` does, and in a transaction the commit.
         `timeout_ms`: raises TimedOutError after so many milliseconds; what is on its way goes on.
@@ -407,12 +417,3 @@ class Producer:
         positions = {TopicPartition(*at): with_metadata(found) for at, found in offsets.items()}
         if positions:
             await transactions.send_offsets(positions, member)
-
-
-def _what_is_left(named: str, sender: Sender) -> tuple[str, int]:
-    lost = sender.unacknowledged
-    return (
-        f"{named} was not closed, and {lost} records were not acknowledged: they may be lost. Use it in a `with` "
-        "(`async with`) block, or close() it",
-        lost,
-    )

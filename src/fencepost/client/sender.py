@@ -15,12 +15,7 @@ from fencepost.client.batches import Batch, Headers, RecordMetadata
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
-from fencepost.client.errors import (
-    BrokerError,
-    ClientError,
-    ClosedError,
-    TransactionAbortedError,
-)
+from fencepost.client.errors import BrokerError, ClientError, ClosedError
 from fencepost.client.lanes import Lane, Next, portions, topic_data
 from fencepost.client.outcomes import (
     LEADER_MOVED,
@@ -82,13 +77,11 @@ class Sender:
         self._delivery_timeout = delivery_timeout_ms / 1000
         self._compression = compression
         self._max_in_flight = max_in_flight
-        self._requests: Counter[Connection] = Counter()
-        """How many are on the wire, by connection."""
+        self._requests: Counter[Connection] = Counter()  # on the wire
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[TopicPartition, Lane] = {}
-        self._busy: dict[TopicPartition, Lane] = {}
-        """Lanes that have something to send or on its way."""
-        self._idle: list[asyncio.Future[None]] = []
+        self._busy: dict[TopicPartition, Lane] = {}  # they have something to send or on its way
+        self._waiting: list[asyncio.Future[None]] = []  # for the end of some batch
         self._flushing = 0
         self._scheduled: asyncio.Handle | None = None
         self._scheduled_at = 0.0
@@ -172,19 +165,23 @@ class Sender:
     # Waiting for the end
 
     async def flush(self) -> None:
-        """Wait until everything that was appended is answered for good; failures are told elsewhere."""
+        """Wait until everything that was appended before is answered for good; failures are told elsewhere."""
         self._flushing += 1
+        until = self._loop.time() + self._delivery_timeout
         try:
-            while self._busy:
+            while any(first.deadline <= until for lane in self._busy.values() if (first := lane.first) is not None):
                 self.wake()
-                idle = self._loop.create_future()
-                self._idle.append(idle)
-                await idle
+                settled = self._loop.create_future()
+                self._waiting.append(settled)
+                await settled
         finally:
             self._flushing -= 1
 
-    def abandon(self, error: ClientError) -> bool:
-        """Drop what is not on the wire; true if something was dropped, or is out, that the broker may have."""
+    def abandon(self, error: ClientError, unanswered: ClientError | None = None) -> bool:
+        """Drop what is not on the wire; true if something was dropped, or is out, that the broker may have.
+
+        `unanswered`: what is told of records that are on the wire, if their answer does not come.
+        """
         uncertain = False
         for lane in list(self._busy.values()):
             while lane.queue:
@@ -192,7 +189,7 @@ class Sender:
             for batch in list(lane.in_flight):
                 uncertain = True
                 if batch.on_wire:
-                    batch.abandoned = True
+                    batch.abandoned = unanswered or error
                 else:
                     lane.in_flight.remove(batch)
                     self._drop(batch, error)
@@ -204,21 +201,22 @@ class Sender:
         batch.fail(error, reported=True)
 
     def _settle(self, lane: Lane) -> None:
-        """A lane may have become idle."""
+        """A batch has ended; its lane may have become idle."""
         if lane.is_idle:
             self._busy.pop(lane.at, None)
-        if not self._busy:
-            idle, self._idle = self._idle, []
-            for waiter in idle:
-                if not waiter.done():
-                    waiter.set_result(None)
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def close(self) -> None:
-        """Send nothing any more."""
         if self._scheduled is not None:
             self._scheduled.cancel()
         self._routes.close()
-        self.abandon(ClosedError("the producer was closed before the record was acknowledged: flush() first"))
+        self.abandon(
+            ClosedError("the producer was closed before the record was sent: flush() first"),
+            ClosedError("the producer was closed before the answer came: whether the record was written is not known"),
+        )
 
     # Sending
 
@@ -323,10 +321,12 @@ class Sender:
         least, most = rules.versions()
         try:
             answer = connection.request(request, connection.version_of(ProduceRequest, most, least))
-        except ClientError as error:
+        except Exception as error:
+            # Also where it cannot be encoded: nobody may wait for its answer.
             for lane, batch in sent:
                 batch.on_wire = False
-                self._refused(lane, batch, Outcome.FATAL, error, is_spent=batch.in_doubt)
+                refused = error if isinstance(error, ClientError) else ClientError(f"it cannot be sent: {error!r}")
+                self._refused(lane, batch, Outcome.FATAL, refused, is_spent=batch.in_doubt)
             return
         self._requests[connection] += 1
         answer.add_done_callback(partial(self._answered, connection, sent))
@@ -392,7 +392,7 @@ class Sender:
         batch.in_doubt = batch.in_doubt or in_doubt
         if batch.abandoned:
             lane.in_flight.remove(batch)
-            self._drop(batch, TransactionAbortedError("the transaction was aborted: send the record in the next one"))
+            self._drop(batch, batch.abandoned)
             self._settle(lane)
             return
         if lane.retry_at is None or batch is lane.in_flight[0]:

@@ -5,6 +5,8 @@ Each takes settings by their names.  Raises TypeError for what is of another kin
 
 from __future__ import annotations
 
+from fencepost.protocol.compression import Compression
+
 
 def check_milliseconds(**settings: float) -> None:
     """Times, whole or not, 0 or more."""
@@ -43,3 +45,12 @@ def check_topics(topics: object) -> None:
     for name in topics if isinstance(topics, list | tuple) else (topics,):
         if not isinstance(name, str):
             raise TypeError(f"topic {name!r}: it must be a str; give several topics one by one, as in *topics")
+
+
+def compression_named(name: str) -> Compression:
+    """Raises ValueError."""
+    try:
+        return Compression[name.upper()]
+    except KeyError:
+        known = ", ".join(codec.name.lower() for codec in Compression)
+        raise ValueError(f"compression={name!r}: it must be one of {known}") from None

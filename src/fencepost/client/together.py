@@ -30,6 +30,7 @@ class Together:
         self._count = 0
         self._offsets: dict[TopicPartition, list[range]] = {}
         self._error: Exception | None = None
+        self._reported = False
 
     def one_more(self) -> None:
         """A batch is waited for."""
@@ -42,10 +43,8 @@ class Together:
         self.one_less()
 
     def failed(self, error: Exception, *, reported: bool) -> None:
-        self._error = self._error or error
+        self._error, self._reported = self._error or error, self._reported or reported
         self.one_less()
-        if reported and self.result.done() and not self.result.cancelled():
-            self.result.exception()
 
     def one_less(self) -> None:
         """A batch is answered for good, or everything was handed over."""
@@ -54,5 +53,7 @@ class Together:
             return
         if self._error is not None:
             self.result.set_exception(self._error)
+            if self._reported:
+                self.result.exception()  # the caller hears of it elsewhere
         else:
             self.result.set_result(ManyMetadata(self._count, self._offsets))

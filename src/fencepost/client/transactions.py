@@ -353,7 +353,9 @@ class Transactions:
             self._drop_unsent("the producer has failed")
 
     def _drop_unsent(self, why: str) -> None:
-        if self.sender is not None and self.sender.abandon(TransactionAbortedError(f"the record was not sent: {why}")):
+        unsent = TransactionAbortedError(f"the record was not sent: {why}")
+        unanswered = TransactionAbortedError("the transaction was aborted: send the record in the next one")
+        if self.sender is not None and self.sender.abandon(unsent, unanswered):
             self._needs_new_epoch = True
 
     def close(self) -> None:

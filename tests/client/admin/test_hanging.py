@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.admin.nodes import Nodes, play
+from tests.client.admin.nodes import CUT, Nodes, play
 from tests.client.test_producer import producer, shown, simulate
 
 from fencepost.client import Admin, BrokerError, HangingTransaction, MisuseError, ProducerState, TransactionDescription
@@ -32,6 +33,7 @@ from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 from fencepost.simulation.world import ADDRESS, World
 
 AT, ELSEWHERE = TopicPartition("t", 0), TopicPartition("t", 1)
+JOURNAL = TopicPartition("__transaction_state", 0)
 TIMEOUT_MS = 900_000
 
 
@@ -83,8 +85,10 @@ class Answers:
         self.marker_error = ErrorCode.NONE
         self.settles = False
         """Whether the transaction ends while coordinators are asked about it."""
-        nodes.leaders = {AT: 1, ELSEWHERE: 2}
+        nodes.leaders = {AT: 1, ELSEWHERE: 2, JOURNAL: 2, JOURNAL._replace(partition=1): 0}
         nodes.answer = self
+        self.on_marker: Callable[[], Any] = lambda: None
+        """What else happens when a marker is asked for; another answer to it, if it gives one."""
 
     def __call__(self, node: int, request: Any) -> Any:
         match request:
@@ -106,7 +110,7 @@ class Answers:
                     transaction_states=[self._described(name) for name in request.transactional_ids]
                 )
             case WriteTxnMarkersRequest():
-                return self._written(request)
+                return self.on_marker() or self._written(request)
         raise AssertionError(request)
 
     def _producers(self, request: DescribeProducersRequest) -> DescribeProducersResponse:
@@ -114,7 +118,7 @@ class Answers:
         for topic in request.topics:
             parts = []
             for number in topic.partition_indexes:
-                known = self.states[TopicPartition(topic.name, number)]
+                known = self.states.get(TopicPartition(topic.name, number), [])
                 active = [
                     describe_producers.ProducerState(
                         producer_id=each.producer_id,
@@ -244,14 +248,83 @@ def test_only_a_hanging_transaction_is_aborted() -> None:
     async def scenario(nodes: Nodes) -> None:
         answers = Answers(nodes, state(last=long_ago(nodes)))
         async with nodes.admin() as admin:
-            with pytest.raises(MisuseError, match=r"no transaction that is open in t-0 begins at offset 4: .* at 3"):
+            with pytest.raises(MisuseError, match=r"no transaction that is open in t-0 begins at offset 4"):
                 await admin.abort_transaction(AT, 4)
-            with pytest.raises(MisuseError, match="begin at none"):
+            with pytest.raises(MisuseError, match="begins at offset 3"):
                 await admin.abort_transaction(ELSEWHERE, 3)
+            with pytest.raises(MisuseError, match=r"written to 900\d+ ms ago, and one may take 990000 ms"):
+                await admin.abort_transaction(AT, 3, max_transaction_timeout_ms=990_000)
             answers.known = {"id": (7, [AT])}
             with pytest.raises(MisuseError, match=r"offset 3 of t-0 does not hang: .*initialize a producer"):
                 await admin.abort_transaction(AT, 3)
         assert nodes.requests(WriteTxnMarkersRequest) == []
+
+    play(scenario)
+
+
+def test_nothing_hangs_for_sure_while_a_coordinator_is_away() -> None:
+    """It may come back, and commit."""
+
+    async def scenario(nodes: Nodes) -> None:
+        answers = Answers(nodes, state(last=long_ago(nodes)))
+        answers.known = {"id": (7, [AT])}
+        nodes.leaders[ELSEWHERE] = 0
+        nodes.stop(2)  # it has the transaction
+        async with nodes.admin() as admin:
+            with pytest.raises(BrokerError, match="nobody leads __transaction_state-0") as told:
+                await admin.find_hanging_transactions(["t"])
+            assert told.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            with pytest.raises(BrokerError, match="nobody leads __transaction_state-0"):
+                await admin.abort_transaction(AT, 3)
+        assert nodes.requests(WriteTxnMarkersRequest) == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_nothing_hangs_for_sure_while_a_coordinator_moves(silent: bool) -> None:
+    """The one that has it is asked, wherever that is, until all of them have answered and none has moved."""
+
+    async def scenario(nodes: Nodes) -> None:
+        answers = Answers(nodes, state(last=long_ago(nodes)))
+        answers.known = {"id": (7, [AT])}
+        nodes.leaders[JOURNAL] = 0
+
+        def answer(node: int, request: Any) -> Any:
+            if isinstance(request, ListTransactionsRequest) and nodes.leaders[JOURNAL] == 0:
+                nodes.leaders[JOURNAL] = 2
+                return CUT if silent else answers(node, request)
+            return answers(node, request)
+
+        nodes.answer = answer
+        async with nodes.admin() as admin:
+            assert await admin.find_hanging_transactions(["t"]) == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_marker_is_asked_for_again_only_while_the_same_transaction_hangs(cut: bool) -> None:
+    """Another one of the same producer may have begun since."""
+
+    async def scenario(nodes: Nodes) -> None:
+        answers = Answers(nodes, state(last=long_ago(nodes)))
+        tries: list[None] = []
+
+        def repeated() -> Any:
+            tries.append(None)
+            if len(tries) == 2:
+                answers.states[AT] = [state(last=long_ago(nodes), start=9)]
+                answers.known = {"id": (7, [AT])}
+            if cut:
+                return CUT
+            answers.marker_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return None
+
+        answers.on_marker = repeated
+        async with nodes.admin() as admin:
+            await admin.abort_transaction(AT, 3)
+        assert len(tries) == 2
 
     play(scenario)
 
@@ -294,7 +367,7 @@ def test_a_transaction_that_its_coordinator_lost_is_found_and_aborted_on_a_node(
                 async with other.transaction():
                     await other.send("t", b"after", partition=0)
             assert await shown(world) == []
-            await admin.abort_transaction(found.partition, found.start_offset)
+            await admin.abort_transaction(found.partition, found.start_offset, max_transaction_timeout_ms=0)
             assert await shown(world) == [b"after"]
             assert await admin.find_hanging_transactions(["t"], max_transaction_timeout_ms=0) == []
             await writer.abandon()

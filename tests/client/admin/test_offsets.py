@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -81,6 +82,17 @@ def test_offsets_are_set_at_the_coordinator_and_each_refusal_is_named(
         assert {at: error.code for at, error in raised.value.refused.items()} == expected
         assert set(raised.value.done) == set(PLACES) - set(refused)
         assert all(str(at) in str(error) for at, error in raised.value.refused.items())
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("group", ["g{", "g{}", "g{x}", "%s"])
+def test_a_group_of_any_name_is_named_as_it_is(group: str) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        nodes.answer = lambda _, request: committed(request, lambda _: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        async with nodes.admin() as admin:
+            with pytest.raises(BrokerError, match=re.escape(repr(group))):
+                await admin.alter_group_offsets(group, {PLACES[0]: 5})
 
     play(scenario)
 

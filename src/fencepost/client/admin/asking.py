@@ -71,6 +71,18 @@ async def ask(
     return {item: asking.done[item] for item in asked}
 
 
+async def ask_once(
+    cluster: Cluster, item: Item, route: Route[Item], question: Question[Item, Result], deadline: Deadline
+) -> object:
+    """Ask about one thing, and not again; why it would have to be, None if it has its answer.  Raises BrokerError."""
+    cluster.check_open()
+    asking = _Asking(cluster, [item], route, question)
+    because = await asking.go_round(deadline)
+    if asking.refused:
+        raise refusal(asking.refused, asking.done)
+    return because if asking.waiting else None
+
+
 def refusal(refused: Mapping[Any, BrokerError], done: Mapping[Any, object]) -> BrokerError:
     """What is raised when some items were refused."""
     first = next(iter(refused.values()))

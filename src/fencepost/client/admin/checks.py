@@ -8,6 +8,7 @@ from fencepost.client.admin.configs import ConfigChange
 from fencepost.client.admin.partitions import OffsetSpec
 from fencepost.client.admin.topics import NewTopic
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
+from fencepost.protocol.types import TopicPartition
 
 
 def one(what: str, name: object) -> str:
@@ -56,6 +57,13 @@ def whole_number(what: str, number: object) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
         raise TypeError(f"{what}={number!r}: it must be a whole number")
     return number
+
+
+def place(at: object) -> TopicPartition:
+    """A partition of a topic.  Raises TypeError, ValueError."""
+    if not (isinstance(at, tuple) and len(at) == 2):
+        raise TypeError(f"{at!r} is no partition: give a TopicPartition, as in TopicPartition('orders', 0)")
+    return TopicPartition(one("topic", at[0]), whole_number("partition", at[1]))
 
 
 def times(at: object, spec: object) -> int:

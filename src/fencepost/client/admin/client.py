@@ -9,7 +9,7 @@ from fencepost.client.admin import brokers, configs, features, groups, hanging, 
 from fencepost.client.admin import transactions as transactional_id_states
 from fencepost.client.admin.asking import metadata
 from fencepost.client.admin.brokers import ClusterDescription, LogDirectory
-from fencepost.client.admin.checks import config_change, many, new_topic, one, position, times, whole_number
+from fencepost.client.admin.checks import config_change, many, new_topic, one, place, position, times, whole_number
 from fencepost.client.admin.configs import BROKER, TOPIC, ConfigChange, ConfigEntry
 from fencepost.client.admin.features import FeatureDescription
 from fencepost.client.admin.groups import GroupDescription, GroupListing
@@ -184,7 +184,7 @@ class Admin:
 
         `require_stable`: wait while a transaction that is open may change one (KIP-447).
         """
-        asked = None if partitions is None else [TopicPartition(*at) for at in partitions]
+        asked = None if partitions is None else [place(at) for at in partitions]
         deadline = self._deadline(f"reading the offsets of group {group_id!r}")
         name = one("group_id", group_id)
         return await offsets.list_group_offsets(self._cluster, name, asked, deadline, stable=require_stable)
@@ -196,13 +196,13 @@ class Admin:
 
         `list_offsets` tells offsets to go to, by time for instance.
         """
-        wanted = {TopicPartition(*at): position(at, given) for at, given in positions.items()}
+        wanted = {place(at): position(at, given) for at, given in positions.items()}
         deadline = self._deadline(f"changing the offsets of group {group_id!r}")
         await offsets.alter_group_offsets(self._cluster, one("group_id", group_id), wanted, deadline)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget where a group is in these partitions.  Topics that its members read are refused."""
-        asked = [TopicPartition(*at) for at in partitions]
+        asked = [place(at) for at in partitions]
         deadline = self._deadline(f"deleting offsets of group {group_id!r}")
         await offsets.delete_group_offsets(self._cluster, one("group_id", group_id), asked, deadline)
 
@@ -216,19 +216,19 @@ class Admin:
         A time is in milliseconds since 1970.  None: there is no such record.  `isolation_level`: with "read_committed"
         OffsetSpec.LATEST is where readers of committed records stop.
         """
-        wanted = {TopicPartition(*at): times(at, spec) for at, spec in specs.items()}
+        wanted = {place(at): times(at, spec) for at, spec in specs.items()}
         return await partitions.list_offsets(
             self._cluster, wanted, isolation_level, self._deadline("looking up offsets")
         )
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before these offsets (-1: all that are acknowledged); where each partition begins then."""
-        wanted = {TopicPartition(*at): whole_number(f"before[{at}]", offset) for at, offset in before.items()}
+        wanted = {place(at): whole_number(f"before[{at}]", offset) for at, offset in before.items()}
         return await partitions.delete_records(self._cluster, wanted, self._deadline("deleting records"))
 
     async def describe_producers(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, list[ProducerState]]:
         """Who writes, or wrote lately, to each of these partitions, and which transactions are open there."""
-        asked = [TopicPartition(*each) for each in at]
+        asked = [place(each) for each in at]
         return await partitions.describe_producers(self._cluster, asked, self._deadline("describing producers"))
 
     # The cluster
@@ -289,19 +289,23 @@ class Admin:
 
         `max_transaction_timeout_ms`: transaction.max.timeout.ms of the brokers; who wrote later than that may go on.
         """
+        timeout_ms = whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
         deadline = self._deadline("looking for hanging transactions")
         asked = None if topic_names is None else many("topic_names", topic_names)
         described = await topics.describe_topics(self._cluster, asked, deadline)
         places = hanging.to_look_at(described.values())
-        return await hanging.find_hanging_transactions(self._cluster, places, max_transaction_timeout_ms, deadline)
+        return await hanging.find_hanging_transactions(self._cluster, places, timeout_ms, deadline)
 
-    async def abort_transaction(self, at: TopicPartition, start_offset: int) -> None:
+    async def abort_transaction(
+        self, at: TopicPartition, start_offset: int, *, max_transaction_timeout_ms: int = 900_000
+    ) -> None:
         """End a hanging transaction in one partition, as `find_hanging_transactions` names it.
 
         Its records are not shown to readers of committed records; elsewhere it stays as it is.  Raises MisuseError if
-        no transaction that begins at that offset is open there, or its coordinator is there to end it.
+        no transaction that begins at that offset is open there, it was written to later than
+        `max_transaction_timeout_ms` ago, or its coordinator is there to end it; BrokerError if that cannot be told.
         """
-        place = TopicPartition(*at)
-        await hanging.abort_transaction(
-            self._cluster, place, start_offset, self._deadline(f"aborting a transaction in {place}")
-        )
+        partition, offset = place(at), whole_number("start_offset", start_offset)
+        timeout_ms = whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
+        deadline = self._deadline(f"aborting a transaction in {partition}")
+        await hanging.abort_transaction(self._cluster, partition, offset, timeout_ms, deadline)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask
+from fencepost.client.admin.asking import Question, Told, ask_once, metadata
 from fencepost.client.admin.partitions import ProducerState, describe_producers
 from fencepost.client.admin.routes import Leaders
 from fencepost.client.admin.topics import TopicDescription
@@ -28,6 +28,9 @@ from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, Wri
 from fencepost.protocol.types import ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+_JOURNAL: Final = "__transaction_state"
+"""Who leads a partition of it is the coordinator of the transactional ids there."""
 
 
 class HangingTransaction(NamedTuple):
@@ -134,26 +137,81 @@ async def find_hanging_transactions(
 async def _left_alone(
     cluster: Cluster, found: Sequence[HangingTransaction], deadline: Deadline
 ) -> list[HangingTransaction]:
+    """Those that no coordinator has, when every coordinator has been asked.  Raises BrokerError if one cannot be."""
     if not found:
         return []
     producers = sorted(dict.fromkeys(each.producer_id for each in found))
-    listed = await list_transactions(cluster, TransactionFilter(producer_ids=producers), deadline)
-    described = await describe_transactions(cluster, listed, deadline)
-    return without_coordinator(found, {each.producer_id: name for name, each in listed.items()}, described)
+    while True:
+        coordinators = await _coordinators(cluster, deadline)
+        brokers = sorted({leader for leader, _ in coordinators})
+        listed = await list_transactions(cluster, TransactionFilter(producer_ids=producers), deadline, brokers)
+        described = await describe_transactions(cluster, listed, deadline)
+        if await _coordinators(cluster, deadline) == coordinators:
+            return without_coordinator(found, {each.producer_id: name for name, each in listed.items()}, described)
+        await deadline.pause("coordinators move")  # what one of them has may have been told by neither
 
 
-async def abort_transaction(cluster: Cluster, at: TopicPartition, start_offset: int, deadline: Deadline) -> None:
+async def _coordinators(cluster: Cluster, deadline: Deadline) -> list[tuple[int, int]]:
+    """Leader and leader epoch of each partition of their journal; none if there is none yet.
+
+    Raises BrokerError where nobody leads one: what its coordinator is going to end nobody can tell.
+    """
+    answer = await metadata(cluster, [_JOURNAL], deadline)
+    (topic,) = answer.topics
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return []
+    if topic.error_code:
+        raise BrokerError(topic.error_code, f"which transactions hang cannot be told without {_JOURNAL}")
+    alive = {broker.node_id for broker in answer.brokers}
+    for part in topic.partitions:
+        if part.leader_id not in alive:
+            raise BrokerError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"which transactions hang cannot be told: nobody leads {_JOURNAL}-{part.partition_index}, and the "
+                "coordinator that comes back with it may be going to commit them",
+            )
+    return [
+        (part.leader_id, part.leader_epoch) for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+    ]
+
+
+async def abort_transaction(
+    cluster: Cluster, at: TopicPartition, start_offset: int, timeout_ms: int, deadline: Deadline
+) -> None:
     """End the transaction that begins there, in this partition only, without its coordinator.
 
-    Raises MisuseError if none is open there, or its coordinator is there to end it.
+    `timeout_ms`: transaction.max.timeout.ms of the brokers.  Raises MisuseError if none is open there, it was written
+    to later than that, or its coordinator is there to end it.
     """
+    hanging = await _hanging_at(cluster, at, start_offset, timeout_ms, deadline)
+    if hanging is None:
+        raise MisuseError(
+            f"no transaction that is open in {at} begins at offset {start_offset}: `describe_producers` names those "
+            "that are"
+        )
+    while hanging is not None:
+        because = await _write_marker(cluster, hanging, deadline)
+        if because is None:
+            return
+        await deadline.pause(because)
+        # It may have been written, and the producer may have begun another one since.
+        hanging = await _hanging_at(cluster, at, start_offset, timeout_ms, deadline)
+
+
+async def _hanging_at(
+    cluster: Cluster, at: TopicPartition, start_offset: int, timeout_ms: int, deadline: Deadline
+) -> HangingTransaction | None:
+    """The transaction that begins there, if one is open.  Raises MisuseError if it does not hang."""
     states = (await describe_producers(cluster, [at], deadline))[at]
     opened = [found for found in (_open(at, state) for state in states) if found is not None]
     found = [each for each in opened if each.start_offset == start_offset]
     if not found:
-        known = ", ".join(str(each.start_offset) for each in opened) or "none"
+        return None
+    age = cluster.runtime.clock.now() - found[0].last_timestamp
+    if age <= timeout_ms:
         raise MisuseError(
-            f"no transaction that is open in {at} begins at offset {start_offset}: those that are open begin at {known}"
+            f"the transaction that begins at offset {start_offset} of {at} was written to {age} ms ago, and one may "
+            f"take {timeout_ms} ms (max_transaction_timeout_ms): wait for that"
         )
     hanging = await _left_alone(cluster, found, deadline)
     if not hanging:
@@ -161,10 +219,11 @@ async def abort_transaction(cluster: Cluster, at: TopicPartition, start_offset: 
             f"the transaction that begins at offset {start_offset} of {at} does not hang: its coordinator will end it, "
             "when its time-out is over at the latest. To end it now, initialize a producer with its transactional id"
         )
-    await _write_marker(cluster, hanging[0], deadline)
+    return hanging[0]
 
 
-async def _write_marker(cluster: Cluster, hanging: HangingTransaction, deadline: Deadline) -> None:
+async def _write_marker(cluster: Cluster, hanging: HangingTransaction, deadline: Deadline) -> object:
+    """Ask the leader for it once; why it has to be asked again, None if it has written it."""
     at = hanging.partition
     marker = WritableTxnMarker(
         producer_id=hanging.producer_id,
@@ -186,4 +245,4 @@ async def _write_marker(cluster: Cluster, hanging: HangingTransaction, deadline:
         read=read,
         refused=lambda at: f"the transaction that begins at offset {hanging.start_offset} of {at} was not aborted",
     )
-    await ask(cluster, [at], Leaders(cluster), question, deadline)
+    return await ask_once(cluster, at, Leaders(cluster), question, deadline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from fencepost.client.admin.asking import Question, Told, ask, refusal
@@ -95,7 +95,7 @@ async def alter_group_offsets(
     )
     if topics:
         answered = await ask(cluster, [group], Coordinators(cluster, GROUP), question, deadline)
-        _check(answered[group], f"the offset of group {group!r} in {{}} was not changed")
+        _check(answered[group], lambda at: f"the offset of group {group!r} in {at} was not changed")
 
 
 def _committed(number: int, position: OffsetAndMetadata) -> OffsetCommitRequestPartition:
@@ -128,7 +128,7 @@ async def delete_group_offsets(
     )
     if topics:
         answered = await ask(cluster, [group], Coordinators(cluster, GROUP), question, deadline)
-        _check(answered[group], f"the offset of group {group!r} in {{}} was not deleted")
+        _check(answered[group], lambda at: f"the offset of group {group!r} in {at} was not deleted")
 
 
 def _errors(answer: Any) -> Errors:
@@ -139,9 +139,9 @@ def _errors(answer: Any) -> Errors:
     }
 
 
-def _check(errors: Errors, sentence: str) -> None:
-    """Raises BrokerError, PartlyRefusedError if something went wrong; `sentence`: with a place for the partition."""
-    refused = {at: _refusal(error, sentence.format(at)) for at, error in errors.items() if error}
+def _check(errors: Errors, sentence: Callable[[TopicPartition], str]) -> None:
+    """Raises BrokerError, PartlyRefusedError if something went wrong; `sentence`: what that means for a partition."""
+    refused = {at: _refusal(error, sentence(at)) for at, error in errors.items() if error}
     if refused:
         raise refusal(refused, {at: None for at, error in errors.items() if not error})
 

@@ -50,9 +50,9 @@ class TransactionFilter(NamedTuple):
 
 
 async def list_transactions(
-    cluster: Cluster, given: TransactionFilter, deadline: Deadline
+    cluster: Cluster, given: TransactionFilter, deadline: Deadline, brokers: Iterable[int] | None = None
 ) -> dict[str, TransactionListing]:
-    """By transactional id, of all brokers."""
+    """By transactional id, of these brokers, each of which must answer, or of all that are there."""
 
     def read(answer: Any, asked: Sequence[int]) -> Iterator[Told[int, list[TransactionListing]]]:
         found = [
@@ -76,7 +76,7 @@ async def list_transactions(
         refused=lambda broker: f"broker {broker} does not list its transactions",
         least=_PATTERN_SINCE if given.pattern is not None else _DURATION_SINCE if duration is not None else 0,
     )
-    by_broker = await ask_each_broker(cluster, question, deadline)
+    by_broker = await ask_each_broker(cluster, question, deadline, brokers)
     return {
         listed.transactional_id: listed for listed in sorted(each for found in by_broker.values() for each in found)
     }

@@ -179,5 +179,9 @@ class Admin(Blocking):
         )
 
     @as_in(admin.Admin.abort_transaction)
-    def abort_transaction(self, at: TopicPartition, start_offset: int) -> None:
-        self._portal.call(self._admin.abort_transaction(at, start_offset))
+    def abort_transaction(
+        self, at: TopicPartition, start_offset: int, *, max_transaction_timeout_ms: int = 900_000
+    ) -> None:
+        self._portal.call(
+            self._admin.abort_transaction(at, start_offset, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        )

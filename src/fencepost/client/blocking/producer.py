@@ -79,6 +79,23 @@ class Producer(Blocking):
         sending = self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
         return Delivery(self._portal, self._portal.call(sending))
 
+    @as_in(producer.Producer.send_and_wait)
+    def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        return self._portal.call(
+            self._producer.send_and_wait(
+                topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
+            )
+        )
+
     @as_in(producer.Producer.send_many)
     def send_many(
         self,
@@ -89,6 +106,8 @@ class Producer(Blocking):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery[ManyMetadata]:
+        # Whatever an iterable of the caller's does is done in the caller's thread.
+        values, keys = list(values), None if keys is None else list(keys)
         sending = self._producer.send_many(topic, values, keys=keys, partition=partition, timestamp=timestamp)
         return Delivery(self._portal, self._portal.call(sending))
 

@@ -1,0 +1,108 @@
+"""How a producer's work ends: what a flush waits for, what is said of records whose answer did not come."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from tests.client.test_in_flight import Brokers, Faults, play, send
+from tests.client.test_producer import simulate
+
+from fencepost.client import ClosedError, Producer
+from fencepost.client.sender import Sender
+from fencepost.simulation.world import ADDRESS, World
+
+
+def test_a_flush_waits_for_what_was_sent_before_it_and_not_for_what_comes() -> None:
+    async def scenario(sender: Sender, _: Brokers) -> None:
+        await send(sender, b"first")
+        before = [send(sender, b"%d" % n) for n in range(7)]
+
+        async def go_on() -> None:
+            for n in range(1000):
+                send(sender, b"later %d" % n)
+                await asyncio.sleep(0.01)
+
+        others = asyncio.create_task(go_on())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(2):
+            await sender.flush()
+        assert all(future.done() for future in before)
+        assert not others.done()
+        await others
+        await sender.flush()
+
+    play(Brokers(Faults(Random(1))), scenario)
+
+
+def test_who_closes_without_an_answer_is_not_told_that_nothing_was_written() -> None:
+    """It is there; who sends it again because of what he is told pays twice."""
+
+    async def scenario(world: World) -> None:
+        producer = await Producer(ADDRESS, runtime=world.runtime("closes")).start()
+        await producer.send_and_wait("t", b"0", partition=0)
+        sent = await producer.send("t", b"pay", partition=0)
+        await asyncio.sleep(0)
+        await producer.close(0)
+        assert sent.done()
+        with pytest.raises(ClosedError, match="whether the record was written is not known"):
+            await sent
+
+    simulate(scenario)
+
+
+def test_nothing_is_taken_while_it_closes() -> None:
+    async def scenario(world: World) -> None:
+        producer = await Producer(ADDRESS, runtime=world.runtime("closes")).start()
+        sent = await producer.send("t", b"0", partition=0)
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        for refused in (producer.send("t", b"1"), producer.send_many("t", [b"2"])):
+            with pytest.raises(ClosedError, match="being closed"):
+                await refused
+        await closing
+        assert (await sent).offset == 0
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("partition", [1.0, True, "0"])
+def test_a_partition_that_only_equals_a_number_is_none(partition: Any) -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("wrong")) as producer:
+            for _ in range(2):  # before and after the topic is known
+                with pytest.raises(TypeError, match="partition="):
+                    await producer.send("t", b"1", partition=partition)
+                with pytest.raises(TypeError, match="partition="):
+                    await producer.send_many("t", [b"2"], partition=partition)
+                await producer.send_and_wait("t", b"0", partition=0)
+            with pytest.raises(TypeError, match="topic=None"):
+                await producer.send(None, b"")  # type: ignore[arg-type]
+
+        async with Producer(ADDRESS, runtime=world.runtime("chooses"), partitioner=lambda *_: partition) as producer:
+            with pytest.raises(ValueError, match="partitioner returned"):
+                await producer.send("t", b"4")
+
+    simulate(scenario)
+
+
+def test_who_is_cancelled_in_send_has_handed_over_nothing() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("cancelled"), batch_bytes=1) as producer:
+            handed = 0
+            for number in range(200):
+                sending = asyncio.create_task(producer.send("t", b"%d" % number, partition=0))
+                await asyncio.sleep(0)
+                sending.cancel()
+                try:
+                    await sending
+                    handed += 1
+                except asyncio.CancelledError:
+                    pass
+            await producer.flush()
+            last = await producer.send_and_wait("t", b"end", partition=0)
+            assert last.offset == handed
+
+    simulate(scenario)
