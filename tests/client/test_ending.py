@@ -7,11 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.client.test_in_flight import Brokers, Faults, play, send
+from tests.client.test_in_flight import Brokers, Faults, Partition, play, send
 from tests.client.test_producer import simulate
 
-from fencepost.client import ClosedError, Producer
+from fencepost.client import BrokerError, ClosedError, Producer
 from fencepost.client.sender import Sender
+from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
 
 
@@ -106,3 +107,31 @@ def test_who_is_cancelled_in_send_has_handed_over_nothing() -> None:
             assert last.offset == handed
 
     simulate(scenario)
+
+
+class Forgetful(Partition):
+    """Knows nothing of any producer, but that it is not at its first record."""
+
+    def append(self, data: bytes) -> tuple[ErrorCode, int]:  # noqa: ARG002
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_refusal_after_a_lost_answer_says_that_the_records_may_be_written(lost: bool) -> None:
+    """As by a broker that was started again and knows less of a producer than before."""
+
+    async def scenario(sender: Sender, brokers: Brokers) -> None:
+        await send(sender, b"0")
+        brokers.faults = Faults(Random(1), error_after=float(lost))
+        sent = send(sender, b"1")
+        await asyncio.sleep(0.06)
+        brokers.faults = Faults(Random(1))
+        brokers.partition = Forgetful()
+        if not lost:
+            await sent
+            sent = send(sender, b"2")
+        with pytest.raises(BrokerError) as told:
+            await sent
+        assert ("may have written them" in str(told.value)) is lost
+
+    play(Brokers(Faults(Random(1))), scenario)

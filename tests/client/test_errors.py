@@ -17,6 +17,7 @@ from fencepost.client.errors import (
     ApplicationRecoverableError,
     BrokerError,
     ClientError,
+    FatalBrokerError,
     FatalError,
     PartlyRefusedError,
     RetriableError,
@@ -72,11 +73,19 @@ def test_what_the_caller_allowed_is_pythons_own_time_out() -> None:
     assert issubclass(TimedOutError, TimeoutError)
 
 
+class RefusedByTheirRule(BrokerError):
+    """Of somebody's program."""
+
+
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_COORDINATOR, 999])
 def test_a_refusal_outlives_being_pickled(code: int) -> None:
-    error = BrokerError(code, "because")
+    error = BrokerError(code=code, message="because")
+    error.add_note("and when")
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), again.code, str(again)) == (type(error), error.code, str(error))
+    assert again.__notes__ == ["and when"]
+    for kind in (FatalBrokerError, RefusedByTheirRule):
+        assert type(pickle.loads(pickle.dumps(kind(code, "because")))) is kind
     several = PartlyRefusedError({"a": error}, {"b": 1})
     again = pickle.loads(pickle.dumps(several))
     assert (again.done, str(again), again.refused["a"].code) == ({"b": 1}, str(several), code)

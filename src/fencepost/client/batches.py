@@ -157,6 +157,11 @@ class Batch:
             "delivery_timeout_ms: whether they were written is not known. Raise it if the broker needs longer"
         )
 
+    def refused(self, why: str) -> str:
+        """What is told of its records when a leader refuses them for good."""
+        before = ", after a try that may have written them" if self.in_doubt else ""
+        return f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were refused{before}: {why}"
+
     def behind_a_failed_one(self) -> DeliveryError:
         """What its records are told when a batch before it failed, so that it is not sent again."""
         written = "nobody knows whether they were written" if self.in_doubt else "they were not written"

@@ -76,7 +76,7 @@ class BrokerError(ClientError, KafkaError):
     or FatalError.
     """
 
-    def __new__(cls, code: Any, *_: Any) -> Self:
+    def __new__(cls, code: Any = 0, *_: Any, **__: Any) -> Self:
         kind: Any = _BY_REMEDY[advice_on(code).remedy] if cls is BrokerError else cls
         made: Self = super().__new__(kind)
         return made
@@ -86,7 +86,7 @@ class BrokerError(ClientError, KafkaError):
         self._given: tuple[Any, ...] = (code, message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BrokerError, self._given
+        return type(self), self._given, dict(vars(self))
 
 
 class RetriableBrokerError(BrokerError, RetriableError):
@@ -129,7 +129,7 @@ class PartlyRefusedError(BrokerError, FatalError):
         self.done = dict(done)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PartlyRefusedError, (self.refused, self.done)
+        return PartlyRefusedError, (self.refused, self.done), dict(vars(self))
 
 
 class DeliveryError(RetriableError):

@@ -380,8 +380,7 @@ class Sender:
             halves = lane.split(batch, self._rules.transactional_id is not None)
             self._memory.take(sum(half.builder.size for half in halves) - batch.builder.size)
         else:
-            what = f"{batch.builder.count} records for {lane.at.topic}-{lane.at.partition} were refused"
-            refused = BrokerError(answer.error_code, f"{what}: {answer.error_message or error.name}")
+            refused = BrokerError(answer.error_code, batch.refused(answer.error_message or error.name))
             self._refused(lane, batch, outcome_of("Produce", error), refused, is_spent=batch.in_doubt)
 
     def _again(self, lane: Lane, batch: Batch, *, in_doubt: bool) -> None:

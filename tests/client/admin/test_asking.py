@@ -411,8 +411,15 @@ def test_calls_under_way_are_told_that_it_is_closed_and_so_are_later_ones() -> N
             for each in waiting:
                 with pytest.raises(ClosedError):
                     await each
-        with pytest.raises(ClosedError):
-            await admin.delete_records({})
+        for nothing in (
+            lambda: admin.delete_records({}),
+            lambda: admin.describe_topics([]),
+            lambda: admin.list_group_offsets("g", []),
+            lambda: admin.alter_group_offsets("g", {}),
+            lambda: admin.delete_group_offsets("g", []),
+        ):
+            with pytest.raises(ClosedError):
+                await nothing()
 
     play(scenario)
 

@@ -40,6 +40,7 @@ async def list_group_offsets(
 
     `stable`: wait while a transaction that is open may change one.
     """
+    cluster.check_open()
     topics = None
     if partitions is not None:
         wanted = _by_topic(partitions)
@@ -72,6 +73,7 @@ async def alter_group_offsets(
     cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline
 ) -> None:
     """Have the group go on from there.  It must have no members."""
+    cluster.check_open()
     topics = [
         OffsetCommitRequestTopic(
             name=name,
@@ -111,6 +113,7 @@ async def delete_group_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> None:
     """Forget where a group is.  Partitions that its members read are refused."""
+    cluster.check_open()
     topics = [
         OffsetDeleteRequestTopic(
             name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]

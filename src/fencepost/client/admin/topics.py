@@ -58,6 +58,7 @@ async def describe_topics(
     cluster: Cluster, names: Sequence[str] | None, deadline: Deadline
 ) -> dict[str, TopicDescription]:
     """Of these, or of all if it is None."""
+    cluster.check_open()
     if names is not None and not names:
         return {}
     while True:
