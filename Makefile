@@ -14,9 +14,9 @@ setup:
 demo: setup
 	@$(RUN) -m demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(if $(FLIGHTS),--flights $(FLIGHTS))
 
-# Two processes more than cores, up to four: some tests wait for a killed process, a disk, or Java.
+# One process more than cores, up to four: some tests wait for a killed process, a disk, or Java.
 test: setup
-	$(RUN) -m pytest --numprocesses $$($(RUN) -c 'import os; print(min(4, os.cpu_count() + 2))') --dist loadfile --no-loadscope-reorder
+	$(RUN) -m pytest --numprocesses $$($(RUN) -c 'import os; print(min(4, os.cpu_count() + 1))') --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(RUN) -m ruff check

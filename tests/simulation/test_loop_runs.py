@@ -94,4 +94,4 @@ SAMPLE = ("no-seek-back", "error-commits", "read-again-while-in-doubt")
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_bug_is_found(name: str) -> None:
     assert name in BUGS
-    assert run_with(name, f"{__file__}::test_no_promise_is_broken") is not None
+    assert run_with(name, [f"{__file__}::test_no_promise_is_broken"]) is not None

@@ -351,7 +351,7 @@ class Cluster:
 
     async def leader_if_any(self, at: TopicPartition, deadline: Deadline) -> int | None:
         """The node that leads a partition.  Raises BrokerError if there is no such partition."""
-        topic = await self.topic(at.topic, deadline)
+        topic = await self.topic(at.topic, deadline, create=False)
         if at.partition not in topic.leaders:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

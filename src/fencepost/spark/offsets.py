@@ -75,7 +75,14 @@ async def _topics(cluster: Cluster, options: SourceOptions) -> list[str]:
 async def positions_of(cluster: Cluster, bound: Bound, options: SourceOptions) -> Positions:
     """The positions that a bound means now."""
     found = await subscribed(cluster, options)
-    offsets = await resolve(cluster, found.partitions, bound, options)
+    try:
+        offsets = await resolve(cluster, found.partitions, bound, options)
+    except BrokerError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        # A topic was made anew meanwhile: its id says so.
+        found = await subscribed(cluster, options)
+        offsets = await resolve(cluster, found.partitions, bound, options)
     return Positions(offsets, found.cluster_id, found.topic_ids)
 
 
