@@ -52,6 +52,8 @@ class Checked(NamedTuple):
     """What is to become of a client's batch in a log with these settings."""
 
     settings: LogSettings
+    header: BatchHeader
+    """What the batch says of itself, as it came."""
     refused: Refused | None
     max_timestamp: int = NO_TIMESTAMP
     """What the header must say: the largest one of the records, where these keep their own."""
@@ -76,11 +78,11 @@ def check_batch(
     """
     refused = check_header(batch, header, settings)
     if refused is not None:
-        return Checked(settings, refused)
+        return Checked(settings, header, refused)
     compression = header.attributes & 7
     most = _looked_at_closely(header, settings, now)
     if compression and most < header.record_count:
-        return Checked(settings, None, header.max_timestamp)
+        return Checked(settings, header, None, header.max_timestamp)
     records: Buffer = memoryview(batch)[HEADER_SIZE:]
     pace.left -= len(records) // _SUMMED_IN_A_UNIT
     try:
@@ -88,9 +90,9 @@ def check_batch(
             records = decompress(Compression(compression), records, most_unfolded(settings))
             pace.left -= len(records) // UNFOLDED_IN_A_UNIT
     except TooLarge as large:
-        return Checked(settings, Refused(ErrorCode.MESSAGE_TOO_LARGE, str(large)))
+        return Checked(settings, header, Refused(ErrorCode.MESSAGE_TOO_LARGE, str(large)))
     except ProtocolError as unreadable:
-        return Checked(settings, Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(unreadable)))
+        return Checked(settings, header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(unreadable)))
     try:
         scanned = scan_at_once(records, header, pace, most)
         if scanned is None:
@@ -98,23 +100,23 @@ def check_batch(
             yield from pace.spend(0)
             scanned = yield from scan(records, header, pace, most)
     except ProtocolError as wrong:
-        return Checked(settings, Refused(ErrorCode.INVALID_RECORD, str(wrong)))
+        return Checked(settings, header, Refused(ErrorCode.INVALID_RECORD, str(wrong)))
     demands = _demands(header, settings, now, scanned)
-    if any(demands):
+    if demands is not None:
         refused = yield from _check_records(records, header, settings, now, demands, pace)
         if refused is not None:
-            return Checked(settings, refused)
+            return Checked(settings, header, refused)
     max_timestamp = header.max_timestamp
     if settings.message_timestamp_type == "CreateTime" and most >= header.record_count:
         max_timestamp = max(scanned.latest, NO_TIMESTAMP)
     wanted = settings.compression
     if wanted is None or wanted == compression:
-        return Checked(settings, None, max_timestamp)
+        return Checked(settings, header, None, max_timestamp)
     fold = partial(recompress, bytes(records), header._replace(max_timestamp=max_timestamp), wanted, settings)
     anew = (yield from elsewhere(fold)) if len(records) > _FOLDED_AT_ONCE else fold()
     if isinstance(anew, Refused):
-        return Checked(settings, anew)
-    return Checked(settings, None, max_timestamp, anew)
+        return Checked(settings, header, anew)
+    return Checked(settings, header, None, max_timestamp, anew)
 
 
 def check_header(batch: Buffer, header: BatchHeader, settings: LogSettings) -> Refused | None:
@@ -147,9 +149,9 @@ def check_header(batch: Buffer, header: BatchHeader, settings: LogSettings) -> R
 
 def _looked_at_closely(header: BatchHeader, settings: LogSettings, now: Milliseconds) -> int:
     """How many records are looked at one by one: all of them where the settings ask something of each."""
-    if settings.compression is not None and settings.compression != header.attributes & 7:
-        return header.record_count
     if header.record_count <= settings.check_max_records or "compact" in settings.cleanup_policy:
+        return header.record_count
+    if settings.compression is not None and settings.compression != header.attributes & 7:
         return header.record_count
     if header.is_log_append_time or settings.timestamp_before_max_ms < LONG:
         return header.record_count
@@ -171,7 +173,7 @@ class _Demands(NamedTuple):
     stamped: bool
 
 
-def _demands(header: BatchHeader, settings: LogSettings, now: Milliseconds, scanned: Scanned) -> _Demands:
+def _demands(header: BatchHeader, settings: LogSettings, now: Milliseconds, scanned: Scanned) -> _Demands | None:
     created = settings.message_timestamp_type == "CreateTime"
     keyed = scanned.keyless and "compact" in settings.cleanup_policy
     timed = created and (
@@ -180,7 +182,7 @@ def _demands(header: BatchHeader, settings: LogSettings, now: Milliseconds, scan
     )
     # To say when records are appended is the broker's; where records have times of their own, it does not matter.
     stamped = header.is_log_append_time and (not created or header.max_timestamp == NO_TIMESTAMP)
-    return _Demands(keyed, timed, stamped)
+    return _Demands(keyed, timed, stamped) if keyed or timed or stamped else None
 
 
 def _check_records(

@@ -160,13 +160,15 @@ class Partition:
         A writable view is stamped in its place: whoever gives one does not use the batch again.  `control`: what a
         marker says, if its writer knows; else it is read.  Never awaits: check and append are one step.
         """
-        try:
-            header = read_header(batch)
-        except ProtocolError as unreadable:
-            return Refused(ErrorCode.INVALID_RECORD, str(unreadable))
-        if origin is Origin.CLIENT:
-            if checked is None or checked.settings is not self.settings:
-                checked = finish(self.check(batch, header, Pace()))
+        if checked is not None and checked.settings is self.settings:
+            header = checked.header
+        else:
+            try:
+                header = read_header(batch)
+            except ProtocolError as unreadable:
+                return Refused(ErrorCode.INVALID_RECORD, str(unreadable))
+            checked = finish(self.check(batch, header, Pace())) if origin is Origin.CLIENT else None
+        if checked is not None:
             if checked.refused is not None:
                 return self._refused(checked.refused)
             if checked.anew is not None:

@@ -83,7 +83,8 @@ def scan_at_once(body: Buffer, header: BatchHeader, pace: Pace, most: int = MAX_
     if units > pace.left:
         return None
     pace.left -= units
-    at, place, _, earliest, latest, keyless = _run(body, 0, 0, close, _INT64, -_INT64)
+    run = _compiled_run(body, 0, 0, close) if _compiled_run is not None and close else None
+    at, place, _, earliest, latest, keyless = run or _run(body, 0, 0, close, _INT64, -_INT64)
     if place < close:
         return None
     if passed_over:

@@ -43,7 +43,7 @@ class Sender:
         self.node, self.name, self.left = node, name, requests
 
     def arrive(self) -> None:
-        if self.left and self.node.shares.begin(self.again):
+        if self.left and self.node.shares.begin(self.again, self.node.loop.time()):
             self.again()
 
     def again(self) -> None:
@@ -52,7 +52,7 @@ class Sender:
             self.node.handled.append(self.name)
             self.node.in_turn[self.node.loop.turns] += 1
             self.node.loop._virtual.now += self.node.seconds
-            if not self.node.shares.goes_on(self.again):
+            if not self.node.shares.goes_on(self.again, self.node.loop.time()):
                 return
 
 
@@ -238,8 +238,9 @@ def test_who_comes_alone_again_and_again_never_stands_in_line_and_costs_little(m
     async def main() -> None:
         shares = Shares()
         for _ in range(1000):
-            assert shares.begin(print)
-            assert shares.goes_on(print)
+            now = asyncio.get_running_loop().time()
+            assert shares.begin(print, now)
+            assert shares.goes_on(print, now)
             await asyncio.sleep(0)
 
     monkeypatch.setattr(Shares, "_next_turn", counted)

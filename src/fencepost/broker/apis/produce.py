@@ -33,12 +33,7 @@ from fencepost.protocol.steps import ITEM, Pace, Steps
 @serves(ProduceRequest, advertised_first=0, in_turn=True)
 def produce(request: ProduceRequest, context: RequestContext, node: Node) -> Reply | Later:
     plan = ProducePlan(request, context, node)
-    begun = pacing.begin(_steps(plan, request.acks), node.slices)
-    if isinstance(begun, pacing.Done):
-        reply: Reply = begun.result
-        return reply
-    plan.own()
-    return begun
+    return pacing.begin(_steps(plan, request.acks), node.slices, plan.own)
 
 
 def _steps(plan: ProducePlan, acks: int) -> HandlerSteps[Reply]:

@@ -11,7 +11,6 @@ from fencepost.broker.leader.writes import (
     TOPIC_IDS_SINCE,
     Topics,
     Write,
-    check_batches,
     check_topic,
     failure,
     find,
@@ -107,7 +106,9 @@ class ProducePlan:
             check_topic(write, self._request)
             if write.outcome is None and write.flaw is not None:
                 write.outcome = write.flaw.refused
-        yield from check_batches(self._writes, pace)
+            if write.outcome is None:
+                assert write.partition is not None and write.header is not None and write.data.records is not None
+                write.checked = yield from write.partition.check(write.data.records, write.header, pace)
 
     def append(self, pace: Pace) -> Steps[bool]:
         """Into the log, if each guard still holds: much may have happened since it was asked.

@@ -163,14 +163,6 @@ def check_topic(write: Write, request: ProduceRequest) -> None:
             write.refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")
 
 
-def check_batches(writes: list[Write], pace: Pace) -> Steps[None]:
-    """Check the batches that nothing has been said of yet, each as far as it tells by itself."""
-    for write in writes:
-        if write.outcome is None:
-            assert write.partition is not None and write.header is not None and write.data.records is not None
-            write.checked = yield from write.partition.check(write.data.records, write.header, pace)
-
-
 def tell_timed_out(request: ProduceRequest, writes: list[Write], coordinator: TransactionCoordinator) -> None:
     """UNKNOWN_PRODUCER_ID for a pair that was timed out, to clients that go on after it (`older_clients`)."""
     for write in writes:

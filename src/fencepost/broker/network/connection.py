@@ -48,10 +48,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._time = asyncio.get_running_loop().time  # To ask for the loop each time is a call of the system.
         self._transport: asyncio.Transport | None = None
         self.peer = Peer(node.authorizer, "")
-        self._context = RequestContext(self.peer, -1, None)
-        """Of the newest request; the next one like it has the same."""
+        self._context = RequestContext(self.peer, -1, None)  # Of the newest request; the next one like it has the same.
         self._address = ""
         self._frames = FrameBuffer(node.largest_request)
         self._reserved = 0  # Bytes of the node's request memory that the frame at hand takes.
@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Handle what has been read, for as long as the client takes its responses and others need not wait."""
-        if self._node.shares.begin(self._my_turn):
+        if self._node.shares.begin(self._my_turn, self._time()):
             self._handle()
         else:
             self._stand_in_line()
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._out.send(self._transport)
             if self._is_closing:
                 return
-            if not self._node.shares.goes_on(self._my_turn):
+            if not self._node.shares.goes_on(self._my_turn, self._time()):
                 self._stand_in_line()
 
     def _reserve(self, size: int) -> None:

@@ -7,9 +7,9 @@ after each slice.  When the node stops, what is left of them is not done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from fencepost.runtime import Slices
 
@@ -24,18 +24,16 @@ HandlerSteps: TypeAlias = Generator[Callable[[], Any] | Awaitable[Any] | None, A
 """As `Steps`; what it yields may also be something to be awaited, whose result is sent in."""
 
 
-class Done(NamedTuple):
-    """The result of work that was short."""
+def begin(steps: HandlerSteps[Reply], slices: Slices, interrupted: Callable[[], None]) -> Reply | Later:
+    """Do the first step; the rest, if there is any, is to be awaited, after a call of `interrupted`.
 
-    result: Any
-
-
-def begin(steps: HandlerSteps[T], slices: Slices) -> Done | Coroutine[Any, Any, T]:
-    """Do the first step; the rest, if there is any, is to be awaited.  That raises CancelledError if the node stops."""
+    That raises CancelledError if the node stops.
+    """
     try:
         pause = next(steps)
     except StopIteration as done:
-        return Done(done.value)
+        return cast("Reply", done.value)
+    interrupted()
     return _go_on(steps, pause, slices)
 
 

@@ -40,21 +40,23 @@ class Shares:
         self._ends = 0.0
         self._left = 0
 
-    def begin(self, again: Callable[[], None]) -> bool:
-        """Have a share of this turn: at least one request.  False where others wait: `again` is called in turn."""
+    def begin(self, again: Callable[[], None], now: float) -> bool:
+        """Have a share of this turn: at least one request.  False where others wait: `again` is called in turn.
+
+        `now`: seconds, by the clock of the event loop.
+        """
         if not self._is_running:
-            self._turn_ends = asyncio.get_running_loop().time() + self._rest
-        elif self._line or self._newcomers or self._is_over():
+            self._turn_ends = now + self._rest
+        elif self._line or self._newcomers or self._turn_left <= 0 or now >= self._turn_ends:
             (self._line if again in self._busy else self._newcomers)[again] = None
             return False
         self._ends, self._left = self._turn_ends, self._turn_left
         return True
 
-    def goes_on(self, again: Callable[[], None]) -> bool:
+    def goes_on(self, again: Callable[[], None], now: float) -> bool:
         """After each request: whether there may be another one.  If not, `again` is called in turn."""
         self._left -= 1
         self._turn_left -= 1
-        now = asyncio.get_running_loop().time()
         if not self._is_running:
             self._rest = self._turn_ends - now
             if self._rest <= TURN_SECONDS / 2 or self._turn_left <= TURN_REQUESTS // 2:
@@ -74,9 +76,6 @@ class Shares:
 
     def _new_turn(self) -> None:
         self._turn_ends, self._turn_left = asyncio.get_running_loop().time() + TURN_SECONDS, TURN_REQUESTS
-
-    def _is_over(self) -> bool:
-        return self._turn_left <= 0 or asyncio.get_running_loop().time() >= self._turn_ends
 
     def _next_turn(self) -> None:
         """Newcomers in half of it, then the others, everybody once, as far as the turn goes."""
