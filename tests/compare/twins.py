@@ -247,6 +247,18 @@ class Twins:
         self.states |= {one["transactional_id"]: one for one in told}
         return told
 
+    def await_state(self, name: str, state: str, patience: float = 60.0) -> None:
+        """Wait until each node says that the transactional id is in this state: one may come to it long before."""
+        for side in (0, 1):
+            end = time.monotonic() + patience
+            while True:
+                found = self._one(side, DescribeTransactionsRequest(transactional_ids=[name]), 0)
+                reached = found["transaction_states"][0].get("transaction_state")
+                if reached == state:
+                    break
+                assert time.monotonic() < end, f"{name} is {reached} on {self.addresses[side]}, and not {state}"
+                time.sleep(0.05)
+
     def held(self, name: str) -> ProducerIdAndEpoch:
         """The pair that the transactional id had when it was last described."""
         found = self.states.get(name)

@@ -86,7 +86,8 @@ class Timeouts:
         return pair
 
     def _ask(self, name: str, began: ProducerIdAndEpoch, request: str, version: int, relation: str) -> None:
-        self._settle(name)
+        self.twins.await_state(name, "CompleteAbort")
+        self.twins.describe(name)
         steps = dict(zip(RELATIONS, (0, 1, 2, -1, 0), strict=True))
         producer = FOREIGN if relation == RELATIONS[-1] else began.producer_id
         pair = ProducerIdAndEpoch.of(producer, began.producer_epoch + steps[relation])
@@ -98,11 +99,3 @@ class Timeouts:
         for late in (4, 5) if self.twins.level else (4,):
             self.twins.ask(requests.end(name, began, False), late)
             self.twins.describe(name)
-
-    def _settle(self, name: str) -> None:
-        end = time.monotonic() + 15
-        while time.monotonic() < end:
-            if self.twins.describe(name)[0]["transaction_state"] == "CompleteAbort":
-                return
-            time.sleep(0.05)
-        raise AssertionError("the transaction was not timed out")

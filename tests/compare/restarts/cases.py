@@ -54,10 +54,8 @@ class Actor:
     def wait(self) -> None:
         """Until its transaction is aborted by a time-out."""
         self.twins.timed_out[self.name] = self.used
-        end = time.monotonic() + 30
-        while self.look()["transaction_state"] != "CompleteAbort":
-            assert time.monotonic() < end, f"{self.name} was not timed out"
-            time.sleep(0.05)
+        self.twins.await_state(self.name, "CompleteAbort")
+        self.look()
 
     def look(self) -> Any:
         """What both hold of the id."""
