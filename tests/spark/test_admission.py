@@ -22,7 +22,7 @@ def test_a_limit_is_used_up_and_never_exceeded(ranges: dict[TopicPartition, tupl
     assert sum(found[at] - start[at] for at in ranges) == min(waiting, most)
 
 
-@given(RANGES, st.integers(1, 20), st.none() | st.integers(1, 60))
+@given(RANGES, st.integers(1, 40), st.none() | st.integers(1, 60))
 def test_parts_cover_everything_once_and_in_order(
     ranges: dict[TopicPartition, tuple[int, int]], pieces: int, most: int | None
 ) -> None:
@@ -32,6 +32,8 @@ def test_parts_cover_everything_once_and_in_order(
     assert most is None or all(high - low <= most for _, low, high in parts)
     covered = [(at, offset) for at, low, high in parts for offset in range(low, high)]
     assert covered == [(at, offset) for at in sorted(ranges) for offset in range(start[at], end[at])]
+    assert len(parts) >= min(pieces, len(covered))
+    assert split(start, end, 2**63 - 1) == [(at, offset, offset + 1) for at, offset in covered]
 
 
 @given(RANGES, st.integers(1, 300), st.none() | st.integers(-5, 20))

@@ -16,6 +16,10 @@ from fencepost.spark.positions import Positions
 LEAST = {"kafka.bootstrap.servers": "h:1", "subscribe": "a, b"}
 
 
+#: What `int` takes, and is no partition.
+ODD = ("1_0", " 5", "5 ", "+1", "-1", "\u0663", "2147483648", "9" * 5000, "1e3", "")
+
+
 def test_defaults_are_those_of_a_careful_reader() -> None:
     stream, batch = parse(LEAST, streaming=True), parse(LEAST, streaming=False)
     assert stream.isolation is Isolation.READ_COMMITTED
@@ -70,13 +74,18 @@ def test_names_are_case_insensitive() -> None:
                 '{"a": {"0": 1, "0": 2}}',
                 '{"a": {"0": 1, "00": 2}}',
                 '{"a": {"0": 1}, "a": {"1": 2}}',
+                '{"a": {"0": 1e3}}',
+                '{"a": {"0": Infinity}}',
+                *(f'{{"a": {{"{partition}": 1}}}}' for partition in ODD),
+                "[" * 100_000,
             )
         ),
         *(
             ({option: text}, f"{option}={text}: it must be a number")
             for option in ("startingTimestamp", "minPartitions")
-            for text in ("\u00b2", "\u0661", "-1", "1.5", "")
+            for text in ("\u00b2", "\u0661", "-1", "1.5", "", "1e3", "1_000", " 5", "5 ", "0x5", "NaN")
         ),
+        *(({"maxTriggerDelay": text}, "must be a number with ms") for text in ("\u0663s", "1_0s", "-1s", "9" * 5000)),
         ({"startingTimestamp": "9223372036854775808"}, "=9223372036854775808: it must be 9223372036854775807 or less"),
         ({"startingTimestamp": "9" * 5000}, "it must be 9223372036854775807 or less"),
     ],
@@ -84,6 +93,22 @@ def test_names_are_case_insensitive() -> None:
 def test_what_cannot_be_used_is_named(more: dict[str, str], named: str) -> None:
     with pytest.raises(BadOption, match=named):
         parse(LEAST | more, streaming=True)
+
+
+@pytest.mark.parametrize(
+    "partitions",
+    [
+        *("[]", "[0.0]", "[1.9]", "[true]", '["0"]', '"01"', "[-1]", "[2147483648]", "[null]", "[1e400]", "0", "{}"),
+        '[0], "a": [1]',
+        "[" * 100_000,
+    ],
+)
+def test_partitions_are_whole_numbers_and_nothing_that_only_looks_like_them(partitions: str) -> None:
+    with pytest.raises(BadOption, match=r'^assign=\{.*: it must be JSON like \{"topic": \[0, 1\]\}') as refused:
+        parse({"kafka.bootstrap.servers": "h:1", "assign": f'{{"a": {partitions}}}'}, streaming=True)
+    assert len(str(refused.value)) < 300
+    found = parse({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [1, 0, 1]}'}, streaming=True)
+    assert found.partitions == [TopicPartition("a", 0), TopicPartition("a", 1)]
 
 
 @pytest.mark.parametrize(

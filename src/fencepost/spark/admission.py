@@ -51,9 +51,16 @@ def split(start: Offsets, end: Offsets, pieces: int, most: int | None = None) ->
     total = sum(to - begin for _, begin, to in ranges)
     if len(ranges) >= pieces or not total:
         return ranges
+    pieces = min(pieces, total)
+    counts = [max(pieces * (to - begin) // total, 1) for _, begin, to in ranges]
+    # Of what is left, one more each for the largest parts, again and again.
+    for _ in range(pieces - sum(counts)):
+        sizes = [-(-(to - begin) // count) for (_, begin, to), count in zip(ranges, counts, strict=True)]
+        if max(sizes) == 1:
+            break
+        counts[sizes.index(max(sizes))] += 1
     found = []
-    for at, begin, to in ranges:
-        count = max(round(pieces * (to - begin) / total), 1)
+    for (at, begin, to), count in zip(ranges, counts, strict=True):
         cuts = [begin + (to - begin) * n // count for n in range(count + 1)]
         found += [(at, low, high) for low, high in pairwise(cuts) if high > low]
     return found

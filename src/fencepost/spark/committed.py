@@ -12,8 +12,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from fencepost.spark.positions import BEGAN, CLUSTER
+from fencepost.spark.positions import BEGAN, CLUSTER, FIRSTS
 from fencepost.spark.progress import Progress
+
+_OF_THE_END: Final = (BEGAN, FIRSTS)
+"""What stands in the end of a micro-batch, and is no position in it."""
 
 
 class Number(Enum):
@@ -172,7 +175,7 @@ def _begins_at(began: Any, last: Mapping[str, Any]) -> bool:
     """All that the last batch knew is as it was; a partition that came later may have been added."""
     for name, known in last.items():
         here = None if began is None else began.get(name)
-        if name == BEGAN:
+        if name in _OF_THE_END:
             continue
         if isinstance(known, Mapping) and isinstance(here, Mapping):
             if any(here.get(inner) != value for inner, value in known.items()):
@@ -211,7 +214,7 @@ def _is_within(position: Any, last: Any) -> bool:
         return True
     if isinstance(position, Mapping):
         known = last if isinstance(last, Mapping) else {}
-        return all(_is_within(inner, known.get(name, 0)) for name, inner in position.items() if name != BEGAN)
+        return all(_is_within(inner, known.get(name, 0)) for name, inner in position.items() if name not in _OF_THE_END)
     return type(position) is int and type(last) is int and position < last
 
 

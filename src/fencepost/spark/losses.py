@@ -42,9 +42,7 @@ def remaining(known: Positions, ends: Positions) -> Positions:
     """
     anew = made_anew(known, ends)
     offsets = {at: offset for at, offset in known.offsets.items() if at.topic not in anew}
-    return known._replace(
-        offsets=offsets | behind(known, ends), topic_ids={**known.topic_ids, **ends.topic_ids}, began=None
-    )
+    return known.alone._replace(offsets=offsets | behind(known, ends), topic_ids={**known.topic_ids, **ends.topic_ids})
 
 
 def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> BrokerError | None:
@@ -53,10 +51,7 @@ def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> Br
     if anew:
         return topic_was_made_anew(anew[0])
     for name in gone(known, ends, pattern):
-        return BrokerError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {name!r} was deleted: records that this query had not read yet may be lost. {_WAY_ON}",
-        )
+        return topic_was_deleted(name)
     for at, end in short.items():
         return BrokerError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -88,6 +83,14 @@ def topic_is_not_there(name: str) -> BrokerError:
     )
 
 
+def topic_was_deleted(name: str) -> BrokerError:
+    """A topic that the query was to read is no more."""
+    return BrokerError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"topic {name!r} was deleted: records that this query had not read yet may be lost. {_WAY_ON}",
+    )
+
+
 def topic_was_made_anew(name: str) -> BrokerError:
     """The topic of that name is another one than the query read before."""
     return BrokerError(
@@ -104,4 +107,13 @@ def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> B
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was to be read from offset {wanted}, but {where}: records are lost to this query. "
         f"{_WAY_ON}",
+    )
+
+
+def offset_is_not_there(option: str, at: TopicPartition, wanted: int, end: int) -> BrokerError:
+    """A batch was told to begin, or to end, behind the end of a partition."""
+    return BrokerError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{option} has {at.topic}-{at.partition} at {wanted}, but it ends at {end}: give an offset that is there. If "
+        'it was there, records are lost; set .option("failOnDataLoss", "false") to read what is left',
     )

@@ -12,7 +12,7 @@ from fencepost.client.security import Security
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.bad_option import BadOption as BadOption
 from fencepost.spark.option_table import REFUSED, SOURCE, of_other_kind, unknown
-from fencepost.spark.positions import LARGEST, Positions
+from fencepost.spark.positions import LARGEST, LARGEST_PARTITION, Positions
 from fencepost.spark.security import KNOWN as SECURITY
 from fencepost.spark.security import REFUSED as SECURITY_REFUSED
 from fencepost.spark.security import parse_security
@@ -21,9 +21,12 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 _BY_NAME: Final = {"earliest": EARLIEST, "latest": LATEST}
 _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d|)")
+_DURATION: Final = re.compile(r"([0-9]{1,19})\s*(ms|s|m|min|h|d|)")
 #: Unit -> milliseconds.
 _UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NO_JSON: Final = (ValueError, TypeError, AttributeError, RecursionError)
+_SHOWN: Final = 200
+"""Characters of an option that an error repeats."""
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -209,7 +212,7 @@ def _number(name: str, text: str, least: int = 0) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise BadOption(f"{name}={text}: it must be a number")
     if len(text.lstrip("0")) > len(str(LARGEST)) or int(text) > LARGEST:
-        raise BadOption(f"{name}={text}: it must be {LARGEST} or less")
+        raise BadOption(f"{name}={text[:_SHOWN]}: it must be {LARGEST} or less")
     if int(text) < least:
         raise BadOption(f"{name}={text}: it must be {least} or more")
     return int(text)
@@ -222,9 +225,13 @@ def _flag(name: str, text: str) -> bool:
 def parse_partitions(name: str, text: str) -> list[TopicPartition]:
     """{"topic": [0, 1]}.  Raises BadOption."""
     try:
-        return [TopicPartition(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
-    except (ValueError, TypeError, AttributeError):
-        raise BadOption(f'{name}={text}: it must be JSON like {{"topic": [0, 1]}}') from None
+        named = json.loads(text, object_pairs_hook=_once)
+        found = [TopicPartition(topic, number) for topic, numbers in named.items() for number in numbers]
+        if not found or not all(type(at.partition) is int and 0 <= at.partition <= LARGEST_PARTITION for at in found):
+            raise ValueError("there is none, or a number is not one of a partition")
+        return list(dict.fromkeys(found))
+    except _NO_JSON:
+        raise BadOption(f'{name}={text[:_SHOWN]}: it must be JSON like {{"topic": [0, 1]}}') from None
 
 
 def parse_positions(name: str, text: str, what: str = "earliest, latest, or JSON") -> Positions:
@@ -237,8 +244,8 @@ def parse_positions(name: str, text: str, what: str = "earliest, latest, or JSON
         if not positions.offsets:
             raise ValueError("there is none")
         return positions
-    except (ValueError, TypeError, AttributeError):
-        raise BadOption(f'{name}={text}: it must be {what} like {{"topic": {{"0": 23}}}}') from None
+    except _NO_JSON:
+        raise BadOption(f'{name}={text[:_SHOWN]}: it must be {what} like {{"topic": {{"0": 23}}}}') from None
 
 
 def _once(named: list[tuple[str, Any]]) -> dict[str, Any]:

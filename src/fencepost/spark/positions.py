@@ -14,8 +14,10 @@ from fencepost.protocol.types import TopicPartition
 CLUSTER: Final = "@cluster"
 TOPICS: Final = "@topics"
 BEGAN: Final = "@began"
+FIRSTS: Final = "@firsts"
 LARGEST: Final = 2**63 - 1
 """Offset or time of the protocol."""
+LARGEST_PARTITION: Final = 2**31 - 1
 
 
 class Positions(NamedTuple):
@@ -28,38 +30,70 @@ class Positions(NamedTuple):
     """Of the topics whose ids are known."""
     began: Positions | None = None
     """Where the query began, in the end of its first micro-batch: Spark writes down no other place for it."""
+    firsts: Mapping[TopicPartition, int] = {}
+    """In the end of a micro-batch, where the partitions begin that are read for the first time in it."""
 
     def encode(self) -> dict[str, Any]:
         """As Spark is given it: what can be written as JSON, the same for the same positions."""
-        fields: dict[str, Any] = {}
-        for (topic, number), offset in sorted(self.offsets.items()):
-            fields.setdefault(topic, {})[str(number)] = offset
+        fields: dict[str, Any] = _by_topic(self.offsets)
         if self.cluster_id:
             fields[CLUSTER] = self.cluster_id
         if self.topic_ids:
             fields[TOPICS] = dict(sorted(self.topic_ids.items()))
         if self.began is not None:
             fields[BEGAN] = self.began.encode()
+        if self.firsts:
+            fields[FIRSTS] = _by_topic(self.firsts)
         return fields
+
+    @property
+    def alone(self) -> Positions:
+        """The same without what only the end of a micro-batch has."""
+        return self._replace(began=None, firsts={})
 
     @classmethod
     def decode(cls, fields: Mapping[str, Any] | None) -> Positions:
         """Raises ValueError, TypeError or AttributeError if it is none."""
         fields = fields or {}
-        offsets: dict[TopicPartition, int] = {}
-        for topic, numbers in fields.items():
-            if topic.startswith("@"):
-                continue
-            for number, offset in numbers.items():
-                at = TopicPartition(topic, int(number))
-                if type(offset) is not int or offset > LARGEST or at in offsets:
-                    raise ValueError(f"{topic}-{number} is at {offset!r}, which is no offset, or there twice")
-                offsets[at] = offset
         began = fields.get(BEGAN)
         ids = {str(topic): str(known) for topic, known in fields.get(TOPICS, {}).items()}
-        return cls(offsets, str(fields.get(CLUSTER, "")), ids, None if began is None else cls.decode(began))
+        return cls(
+            _offsets(fields),
+            str(fields.get(CLUSTER, "")),
+            ids,
+            None if began is None else cls.decode(began),
+            _offsets(fields.get(FIRSTS, {})),
+        )
 
     def is_in_another_topic(self, name: str, other: Positions) -> bool:
         """Whether `name` is another topic here than there: it was deleted, and made anew."""
         here, there = self.topic_ids.get(name), other.topic_ids.get(name)
         return here is not None and there is not None and here != there
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        fields.setdefault(topic, {})[str(number)] = offset
+    return fields
+
+
+def _offsets(fields: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Raises ValueError, TypeError or AttributeError if these are none."""
+    offsets: dict[TopicPartition, int] = {}
+    for topic, numbers in fields.items():
+        if topic.startswith("@"):
+            continue
+        for number, offset in numbers.items():
+            at = TopicPartition(topic, _partition(number))
+            if type(offset) is not int or offset > LARGEST or at in offsets:
+                raise ValueError(f"{topic}-{number} is at {offset!r}, which is no offset, or there twice")
+            offsets[at] = offset
+    return offsets
+
+
+def _partition(text: str) -> int:
+    """Digits alone, where `int` takes blanks, underscores and signs too.  Raises ValueError."""
+    if not (text.isascii() and text.isdecimal()) or int(text) > LARGEST_PARTITION:
+        raise ValueError(f"{text!r} is no partition")
+    return int(text)

@@ -17,7 +17,7 @@ from fencepost.client.security import Security
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.columns import record_batches
-from fencepost.spark.losses import records_are_gone, topic_was_made_anew
+from fencepost.spark.losses import records_are_gone, topic_was_deleted, topic_was_made_anew
 
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 
@@ -144,7 +144,14 @@ class RangeReader:
         """Whether the range is in a topic that is no more; raises instead if that is an error."""
         if self._topic_id is None:
             return False
-        view = await self._cluster.topic(self._at.topic, deadline, create=False)
+        try:
+            view = await self._cluster.topic(self._at.topic, deadline, create=False)
+        except BrokerError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            if self._fail_on_data_loss:
+                raise topic_was_deleted(self._at.topic) from None
+            return True
         if str(view.topic_id) == self._topic_id:
             return False
         if self._fail_on_data_loss:

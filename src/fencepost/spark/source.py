@@ -29,7 +29,16 @@ from fencepost.client.portal import Portal
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Clock, SystemClock
 from fencepost.spark.admission import is_too_little, limited, split
-from fencepost.spark.losses import behind, gone, made_anew, refusal, refusal_of_late, remaining
+from fencepost.spark.losses import (
+    behind,
+    gone,
+    made_anew,
+    offset_is_not_there,
+    refusal,
+    refusal_of_late,
+    remaining,
+    topic_was_deleted,
+)
 from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
 from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from fencepost.spark.positions import Positions
@@ -143,13 +152,28 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         asker = _Asker(self._options)
         try:
-            start, end = asker.positions(self._options.start), asker.positions(self._options.end)
+            start, end = (_there(asker, bound, self._options) for bound in (self._options.start, self._options.end))
         finally:
             asker.close()
         return _ranges(start, end, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self._options, self._schema, partition)
+
+
+def _there(asker: _Asker, bound: Bound, options: SourceOptions) -> Positions:
+    """What a bound of a batch means, no further than the logs go.
+
+    Raises BrokerError if offsets that were given are not there: nobody is to wait for what may never come.
+    """
+    found = asker.positions(bound)
+    if not bound.by_partition or not behind(found, asker.positions(Bound(LATEST))):
+        return found
+    short = behind(found, asker.ends_behind(found))
+    for at, end in short.items():
+        if options.fail_on_data_loss:
+            raise offset_is_not_there(bound.option, at, found.offsets[at], end)
+    return found._replace(offsets={**found.offsets, **short})
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -225,24 +249,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._refuse_losses(before, ends)
         self._report(before)
         known = remaining(before, ends)
-        end = ends.offsets
-        if not isinstance(limit, ReadAllAvailable) and self._waits(known, end):
+        firsts = self._firsts(known, ends.offsets)
+        # What was deleted since it was looked up had not been read; and a log may have lost its records since.
+        end = {
+            at: max(offset, firsts.get(at, offset))
+            for at, offset in ends.offsets.items()
+            if at in known.offsets or at in firsts
+        }
+        begin = {**known.offsets, **firsts}
+        if not isinstance(limit, ReadAllAvailable) and self._waits(begin, end):
             return start
         if isinstance(limit, ReadMaxRows):
-            end = limited(self._with_first(known, end), end, limit.max_rows)
+            end = limited(begin, end, limit.max_rows)
         after = Positions({**known.offsets, **end}, ends.cluster_id, known.topic_ids)
-        if after == before._replace(began=None):
+        if after == before.alone:
             return start
-        return after._replace(began=self._initial if before == self._initial else None).encode()
+        return after._replace(began=self._initial if before == self._initial else None, firsts=firsts).encode()
 
-    def _waits(self, known: Positions, end: Mapping[TopicPartition, int]) -> bool:
+    def _waits(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> bool:
         """Whether there is too little for a micro-batch.  What is there when a query is to end is not waited for."""
         least = self._options.min_offsets_per_trigger
         if least is None or self._cap is not None:
             return False
         now = self._clock.now()
         waited = None if self._triggered is None else now - self._triggered
-        start = self._with_first(known, end)
         if is_too_little(start, end, least, waited, self._options.max_trigger_delay_ms):
             return True
         self._triggered = now
@@ -271,15 +301,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         return self._asker.positions(Bound(LATEST)).encode()
 
-    def _with_first(self, known: Positions, end: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """A partition that came later is read from its start, which is no other than 0 unless records are lost."""
+    def _firsts(self, known: Positions, end: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where partitions begin that came later: at no other than 0 unless records are lost, or the topic is new."""
         fresh = [at for at in end if at not in known.offsets]
         if not fresh:
-            return dict(known.offsets)
+            return {}
         first = self._asker.positions(Bound(EARLIEST))
         first = first._replace(offsets={at: first.offsets[at] for at in fresh if at in first.offsets})
         self._refuse_late(known, first)
-        return {**known.offsets, **first.offsets}
+        return dict(first.offsets)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         stop = Positions.decode(end)
@@ -288,8 +318,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._release(begin)
         anew = made_anew(begin, stop)
         offsets = {at: offset for at, offset in begin.offsets.items() if at.topic not in anew}
-        begin = begin._replace(offsets=self._with_first(begin._replace(offsets=offsets), stop.offsets))
-        return _ranges(begin, stop, self._options)
+        offsets |= {at: offset for at, offset in stop.firsts.items() if at not in offsets}
+        # A version before this one did not write down where a partition begins.
+        offsets |= self._firsts(begin._replace(offsets=offsets), stop.offsets)
+        gone_by_now = sorted(at for at in stop.offsets if at not in offsets)
+        if gone_by_now and self._options.fail_on_data_loss:
+            raise topic_was_deleted(gone_by_now[0].topic)
+        stop = stop._replace(offsets={at: offset for at, offset in stop.offsets.items() if at in offsets})
+        return _ranges(begin._replace(offsets=offsets), stop, self._options)
 
     def _release(self, begun: Positions) -> None:
         if not self._is_released:

@@ -114,7 +114,7 @@ def resume_offsets(
     if last is None:
         return otherwise
     try:
-        ended = Positions.decode(last.source_offsets[source])._replace(began=None)
+        ended = Positions.decode(last.source_offsets[source]).alone
     except (IndexError, ValueError, TypeError, AttributeError):
         raise ValueError(
             f"batch {last.batch_id} of application {application_id!r} has no positions in topics for source {source}: "
