@@ -25,7 +25,8 @@ _PATIENCE: Final = 240.0
 
 def fill(servers: str, source: str = SOURCE) -> None:
     with Admin(servers) as admin:
-        admin.create_topic(source, partitions=1)
+        # Its records are as old as they say: a run that takes minutes would see them removed.
+        admin.create_topic(source, partitions=1, config={"retention.ms": "-1"})
     with Producer(servers) as producer:
         for number in range(COUNT):
             for _ in range(2):

@@ -1,13 +1,10 @@
-"""The vectorised hash is Kafka's, and columns that cannot be written as they are are named."""
+"""Columns that cannot be written as they are are named."""
 
 from __future__ import annotations
 
 from typing import cast
 
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
@@ -23,24 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from fencepost.protocol.partitioning import murmur2
-from fencepost.spark import Sink, routing
+from fencepost.spark import Sink
 from fencepost.spark.routing import check_columns
-from fencepost.spark.routing import murmur2 as vectorised
-
-VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=40)), min_size=1)
-MANY = st.lists(st.binary(max_size=40), min_size=routing._FEW, max_size=3 * routing._FEW)
-
-
-@given(VALUES | MANY, st.integers(0, 3))
-def test_every_value_is_hashed_as_kafka_does(values: list[bytes | None], skipped: int) -> None:
-    """By compiled code where there is some; without it together as long as many are as long, then one by one."""
-    array = pa.array([b"skip"] * skipped + values, pa.binary()).slice(skipped)
-    due = [murmur2(value or b"") for value in values]
-    assert vectorised(array).tolist() == due
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routing, "_compiled_murmur2", None)
-        assert vectorised(array).tolist() == due
 
 
 class Columns:

@@ -394,19 +394,3 @@ def _differ(known: uuid.UUID, told: uuid.UUID) -> bool:
 
 def _have_ids(partitions: Sequence[Followed]) -> bool:
     return all(partition.topic_id != ZERO_UUID for partition in partitions)
-
-
-async def fetch_partition(
-    cluster: Cluster, leader: int, at: TopicPartition, position: int, isolation: Isolation, *, max_bytes: int
-) -> Any:
-    """Ask a leader once for one partition; its part of the answer.  Raises ConnectionLostError."""
-    wanted = FetchPartition(partition=at.partition, fetch_offset=position, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=isolation,
-        topics=[FetchTopic(topic=at.topic, partitions=[wanted])],
-    )
-    answer = await cluster.call(leader, request, most=_NEWEST_FETCH_BY_NAME)
-    return answer.responses[0].partitions[0]

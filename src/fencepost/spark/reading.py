@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,11 +11,12 @@ import pyarrow as pa
 
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
-from fencepost.client.fetcher import fetch_partition
+from fencepost.client.fetch_once import TOPIC_IDS_SINCE, fetch_partition
 from fencepost.client.positions import EARLIEST, LATEST, list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.client.security import Security
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.columns import record_batches
 from fencepost.spark.losses import records_are_gone, topic_was_deleted, topic_was_made_anew
@@ -92,6 +94,8 @@ class RangeReader:
         self._isolation = isolation
         self._fail_on_data_loss = fail_on_data_loss
         self._topic_id = topic_id
+        self._asked_by_name = False
+        """A leader was asked that knows no topic ids, and might have answered of another topic."""
 
     async def fetch(self, position: int) -> tuple[int, memoryview, list[tuple[int, int]] | None]:
         """Where reading goes on (later than asked if records are lost), raw batches, aborted transactions."""
@@ -103,7 +107,10 @@ class RangeReader:
                 if await self._is_another_topic(deadline):
                     return self._end, memoryview(b""), None
                 leader = await cluster.leader(at, deadline)
-                found = await fetch_partition(cluster, leader, at, position, self._isolation, max_bytes=_FETCH_BYTES)
+                by_id = await self._id_for(leader)
+                found = await fetch_partition(
+                    *(cluster, leader, at, position, self._isolation), max_bytes=_FETCH_BYTES, topic_id=by_id
+                )
             except (ConnectionLostError, UnreachableError) as error:
                 because = error
             else:
@@ -113,7 +120,7 @@ class RangeReader:
                 if error_code and not error_code.retriable:
                     raise BrokerError(error_code, f"{at.topic}-{at.partition} cannot be read at offset {position}")
                 if found.records:
-                    if not self._fail_on_data_loss and await self._was_replaced():
+                    if by_id is None and not self._fail_on_data_loss and await self._was_replaced():
                         return self._end, memoryview(b""), None
                     aborted = None
                     if self._isolation is Isolation.READ_COMMITTED:
@@ -125,9 +132,17 @@ class RangeReader:
             cluster.forget_topic(at.topic)
             await deadline.pause(because)
 
+    async def _id_for(self, leader: int) -> uuid.UUID | None:
+        """The topic's id, if it is known and the leader can be asked by it: then nobody else's records are answered."""
+        connection = await self._cluster.connection(leader)
+        if self._topic_id is None or connection.version_of(FetchRequest) < TOPIC_IDS_SINCE:
+            self._asked_by_name = True
+            return None
+        return uuid.UUID(self._topic_id)
+
     async def check_topic(self) -> None:
-        """After the last record.  A fetch names the topic only, so that a new one would give its own records."""
-        if self._fail_on_data_loss:
+        """After the last record.  A fetch by name would be answered with the records of a new topic of that name."""
+        if self._fail_on_data_loss and self._asked_by_name:
             await self._was_replaced()
 
     async def _was_replaced(self) -> bool:

@@ -1,27 +1,21 @@
-"""What one task of a write does in Spark: rows of Arrow batches in, `attempt.Attempt` for the rest, its report out."""
+"""What one task of a write does in Spark: record batches in, `attempt.Attempt` for the rest, its report out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise, repeat
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.security import Security
-from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import TopicPartition
-from fencepost.runtime import SystemClock
+from fencepost.protocol.batch import read_header
 from fencepost.spark.attempt import Attempt, Plan, claim
 from fencepost.spark.claims import Written
-
-_BATCH_BYTES: Final = 512 * 1024
+from fencepost.spark.encoding import BATCH_BYTES, targets, together
 
 #: The columns of `Written`.
 RESULT: Final = (
@@ -63,44 +57,24 @@ class Task:
 
 
 async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch]) -> int:
-    """Hand all rows over; how many there were."""
+    """Hand all records over; how many there were."""
     places, codec = targets(plan.counts), plan.compression
-    building: dict[int, BatchBuilder] = {}
+    waiting: dict[int, list[bytes]] = {}
     rows = 0
-    for batch in batches:
-        rows += batch.num_rows
-        for target in _fill(building, batch, codec):
-            await attempt.write(places[target], building.pop(target))
+    for arrow in batches:
+        for target, whole, batch in zip(*(arrow.column(name).to_pylist() for name in arrow.schema.names), strict=True):
+            rows += read_header(batch).record_count
+            others = waiting.get(target, [])
+            if others and (whole or sum(map(len, others)) + len(batch) > BATCH_BYTES):
+                await attempt.write(places[target], together(waiting.pop(target), codec))
+            if whole:
+                await attempt.write(places[target], together([batch], codec))
+            else:
+                waiting.setdefault(target, []).append(batch)
         await asyncio.sleep(0)  # let answers in
-    for target in list(building):
-        await attempt.write(places[target], building.pop(target))
+    for target, others in waiting.items():
+        await attempt.write(places[target], together(others, codec))
     return rows
-
-
-def _fill(building: dict[int, BatchBuilder], batch: pa.RecordBatch, codec: Compression) -> Iterator[int]:
-    """Put the rows into the batches of their targets; a target whenever its batch is full, and is to be taken out."""
-    if "timestamp" in batch.schema.names or "headers" in batch.schema.names:
-        for target, key, value, timestamp, headers in _rows(batch):
-            builder = building.get(target)
-            if builder is None:
-                builder = building[target] = BatchBuilder(codec)
-            builder.append(timestamp, key, value, headers)
-            if builder.size >= _BATCH_BYTES:
-                yield target
-        return
-    now = SystemClock().now()
-    for target, keys, values in _by_target(batch):
-        at = 0
-        while at < len(keys):
-            builder = building.setdefault(target, BatchBuilder(codec))
-            at += builder.extend(now, keys[at:] if at else keys, values[at:] if at else values, _BATCH_BYTES)
-            if builder.size >= _BATCH_BYTES:
-                yield target
-
-
-def targets(counts: Mapping[str, int]) -> list[TopicPartition]:
-    """Every topic-partition that may be written to; a row carries its place in this list."""
-    return [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
 
 
 _RESULT_SCHEMA: Final = pa.schema(
@@ -116,32 +90,3 @@ _RESULT_SCHEMA: Final = pa.schema(
         ("last_offset", pa.int64()),
     ]
 )
-
-
-def _by_target(batch: pa.RecordBatch) -> Iterator[tuple[int, list[bytes | None], list[bytes | None]]]:
-    """Target, keys and values of the rows of each target, in their order."""
-    targets = batch.column("target").to_numpy(zero_copy_only=False)
-    order = np.argsort(targets, kind="stable")
-    sorted_targets = targets[order]
-    starts = [0, *(np.flatnonzero(np.diff(sorted_targets)) + 1).tolist(), len(order)]
-    for start, stop in pairwise(starts):
-        if start < stop:
-            rows = batch if stop - start == batch.num_rows else batch.take(pa.array(order[start:stop]))
-            yield int(sorted_targets[start]), rows.column("key").to_pylist(), rows.column("value").to_pylist()
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | None, int, Any]]:
-    """Target, key, value, timestamp and headers of each row."""
-    count, names = batch.num_rows, batch.schema.names
-    targets, keys, values = (batch.column(name).to_pylist() for name in ("target", "key", "value"))
-    times: Any = repeat(SystemClock().now(), count)
-    if "timestamp" in names:
-        milliseconds = batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-        times = milliseconds.fill_null(SystemClock().now()).to_pylist()
-    headers: Any = repeat((), count)
-    if "headers" in names:
-        headers = [
-            tuple((entry["key"], entry["value"]) for entry in given) if given else ()
-            for given in batch.column("headers").to_pylist()
-        ]
-    return zip(targets, keys, values, times, headers, strict=True)

@@ -1,0 +1,230 @@
+"""What a task does with rows before the shuffle: choose the topic-partition of each, and put those of one into batches.
+
+So record batches are shuffled, a few for each topic-partition, and not rows.  The target of a row is a function of the
+row alone, so that one that is computed again goes where it went before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise, repeat
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.protocol.batch import HEADER_SIZE, read_header
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.records import BatchBuilder, decode_batch, seal
+from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import SystemClock
+from fencepost.spark.partitioning import murmur2
+
+BATCH_BYTES: Final = 512 * 1024
+"""Of a batch that is full, before compression."""
+_WHOLE: Final = BATCH_BYTES // 8
+"""Bytes from which on a batch is written as it is; smaller ones of several tasks are put together."""
+_UNFINISHED: Final = 16 * 1024 * 1024
+"""Bytes of batches that are not full, for all topic-partitions together."""
+
+Numbers = np.ndarray[Any, np.dtype[np.int32]]
+
+#: What is shuffled.
+ENCODED: Final = "target int, whole boolean, batch binary"
+_SCHEMA: Final = pa.schema([("target", pa.int32()), ("whole", pa.bool_()), ("batch", pa.binary())])
+
+
+class Sealed(NamedTuple):
+    """Records that are on their way to the task that writes them."""
+
+    target: int
+    """Place in `targets`."""
+    whole: bool
+    """Whether they are to be a batch of their own."""
+    batch: bytes
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The function of mapInArrow that puts rows into batches.
+
+    `topic`: where all rows go, None if they have a column topic.  `counts`: topic -> number of partitions.  A row for
+    another topic, or for a partition that its topic does not have, raises ValueError.
+    """
+
+    topic: str | None
+    counts: Mapping[str, int]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        building: dict[int, BatchBuilder] = {}
+        for batch in batches:
+            full = fill(building, batch, targets_of(batch, self.topic, self.counts))
+            sealed = [Sealed(target, True, building.pop(target).build()) for target in full]
+            if sum(builder.size for builder in building.values()) > _UNFINISHED:
+                sealed += _rest(building)
+            if sealed:
+                yield _encoded(sealed)
+        sealed = _rest(building)
+        if sealed:
+            yield _encoded(sealed)
+
+
+def _rest(building: dict[int, BatchBuilder]) -> list[Sealed]:
+    found = [Sealed(target, builder.size >= _WHOLE, builder.build()) for target, builder in building.items()]
+    building.clear()
+    return found
+
+
+def _encoded(sealed: list[Sealed]) -> pa.RecordBatch:
+    columns = zip(_SCHEMA, zip(*sealed, strict=True), strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(values, field.type) for field, values in columns], schema=_SCHEMA)
+
+
+class SealedBatch(BatchBuilder):
+    """Records that are in a batch already, which is given its producer and its place when it is sent."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, batch: bytes, compression: Compression) -> None:
+        super().__init__(compression)
+        header = read_header(batch)
+        self._batch = batch
+        self.count, self.size = header.record_count, header.size
+
+    def build(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+    ) -> bytes:
+        header = read_header(self._batch)
+        return seal(
+            self._batch[HEADER_SIZE:],
+            header.record_count,
+            header.base_timestamp,
+            header.max_timestamp,
+            compression=self.compression,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+        )
+
+
+def together(batches: list[bytes], compression: Compression) -> BatchBuilder:
+    """One batch with the records of all of these, in their order."""
+    if len(batches) == 1:
+        return SealedBatch(batches[0], compression)
+    builder = BatchBuilder(compression)
+    for batch in batches:
+        for record in decode_batch(batch):
+            builder.append(record.timestamp, record.key, record.value, record.headers)
+    return builder
+
+
+# Where a row goes
+
+
+def targets(counts: Mapping[str, int]) -> list[TopicPartition]:
+    """Every topic-partition that may be written to; a target is a place in this list."""
+    return [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
+
+
+def targets_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, int]) -> Numbers:
+    """The target of each row.  Raises ValueError for one that has none."""
+    first, count = _topics_of(batch, topic, counts)
+    partition = np.full(batch.num_rows, -1, np.int64)
+    given = np.zeros(batch.num_rows, bool)
+    if "partition" in batch.schema.names:
+        column = batch.column("partition")
+        given = column.is_valid().to_numpy(zero_copy_only=False)
+        partition = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if not given.all():
+        partition = np.where(given, partition, hashes(batch.column("key"), batch.column("value")) % count)
+    amiss = np.flatnonzero((partition < 0) | (partition >= count))
+    if len(amiss):
+        name = topic if topic is not None else batch.column("topic")[int(amiss[0])].as_py()
+        raise ValueError(f"topic {name} has no partition {partition[amiss[0]]}")
+    found: Numbers = (first + partition).astype(np.int32)
+    return found
+
+
+def hashes(keys: pa.Array, values: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Kafka's hash of a row's key, or where it has none, of its value: never by turns, since that would not repeat."""
+    chosen = pc.coalesce(keys.cast(pa.binary()), values.cast(pa.binary()))
+    return (murmur2(chosen) & np.uint32(0x7FFFFFFF)).astype(np.int64)
+
+
+def _topics_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, int]) -> tuple[Any, Any]:
+    """Of each row, or of all, the place of its topic's partition 0 among all targets, and how many there are."""
+    names, firsts, total = sorted(counts), [], 0
+    for name in names:
+        firsts.append(total)
+        total += counts[name]
+    if topic is not None and topic in counts:
+        return firsts[names.index(topic)], counts[topic]
+    places = pc.index_in(batch.column("topic"), pa.array(names, batch.column("topic").type)) if topic is None else None
+    if places is None or places.null_count:
+        unknown = topic if places is None else batch.column("topic").filter(places.is_null())[0].as_py()
+        raise ValueError(
+            f"topic {'null' if unknown is None else unknown} is not one of those of this write: {', '.join(names)}"
+        )
+    which = places.to_numpy(zero_copy_only=False)
+    return np.array(firsts)[which], np.array([counts[name] for name in names])[which]
+
+
+# From rows to records
+
+
+def fill(building: dict[int, BatchBuilder], batch: pa.RecordBatch, row_targets: Numbers) -> Iterator[int]:
+    """Put the rows into the batches of their targets; a target whenever its batch is full, and is to be taken out."""
+    if "timestamp" in batch.schema.names or "headers" in batch.schema.names:
+        for target, key, value, timestamp, headers in _rows(batch, row_targets):
+            builder = building.get(target)
+            if builder is None:
+                builder = building[target] = BatchBuilder()
+            builder.append(timestamp, key, value, headers)
+            if builder.size >= BATCH_BYTES:
+                yield target
+        return
+    now = SystemClock().now()
+    for target, keys, values in _by_target(batch, row_targets):
+        at = 0
+        while at < len(keys):
+            builder = building.setdefault(target, BatchBuilder())
+            at += builder.extend(now, keys[at:] if at else keys, values[at:] if at else values, BATCH_BYTES)
+            if builder.size >= BATCH_BYTES:
+                yield target
+
+
+def _by_target(
+    batch: pa.RecordBatch, row_targets: Numbers
+) -> Iterator[tuple[int, list[bytes | None], list[bytes | None]]]:
+    """Target, keys and values of the rows of each target, in their order."""
+    order = np.argsort(row_targets, kind="stable")
+    sorted_targets = row_targets[order]
+    starts = [0, *(np.flatnonzero(np.diff(sorted_targets)) + 1).tolist(), len(order)]
+    for start, stop in pairwise(starts):
+        if start < stop:
+            rows = batch if stop - start == batch.num_rows else batch.take(pa.array(order[start:stop]))
+            yield int(sorted_targets[start]), rows.column("key").to_pylist(), rows.column("value").to_pylist()
+
+
+def _rows(batch: pa.RecordBatch, row_targets: Numbers) -> Iterator[tuple[int, bytes | None, bytes | None, int, Any]]:
+    """Target, key, value, timestamp and headers of each row."""
+    count, names = batch.num_rows, batch.schema.names
+    keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
+    times: Any = repeat(SystemClock().now(), count)
+    if "timestamp" in names:
+        milliseconds = batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+        times = milliseconds.fill_null(SystemClock().now()).to_pylist()
+    headers: Any = repeat((), count)
+    if "headers" in names:
+        headers = [
+            tuple((entry["key"], entry["value"]) for entry in given) if given else ()
+            for given in batch.column("headers").to_pylist()
+        ]
+    return zip(row_targets.tolist(), keys, values, times, headers, strict=True)

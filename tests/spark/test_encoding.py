@@ -1,0 +1,186 @@
+"""Rows become batches of their topic-partition, and those what a task writes: whole, once, and in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any, NamedTuple, cast
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fencepost.client.batches import Headers
+from fencepost.client.shared_transaction import Ticket
+from fencepost.protocol.batch import headers, read_header
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.partitioning import partition_for_key
+from fencepost.protocol.records import BatchBuilder, decode_batch
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
+from fencepost.runtime import SystemClock
+from fencepost.spark import encoding
+from fencepost.spark.attempt import Attempt, Plan
+from fencepost.spark.encoding import Encoder, targets, targets_of
+from fencepost.spark.tasks import _send
+
+COUNTS = {"late": 3, "early": 2, "one": 1}
+IDENTITY = ProducerIdAndEpoch.of(7, 3)
+
+
+class Written(NamedTuple):
+    """A record as it was sent."""
+
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Recording:
+    """An attempt that keeps what it is given, as a broker would be sent it."""
+
+    def __init__(self, compression: Compression) -> None:
+        self.written: dict[TopicPartition, list[Written]] = {}
+        self.sizes: list[int] = []
+        self._compression = compression
+
+    async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
+        data = memoryview(records.build(*IDENTITY, 11, True))
+        self.sizes.append(len(data))
+        for place, header in headers(data):
+            assert (header.producer_id, header.producer_epoch, header.base_sequence) == (*IDENTITY, 11)
+            assert header.is_transactional and header.compression is self._compression
+            found = decode_batch(data, place, header)
+            assert len(found) == header.record_count == records.count > 0
+            assert header.max_timestamp == max(each.timestamp for each in found)
+            kept = [Written(each.timestamp, each.key, each.value, tuple(each.headers)) for each in found]
+            self.written.setdefault(at, []).extend(kept)
+
+
+class Row(NamedTuple):
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    timestamp: datetime | None
+    headers: list[dict[str, Any]] | None
+
+    @property
+    def at(self) -> TopicPartition:
+        """Where it is to go."""
+        count = COUNTS[self.topic]
+        hashed = partition_for_key(self.key if self.key is not None else self.value or b"", count)
+        return TopicPartition(self.topic, hashed if self.partition is None else self.partition % count)
+
+
+BYTES = st.one_of(st.none(), st.binary(max_size=60))
+MOMENTS = st.integers(0, 4 * 10**15).map(lambda n: datetime.fromtimestamp(0, UTC) + timedelta(microseconds=n))
+HEADERS = st.lists(st.fixed_dictionaries({"key": st.text(max_size=3), "value": BYTES}), max_size=2)
+ROWS = st.builds(
+    *(Row, st.sampled_from(sorted(COUNTS)), st.none() | st.integers(0, 2), BYTES, BYTES),
+    *(st.none() | MOMENTS, st.none() | HEADERS),
+)
+ARROW = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}
+
+
+def arrow(rows: list[Row], names: list[str]) -> pa.RecordBatch:
+    def cell(row: Row, name: str) -> Any:
+        return row.at.partition if name == "partition" and row.partition is not None else getattr(row, name)
+
+    schema = pa.schema([(name, ARROW[name]) for name in names])
+    return pa.RecordBatch.from_pylist([{name: cell(row, name) for name in names} for row in rows], schema=schema)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.lists(ROWS, max_size=9), max_size=3), max_size=3),
+    st.sets(st.sampled_from(["timestamp", "headers"])),
+    st.sampled_from(Compression),
+    st.sampled_from([(150, 60, 400), (10**6, 10**5, 10**7), (10**6, 150, 200), (10**6, 10**5, 1)]),
+)
+def test_every_row_is_written_once_where_it_is_to_go_whole_and_in_its_order(
+    tasks: list[list[list[Row]]], extra: set[str], compression: Compression, sizes: tuple[int, int, int]
+) -> None:
+    """Of the tasks before the shuffle each gives its rows in their order; one task has those of all after it.
+
+    The sizes have batches that are full, ones that are put together, and ones that leave for want of room.
+    """
+    names = ["topic", "partition", "key", "value", *sorted(extra)]
+    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, COUNTS, compression)
+    recording, began = Recording(compression), SystemClock().now()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in zip(("BATCH_BYTES", "_WHOLE", "_UNFINISHED"), sizes, strict=True):
+            patch.setattr(encoding, name, size)
+        patch.setattr("fencepost.spark.tasks.BATCH_BYTES", sizes[0])
+        shuffled = [
+            batch for task in tasks for batch in Encoder(None, COUNTS)(iter([arrow(rows, names) for rows in task]))
+        ]
+        given_rows = asyncio.run(_send(cast(Attempt, recording), plan, iter(shuffled)))
+    rows = [row for task in tasks for batch in task for row in batch]
+    assert given_rows == len(rows)
+    for at in targets(COUNTS):
+        expected = [row for row in rows if row.at == at]
+        written = recording.written.get(at, [])
+        assert [(each.key, each.value) for each in written] == [(row.key, row.value) for row in expected]
+        for each, row in zip(written, expected, strict=True):
+            if "timestamp" in extra and row.timestamp is not None:
+                assert each.timestamp == (row.timestamp - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+            else:
+                assert began <= each.timestamp <= SystemClock().now()
+            wanted = row.headers if "headers" in extra else None
+            assert each.headers == tuple((one["key"], one["value"]) for one in wanted or ())
+
+
+def test_few_rows_of_many_tasks_become_one_batch_of_their_partition() -> None:
+    """Or a log would have one for each task before the shuffle."""
+    rows = [Row("one", None, None, b"%d" % n, None, None) for n in range(50)]
+    shuffled = [
+        batch
+        for _, some in groupby(enumerate(rows), lambda each: each[0] // 5)
+        for batch in Encoder("one", COUNTS)(iter([arrow([row for _, row in some], ["key", "value"])]))
+    ]
+    assert len(shuffled) == 10
+    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, COUNTS)
+    recording = Recording(Compression.NONE)
+    asyncio.run(_send(cast(Attempt, recording), plan, iter(shuffled)))
+    assert len(recording.sizes) == 1
+    assert [each.value for each in recording.written[TopicPartition("one", 0)]] == [row.value for row in rows]
+
+
+def test_many_rows_are_shuffled_as_few_batches() -> None:
+    rows = [Row("late", n % 3, None, b"v" * 1000, None, None) for n in range(3000)]
+    shuffled = list(Encoder("late", COUNTS)(iter([arrow(rows, ["partition", "key", "value"])])))
+    found = [read_header(batch) for each in shuffled for batch in each.column("batch").to_pylist()]
+    assert sum(header.record_count for header in found) == len(rows)
+    assert len(found) == 6
+    assert max(header.size for header in found) < encoding.BATCH_BYTES + 1100
+
+
+@pytest.mark.parametrize(
+    ("topic", "rows", "said"),
+    [
+        ("late", [(None, 2), (None, 3)], "topic late has no partition 3"),
+        ("late", [(None, -1)], "topic late has no partition -1"),
+        (None, [("one", 0), ("one", 1)], "topic one has no partition 1"),
+        (None, [("late", None), ("other", None)], "topic other is not one of those of this write: early, late, one"),
+        (None, [("late", None), (None, None)], "topic null is not one of those of this write: early, late, one"),
+        ("other", [(None, None)], "topic other is not one of those of this write: early, late, one"),
+    ],
+)
+def test_a_row_that_has_nowhere_to_go_is_named(
+    topic: str | None, rows: list[tuple[str | None, int | None]], said: str
+) -> None:
+    names = ["topic", "partition"] if topic is None else ["partition"]
+    cells = [{"topic": name, "partition": n, "key": None, "value": b"v"} for name, n in rows]
+    schema = pa.schema([(name, ARROW[name]) for name in [*names, "key", "value"]])
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        targets_of(pa.RecordBatch.from_pylist(cells, schema=schema), topic, COUNTS)

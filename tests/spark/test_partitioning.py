@@ -1,0 +1,26 @@
+"""The vectorised hash is Kafka's."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.protocol.partitioning import murmur2
+from fencepost.spark import partitioning
+from fencepost.spark.partitioning import murmur2 as vectorised
+
+VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=40)), min_size=1)
+MANY = st.lists(st.binary(max_size=40), min_size=partitioning._FEW, max_size=3 * partitioning._FEW)
+
+
+@given(VALUES | MANY, st.integers(0, 3))
+def test_every_value_is_hashed_as_kafka_does(values: list[bytes | None], skipped: int) -> None:
+    """By compiled code where there is some and they are few or long; else together as long as many are as long."""
+    array = pa.array([b"skip"] * skipped + values, pa.binary()).slice(skipped)
+    due = [murmur2(value or b"") for value in values]
+    assert vectorised(array).tolist() == due
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitioning, "_compiled_murmur2", None)
+        assert vectorised(array).tolist() == due
