@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.spark.java import use_java
 
@@ -41,3 +41,12 @@ def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] |
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def refuse_connect(rows: Any) -> None:
+    """Raises RuntimeError for a DataFrame of Spark Connect, whose process is not that of Spark's driver."""
+    if type(rows).__module__.startswith("pyspark.sql.connect."):
+        raise RuntimeError(
+            "nothing can be written exactly once through Spark Connect: the sink reads the checkpoint and runs tasks "
+            "in Spark's driver itself. Run this program there, with spark-submit or with local_session()"
+        )

@@ -17,6 +17,7 @@ from fencepost.spark.claims import Written
 from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
 from fencepost.spark.progress import Progress
 from fencepost.spark.security import check_names, parse_security
+from fencepost.spark.session import refuse_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,7 @@ __all__ = ["Sink", "Step", "WriteCancelled", "WriteFailed"]
 T = TypeVar("T")
 
 _LARGEST_ID: Final = 200
+_LARGEST_NUMBER: Final = 2**31 - 1
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
 """Spark's name for the error of a job that was cancelled."""
 _INTERRUPTED: Final = (
@@ -76,10 +78,12 @@ class Sink:
             raise ValueError(f"topics={self.topics!r}: it must be a list of every topic that is written to")
         for name in ("transaction_timeout_ms", "tasks", "attempts"):
             given = getattr(self, name)
-            if not isinstance(given, int) and (name, given) != ("tasks", None):
+            if (not isinstance(given, int) or isinstance(given, bool)) and (name, given) != ("tasks", None):
                 raise ValueError(f"{name}={given!r}: it must be a whole number")
             if given is not None and given < 1:
                 raise ValueError(f"{name}={given}: it must be 1 or more")
+            if given is not None and given > _LARGEST_NUMBER:
+                raise ValueError(f"{name}={given}: it must be {_LARGEST_NUMBER} or less")
         if self.compression.upper() not in Compression.__members__:
             codecs = ", ".join(codec.name.lower() for codec in Compression)
             raise ValueError(f"compression={self.compression!r}: it must be one of {codecs}")
@@ -142,6 +146,7 @@ class Sink:
         """
         from fencepost.spark.routing import check_columns
 
+        refuse_connect(rows)
         check_columns(rows, topic)
         batch = Progress.of(query_id, batch_id, source_offsets, source_starts)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism

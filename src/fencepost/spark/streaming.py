@@ -13,6 +13,7 @@ from fencepost.client.portal import Portal, in_background
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, ensure_topic, read_progress
 from fencepost.spark.security import check_names, parse_security
+from fencepost.spark.session import refuse_connect
 from fencepost.spark.sink import Sink
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def write_stream(
     The rows of a micro-batch must be the same when it is computed again: with uuid(), rand() or the current time in
     the plan it is still committed once, but as one of several versions.
     """
+    refuse_connect(df)
     names = [topic] if topic is not None else list(topics)
     sink = Sink(application_id, bootstrap_servers, names, **options)
     writer = df.writeStream.foreachBatch(foreach_batch(sink, checkpoint_location, topic=topic, transform=transform))
