@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError
+from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, DeliveryError
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.sender import Sender
 from fencepost.log.producer_state import BatchMetadata, Origin, ProducerEntry, check_data
@@ -195,7 +195,7 @@ def play(brokers: Brokers, scenario: Play, *, most: int = 5, batch_bytes: int = 
         await scenario(sender, brokers)
         assert sender._memory.used == 0
         assert not sender._requests
-        await sender.close()
+        sender.close()
 
     run(main)
 
@@ -211,7 +211,7 @@ def test_what_is_acknowledged_is_there_once_and_in_order_whatever_goes_wrong(blo
         chance = Random(seed)
         rates = {name: chance.choice((0, 0, 0.05, 0.3)) for name in ("error_before", "error_after", "lost", "moves")}
         most, batch_bytes = chance.choice((1, 2, 3, 5, 5, 5)), chance.choice((1, 1, 90, 150))
-        refused, timeout_ms = chance.choice((0, 0, 0.1)), chance.choice((120_000, 120_000, 700))
+        refused, timeout_ms = chance.choice((0, 0, 0.1)), chance.choice((120_000, 120_000, 700, 170))
         play_faults(chance, most, batch_bytes, rates, refused, timeout_ms)
 
 
@@ -300,3 +300,34 @@ def test_a_record_that_is_refused_takes_none_with_it_that_is_behind_it() -> None
         assert brokers.partition.values == [b"0", b"1", b"2", b"3", b"4"]
 
     play(Brokers(Faults(Random(1))), scenario)
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_record_fails_when_its_time_is_up_though_its_answer_is_still_to_come(
+    comes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is behind it goes on when the answer has come, or is lost; nobody is told twice."""
+    served: list[Wire] = []
+
+    async def scenario(sender: Sender, brokers: Brokers) -> None:
+        assert (await send(sender, b"0")).offset == 0
+        monkeypatch.setattr(Wire, "_serve", lambda wire: served.append(wire))
+        begun = asyncio.get_running_loop().time()
+        late = send(sender, b"1")
+        await sender.flush()
+        assert isinstance(late.exception(), DeliveryError)
+        assert asyncio.get_running_loop().time() - begun == pytest.approx(0.7)
+        monkeypatch.undo()
+        behind = send(sender, b"2")
+        await asyncio.sleep(0.2)
+        assert not behind.done(), "its place is known when the answer has come"
+        [wire] = served
+        if comes:
+            wire._serve()
+        else:
+            (_, answer), *wire.waiting = wire.waiting
+            answer.set_exception(ConnectionLostError("cut"))
+        assert (await behind).offset == (2 if comes else 1)
+        assert brokers.partition.values == ([b"0", b"1", b"2"] if comes else [b"0", b"2"])
+
+    play(Brokers(Faults(Random(1))), scenario, timeout_ms=700)

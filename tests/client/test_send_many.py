@@ -244,6 +244,34 @@ def test_the_users_function_chooses_partitions_one_by_one_and_together() -> None
     simulate(scenario)
 
 
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 10, 1000, 50_000]), max_size=300),
+    chunk_bytes=st.integers(100, 20_000),
+    lazy=st.booleans(),
+)
+@example(sizes=[0] * 200 + [50_000] * 100, chunk_bytes=100, lazy=True)
+@example(sizes=[0] * 200 + [50_000] * 100, chunk_bytes=20_000, lazy=True)
+def test_no_more_is_taken_at_once_than_a_chunk_and_a_few_records_however_they_grow(
+    sizes: list[int], chunk_bytes: int, lazy: bool
+) -> None:
+    taken: list[int] = []
+
+    def coming() -> Iterator[bytes]:
+        for size in sizes:
+            taken.append(size)
+            yield bytes(size)
+
+    values = list(coming()) if not lazy else None
+    taken.clear()
+    given = 0
+    for chunk in chunks(coming() if values is None else values, None, chunk_bytes, 1 << 20):
+        own = sum(len(value or b"") for value in chunk.values)
+        assert own <= 2 * chunk_bytes or len(chunk.values) == 1
+        given += own
+        assert sum(taken) - given <= chunk_bytes + 16 * 50_000
+    assert given == sum(sizes)
+
+
 def test_without_asyncio() -> None:
     with running_broker() as broker, blocking.Producer(broker.bootstrap_servers) as writer:
         found = writer.send_many("t", [b"1", b"2"], partition=0).result()

@@ -46,10 +46,12 @@ from fencepost.client.errors import (
     UnsupportedByBrokerError,
 )
 from fencepost.client.exactly_once import ExactlyOnce, Transaction
+from fencepost.client.interceptors import ProducerInterceptor, ProducerRecord
 from fencepost.client.producer import Producer
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import SecurityOptions
+from fencepost.client.statistics import ProducerStatistics
 from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
@@ -101,7 +103,10 @@ __all__ = [
     "PositionMetadataError",
     "Producer",
     "ProducerFencedError",
+    "ProducerInterceptor",
+    "ProducerRecord",
     "ProducerState",
+    "ProducerStatistics",
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLargeError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.client.errors import ClientError, DeliveryError
@@ -24,6 +24,10 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+Told = Callable[[RecordMetadata, Exception | None], None]
+"""Is told what became of a record: where it is, or why it failed."""
+
+
 class Batch:
     """Records of one partition that are sent together."""
 
@@ -34,6 +38,7 @@ class Batch:
         "builder",
         "data",
         "deadline",
+        "ended",
         "fails",
         "futures",
         "identity",
@@ -42,12 +47,15 @@ class Batch:
         "on_wire",
         "times",
         "together",
+        "told",
         "tries",
         "whole",
     )
 
-    def __init__(self, at: TopicPartition, compression: Compression, deadline: float) -> None:
+    def __init__(self, at: TopicPartition, compression: Compression, deadline: float, told: Told | None = None) -> None:
         self.at = at
+        self.told = told
+        """Is told of each record, also of one whose future nobody waits for any more."""
         self.builder = BatchBuilder(compression)
         self.whole: asyncio.Future[int] | None = None
         """Gets the offset of the first record, where somebody asked for the batch as a whole."""
@@ -70,6 +78,8 @@ class Batch:
         """With the one before it, whatever is answered but that it is written."""
         self.abandoned: ClientError | None = None
         """What it is told if no answer comes: it was given up, and is not sent again."""
+        self.ended = False
+        """Whether its records were told what became of them, also where its answer is still to come."""
 
     def append(
         self,
@@ -103,7 +113,7 @@ class Batch:
         middle = len(records) // 2
         found = []
         for half in (records[:middle], records[middle:]):
-            batch = Batch(self.at, self.builder.compression, self.deadline)
+            batch = Batch(self.at, self.builder.compression, self.deadline, self.told)
             for record, future in half:
                 batch.append(record.timestamp, record.key, record.value, record.headers, future)
             batch.together = self.together
@@ -127,18 +137,33 @@ class Batch:
         self.data, self.is_stranded = None, False
 
     def succeed(self, base_offset: int, log_append_time: int) -> None:
+        """Tell its records where they are; nothing if they were told something before."""
+        if self.ended:
+            return
+        self.ended = True
         if self.whole is not None and not self.whole.done():
             self.whole.set_result(base_offset)
         if self.together is not None:
             self.together.written(self.at, base_offset, self.builder.count)
         for number, future in enumerate(self.futures):
+            if self.told is None and future.done():
+                continue
+            offset = Offset(-1 if base_offset < 0 else base_offset + number)
+            timestamp = self.times[number] if log_append_time < 0 else log_append_time
+            metadata = RecordMetadata(self.at.topic, self.at.partition, offset, timestamp)
             if not future.done():
-                offset = Offset(-1 if base_offset < 0 else base_offset + number)
-                timestamp = self.times[number] if log_append_time < 0 else log_append_time
-                future.set_result(RecordMetadata(self.at.topic, self.at.partition, offset, timestamp))
+                future.set_result(metadata)
+            if self.told is not None:
+                self.told(metadata, None)
 
     def fail(self, error: Exception, *, reported: bool) -> None:
-        """`reported`: the caller hears of it elsewhere, so that nobody needs to look at the single records."""
+        """Tell its records why they failed; nothing if they were told something before.
+
+        `reported`: the caller hears of it elsewhere, so that nobody needs to look at the single records.
+        """
+        if self.ended:
+            return
+        self.ended = True
         if self.together is not None:
             self.together.failed(error, reported=reported)
         waiting: list[asyncio.Future[Any]] = [*self.futures]
@@ -149,6 +174,9 @@ class Batch:
                 future.set_exception(error)
                 if reported:
                     future.exception()
+        if self.told is not None:
+            for time in self.times:
+                self.told(RecordMetadata(self.at.topic, self.at.partition, Offset(-1), time), error)
 
     def too_late(self) -> DeliveryError:
         """What its records are told when their time is up."""

@@ -43,17 +43,49 @@ def chunks(
     coming, their_keys = iter(values), None if keys is None else iter(keys)
     most = _FIRST
     while True:
-        column = list(islice(coming, most))
-        key_column: Column = [None] * len(column) if their_keys is None else list(islice(their_keys, most))
+        column = taken(coming, most, chunk_bytes)
+        key_column: Column = [None] * len(column)
+        if their_keys is not None:
+            key_column = list(islice(their_keys, len(column) or 1))
         if len(column) != len(key_column):
             raise ValueError("there are not as many keys as values: give one key, or None, for each value")
         if not column:
             return
         chunk = measured(key_column, column, most_bytes)
-        yield chunk
+        if chunk.size > 2 * chunk_bytes:
+            yield from cut(chunk, chunk_bytes)
+        else:
+            yield chunk
         if chunk.refused is not None:
             return
         most = max(1, min(chunk_bytes * len(column) // chunk.size, 4 * most, _MOST))
+
+
+def taken(coming: Iterator[bytes | None], most: int, chunk_bytes: int) -> Column:
+    """The next ones, up to about `chunk_bytes` also where they are larger than those before them."""
+    column: Column = []
+    size = 0
+    while len(column) < most and size < chunk_bytes:
+        some = list(islice(coming, min(_FIRST, most - len(column))))
+        if not some:
+            break
+        column += some
+        size += sum(size_of(each) or 0 for each in some)
+    return column
+
+
+def cut(chunk: Chunk, chunk_bytes: int) -> Iterator[Chunk]:
+    """A chunk in parts, each of `chunk_bytes` or one record."""
+    first = size = 0
+    for place, (key, value) in enumerate(zip(chunk.keys, chunk.values, strict=True)):
+        record = _OVERHEAD + (size_of(key) or 0) + (size_of(value) or 0)
+        if place > first and size + record > chunk_bytes:
+            yield chunk._replace(
+                keys=chunk.keys[first:place], values=chunk.values[first:place], size=size, refused=None
+            )
+            first, size = place, 0
+        size += record
+    yield chunk._replace(keys=chunk.keys[first:], values=chunk.values[first:], size=size)
 
 
 def measured(keys: Column, values: Column, most_bytes: int) -> Chunk:

@@ -38,6 +38,7 @@ _TLS: Final = (b"\x15\x03", b"\x16\x03")
 class _Waiting(NamedTuple):
     answer: asyncio.Future[Any]
     response: Any
+    """Its class; None: none comes."""
     version: int
     correlation_id: int
     deadline: float
@@ -71,7 +72,9 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray(_FIRST_BUFFER)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
-        self._writable: asyncio.Future[None] | None = None
+        self._unwritten: deque[_Waiting] = deque()
+        """Requests without an answer, while what is written before them does not leave."""
+        self._is_paused = False
         self.ranges: dict[int, tuple[int, int]] = {}
         self.features = Features(-1, {})
         self.address = ""
@@ -83,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Requests that are not answered yet."""
-        return len(self._waiting) + len(self._held or ())
+        return len(self._waiting) + len(self._unwritten) + len(self._held or ())
 
     # Requests
 
@@ -108,9 +111,13 @@ class Connection(asyncio.BufferedProtocol):
             )
         return version
 
-    def request(self, message: Any, version: int, timeout_ms: int | None = None) -> asyncio.Future[Any]:
+    def request(
+        self, message: Any, version: int, timeout_ms: int | None = None, *, answered: bool = True
+    ) -> asyncio.Future[Any]:
         """Send a request; its answer is awaited on the result.  Raises ConnectionLostError there.
 
+        `answered`: whether the broker answers it.  If not the result is None, once the request has left this process
+        or the system has room for it.
         What cannot be encoded raises at once, and leaves nothing behind.
         """
         answer = self._loop.create_future()
@@ -118,13 +125,15 @@ class Connection(asyncio.BufferedProtocol):
             answer.set_exception(ConnectionLostError(f"the connection to {self.address} is closed"))
             return answer
         entry, encoded = self._prepared(answer, message, version, timeout_ms)
+        if not answered:
+            entry = entry._replace(response=None)
         if self._loop.time() >= self._session.again_at:
             self._begin_to_log_in_again()
         if self._held is None:
             self._send(entry, encoded)
         else:
             self._held.append((entry, encoded))
-        if self._timer is None:
+        if self._timer is None and not answer.done():
             self._timer = self._loop.call_at(entry.deadline, self._check_time)
         return answer
 
@@ -138,16 +147,27 @@ class Connection(asyncio.BufferedProtocol):
         return _Waiting(answer, response, version, self._correlation_id, self._loop.time() + wait), encoded
 
     def _send(self, entry: _Waiting, encoded: bytes) -> None:
-        self._waiting.append(entry)
+        if entry.response is not None:
+            self._waiting.append(entry)
         if self._transport is not None:
             self._transport.write(encoded)
+        if entry.response is None:
+            self._unwritten.append(entry)
+            self._written()
+
+    def _written(self) -> None:
+        """Tell those who wait for no more than that."""
+        while self._unwritten and not self._is_paused:
+            entry = self._unwritten.popleft()
+            if not entry.answer.done():
+                entry.answer.set_result(None)
 
     def _check_time(self) -> None:
         """End the connection if the answer to the oldest request is late: those after it wait behind it."""
         self._timer = None
         if not self.in_flight:
             return
-        entries = chain(self._waiting, (entry for entry, _ in self._held or ()))
+        entries = chain(self._waiting, self._unwritten, (entry for entry, _ in self._held or ()))
         left = min(entry.deadline for entry in entries) - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._check_time)
@@ -229,8 +249,8 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = None
         if self._logging_in is not None:
             self._logging_in.cancel()
-        waiting = [*self._waiting, *(entry for entry, _ in self._held or ())]
-        self._waiting, self._held = deque(), None
+        waiting = [*self._waiting, *self._unwritten, *(entry for entry, _ in self._held or ())]
+        self._waiting, self._unwritten, self._held = deque(), deque(), None
         for entry in waiting:
             if not entry.answer.done():
                 # Each its own: a traceback grows with everybody who raises it.
@@ -263,6 +283,13 @@ class Connection(asyncio.BufferedProtocol):
                 f"{lost}, before a request was answered: if it always is, its port is one for SASL (security_protocol)"
             )
         return ConnectionLostError(lost)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._written()
 
     def eof_received(self) -> bool:
         return False

@@ -18,7 +18,7 @@ from typing import Final
 
 from fencepost.client.batches import Batch
 from fencepost.client.settings import check_counts
-from fencepost.protocol.batch import next_sequence
+from fencepost.protocol.batch import NO_SEQUENCE, next_sequence
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
@@ -103,8 +103,11 @@ class Lane:
 
     @property
     def first(self) -> Batch | None:
-        """The batch that was begun first."""
-        return self.in_flight[0] if self.in_flight else self.queue[0] if self.queue else None
+        """The batch that was begun first of those whose records wait to be told something."""
+        for batch in self.in_flight:
+            if not batch.ended:
+                return batch
+        return self.queue[0] if self.queue else None
 
     @property
     def oldest(self) -> Batch | None:
@@ -154,8 +157,11 @@ class Lane:
             self.in_flight.append(self.queue.popleft())
             if self.identity != identity:
                 self.identity, self.next_sequence, self.is_known = identity, 0, False
-            batch.number(identity, self.next_sequence, transactional)
-            self.next_sequence = next_sequence(self.next_sequence, batch.builder.count)
+            if identity == NO_PRODUCER:
+                batch.number(identity, NO_SEQUENCE, transactional)
+            else:
+                batch.number(identity, self.next_sequence, transactional)
+                self.next_sequence = next_sequence(self.next_sequence, batch.builder.count)
         batch.on_wire = True
         batch.tries += 1
         self.retry_at, self.through = None, connection
@@ -170,7 +176,11 @@ class Lane:
         """Take out what failed for good; whether its numbers cannot be used again.
 
         `is_spent`: that is known already.  Otherwise they are given back, unless others follow: these are stranded.
+        A batch without numbers takes none with it.
         """
+        if batch.identity == NO_PRODUCER:
+            self.in_flight.remove(batch)
+            return False
         behind = list(self.in_flight)[self.in_flight.index(batch) + 1 :]
         self.in_flight.remove(batch)
         for each in behind:
@@ -201,7 +211,8 @@ class Lane:
         for n, half in enumerate(halves):
             half.number(batch.identity, sequence, transactional)
             half.is_stranded, half.fails = batch.is_stranded, batch.fails
-            sequence = next_sequence(sequence, half.builder.count)
+            if sequence != NO_SEQUENCE:
+                sequence = next_sequence(sequence, half.builder.count)
             self.in_flight.insert(place + n, half)
         return halves
 

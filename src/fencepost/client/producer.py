@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Self, Unpack
 
+from fencepost.client.acknowledgements import Unnumbered, checked_acks
 from fencepost.client.batches import Headers, RecordMetadata
-from fencepost.client.bulk import Chunk, chunks, filled, refusal
-from fencepost.client.cluster import Cluster, TopicView
-from fencepost.client.errors import BrokerError, ClientError, ClosedError, MisuseError
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError, ClosedError, MisuseError
 from fencepost.client.forgotten import tell_if_forgotten, unacknowledged_records
+from fencepost.client.handing_over import HandingOver
 from fencepost.client.idempotence import Idempotence
+from fencepost.client.interceptors import Interceptors, ProducerInterceptor, ProducerRecord
 from fencepost.client.lanes import MOST_IN_FLIGHT, checked_in_flight
-from fencepost.client.partitioner import Partitioner, Partitioning, check_place
+from fencepost.client.partitioner import Partitioner, Partitioning
+from fencepost.client.placement import Placement
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
 from fencepost.client.settings import check_counts, check_milliseconds, check_texts, compression_named
-from fencepost.client.together import ManyMetadata, Together
+from fencepost.client.statistics import ProducerStatistics, SendCounts
+from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
 from fencepost.client.transactions import Transactions, check_group
-from fencepost.protocol.batch import HEADER_SIZE
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
 
@@ -49,6 +51,12 @@ class Producer:
     `partitioner` chooses the partition of a record that is sent without one: it is called with the topic, the key and
     the numbers of the topic's partitions, and returns one of these.
 
+    `acks`: a record is acknowledged when every replica in sync has it ("all"), when its leader has it (1), or at once
+    (0: its offset is -1, and nobody tells what is refused).  Fewer than all need `enable_idempotence=False`: then
+    records may be written twice where an answer is lost, and with acks 0 or 1 be lost as well.
+
+    `interceptors` see every record before it is sent, and what became of it; `statistics()` tells what was done.
+
     Partitions that are added are written to after `metadata_max_age_ms`: from then on keys go by the new number.
     """
 
@@ -63,12 +71,15 @@ class Producer:
         max_request_size: int = 1024 * 1024,
         buffer_bytes: int = 32 * 1024 * 1024,
         compression: str = "none",
+        acks: int | str = "all",
+        enable_idempotence: bool = True,
         max_in_flight_requests_per_connection: int = MOST_IN_FLIGHT,
         delivery_timeout_ms: int = 120_000,
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         metadata_max_age_ms: int = 300_000,
         partitioner: Partitioning | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
         client_id: str = "fencepost-producer",
         runtime: Runtime | None = None,
         **security: Unpack[SecurityOptions],
@@ -81,6 +92,7 @@ class Producer:
             metadata_max_age_ms=metadata_max_age_ms,
         )
         check_counts(batch_bytes=batch_bytes, max_request_size=max_request_size, buffer_bytes=buffer_bytes)
+        in_request = checked_acks(acks, enable_idempotence=enable_idempotence, transactional_id=transactional_id)
         self._compression = compression_named(compression)
         self._runtime = runtime
         self._cluster = Cluster(
@@ -91,20 +103,44 @@ class Producer:
             patience_ms=max_block_ms,
             security=Security(**security),
         )
-        self._linger_ms = linger_ms
-        self._batch_bytes = batch_bytes
-        self._max_request_size = max_request_size
         self._buffer_bytes = buffer_bytes
-        self._max_in_flight = checked_in_flight(max_in_flight_requests_per_connection)
-        self._delivery_timeout_ms = delivery_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
         self.transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
         self._transactions: Transactions | None = None
         if transactional_id is not None:
             self._transactions = Transactions(self._cluster, transactional_id, transaction_timeout_ms)
-        self._rules = self._transactions or Idempotence(self._cluster)
+        numbered = Idempotence(self._cluster) if enable_idempotence else Unnumbered()
+        self._rules = self._transactions or numbered
+        self._interceptors = Interceptors(interceptors)
+        self._intercepts = bool(interceptors)
+        self._counts = SendCounts()
+        self._new_sender = partial(
+            Sender,
+            self._cluster,
+            self._rules,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            max_request_size=max_request_size,
+            buffer_bytes=buffer_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+            compression=self._compression,
+            max_in_flight=checked_in_flight(max_in_flight_requests_per_connection),
+            acks=in_request,
+            told=self._interceptors.told,
+            counts=self._counts,
+        )
         self._partitioner = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
+        self._placement = Placement(self._cluster, self._partitioner)
+        self._handing_over = partial(
+            HandingOver,
+            self._cluster,
+            self._placement,
+            compression=self._compression,
+            batch_bytes=batch_bytes,
+            buffer_bytes=buffer_bytes,
+            max_request_size=max_request_size,
+        )
         self._sender: Sender | None = None
         self._closed = self._closing = False
         self._answers_wait = False  # since a batch was full
@@ -117,17 +153,7 @@ class Producer:
     async def start(self) -> Self:
         """Get ready; nothing if it is already.  Connections are made when they are needed."""
         if self._sender is None and not self._closed:
-            self._sender = self._rules.sender = Sender(
-                self._cluster,
-                self._rules,
-                linger_ms=self._linger_ms,
-                batch_bytes=self._batch_bytes,
-                max_request_size=self._max_request_size,
-                buffer_bytes=self._buffer_bytes,
-                delivery_timeout_ms=self._delivery_timeout_ms,
-                compression=self._compression,
-                max_in_flight=self._max_in_flight,
-            )
+            self._sender = self._rules.sender = self._new_sender()
             self._cluster.refresh_every(self._metadata_max_age_ms)
             self._forgotten = tell_if_forgotten(
                 self, partial(unacknowledged_records, self._named, self._sender), self._runtime
@@ -144,6 +170,8 @@ class Producer:
         self._closed |= not self._cluster.home.is_here  # all that is to be done is its parent's
         if self._closed:
             return
+        if self._sender is not None:
+            self._sender.check_loop()
         self._closing = True
         try:
             if self._transactions is None:
@@ -165,7 +193,7 @@ class Producer:
             self._forgotten.detach()
         self._rules.close()
         if self._sender is not None:
-            await self._sender.close()
+            self._sender.close()
         await self._cluster.close()
         await asyncio.sleep(0)  # answers that will not come are told
 
@@ -198,6 +226,21 @@ class Producer:
         DeliveryError for a record that was not delivered within `delivery_timeout_ms`, and in a transaction, whatever
         went wrong, TransactionAbortableError where that can be aborted.
         """
+        if self._intercepts:
+            self._open_sender()
+            record = self._interceptors.before(ProducerRecord(topic, value, key, partition, timestamp, headers))
+            return await self._interceptors.around(record, self._send(*record))
+        return await self._send(topic, value, key, partition, timestamp, headers)
+
+    async def _send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> asyncio.Future[RecordMetadata]:
         sender = self._open_sender()
         if self._answers_wait:  # first, so that who is cancelled here has handed over nothing
             self._answers_wait = await asyncio.sleep(0, False)
@@ -205,9 +248,10 @@ class Producer:
         if not (isinstance(value, BYTES) and isinstance(key, BYTES)):
             raise what_is_wrong(key, value, headers)
         size = len(value or b"")
-        number = self._partition(topic, key, partition, size)
+        number = self._placement.known(topic, key, partition, size)
         if number < 0:
-            number = self._partitioner.choose(await self._look_up(topic, partition), key, partition, size)
+            view = await self._placement.looked_up(topic, partition)
+            number = self._partitioner.choose(view, key, partition, size)
             await self._check_send()
         if sender.is_full:
             await sender.wait_for_room()
@@ -217,8 +261,7 @@ class Producer:
             future, full = sender.append(TopicPartition(topic, number), now, key, value, headers)
         except (TypeError, ValueError, AttributeError):
             raise what_is_wrong(key, value, headers) from None
-        if self._transactions is not None:
-            self._transactions.note_send()
+        self._note_send()
         if full:
             self._partitioner.another(topic)
             self._answers_wait = True
@@ -241,39 +284,11 @@ class Producer:
         Raises what `send` does.  Where one is refused that names its place, from 0 on: those before it are handed over,
         those from it on are not.  Whatever this raises, also when it is cancelled, has a note that says how many were.
         """
-        together, handed, most = Together(), 0, self._max_request_size - HEADER_SIZE
-        try:
-            await self._check_send()
-            for chunk in chunks(values, keys, self._batch_bytes, most):
-                await self._hand_over(topic, chunk, partition, timestamp, together)
-                handed += len(chunk.values)
-                if chunk.refused is not None:
-                    raise refusal(topic, handed, chunk.refused, self._max_request_size)
-                await asyncio.sleep(0)  # let answers in
-        except BaseException as error:
-            error.add_note(f"{handed} records were handed over.")
-            together.result.add_done_callback(lambda done: done.cancelled() or done.exception())
-            raise
-        finally:
-            together.one_less()
-        return together.result
-
-    async def _hand_over(
-        self, topic: str, chunk: Chunk, partition: int | None, timestamp: int | None, together: Together
-    ) -> None:
-        """All of them or none."""
-        sender, view = self._open_sender(), self._cluster.topics.get(topic)
-        if view is None or not (partition is None or partition in view.leaders):
-            view = await self._look_up(topic, partition)
-        if sender.is_full:
-            await sender.wait_for_room()
-        await self._check_send()
-        now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
-        for number, (keys, values) in self._partitioner.spread(view, chunk, partition).items():
-            for builder in filled(keys, values, chunk.largest, now, self._compression, self._batch_bytes):
-                sender.append_together(TopicPartition(topic, number), builder, together)
-        if self._transactions is not None and chunk.values:
-            self._transactions.note_send()
+        one = None
+        if self._intercepts:
+            one = lambda value, key: self.send(topic, value, key=key, partition=partition, timestamp=timestamp)  # noqa: E731
+        work = self._handing_over(check=self._check_send, note_send=self._note_send)
+        return await work.all_of(topic, values, keys, partition, timestamp, one)
 
     def _open_sender(self) -> Sender:
         self._cluster.home.check()
@@ -281,32 +296,22 @@ class Producer:
             raise ClosedError("the producer is closed: make a new one")
         if self._sender is None:
             raise MisuseError("the producer is not open: use it inside `async with Producer(...) as producer:`")
+        self._sender.check_loop()
         return self._sender
 
-    async def _check_send(self) -> None:
-        self._open_sender()
+    async def _check_send(self) -> Sender:
+        sender = self._open_sender()
         if self._closing:
             raise ClosedError("the producer is being closed: make a new one")
         if self._transactions is not None:
             await self._transactions.check_send()
         elif isinstance(self._rules, Idempotence) and self._rules.error is not None:
             raise self._rules.error
+        return sender
 
-    def _partition(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
-        """The partition of a value of so many bytes, or -1 if the topic must be looked up first."""
-        view = self._cluster.topics.get(topic)
-        return -1 if view is None else self._partitioner.choose(view, key, partition, size)
-
-    async def _look_up(self, topic: str, partition: int | None) -> TopicView:
-        check_place(topic, partition)
-        self._cluster.forget_topic(topic)  # it may have got more partitions
-        view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
-        if partition is not None and partition not in view.leaders:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has {view.partition_count} partitions, there is no partition {partition}",
-            )
-        return view
+    def _note_send(self) -> None:
+        if self._transactions is not None:
+            self._transactions.note_send()
 
     async def send_and_wait(
         self,
@@ -328,7 +333,12 @@ class Producer:
         `timeout_ms`: raises TimedOutError after so many milliseconds; what is on its way goes on.
         """
         if self._sender is not None:
+            self._sender.check_loop()
             await self._within(timeout_ms, "flush()", self._sender.flush())
+
+    def statistics(self) -> ProducerStatistics:
+        """What was sent, acknowledged, sent again and refused since this was made; also after it is closed."""
+        return self._counts.told(self._buffer_bytes, 0 if self._sender is None else self._sender.buffer_used)
 
     # Transactions
 
@@ -392,17 +402,8 @@ class Producer:
             await transactions.commit()
         except BaseException as error:
             if transactions.is_open:
-                await self._abort_because_of(error, transactions)
+                await transactions.abort_because_of(error)
             raise
-
-    @staticmethod
-    async def _abort_because_of(error: BaseException, transactions: Transactions) -> None:
-        try:
-            await transactions.abort()
-        except ClientError as failure:
-            error.add_note(
-                f"The transaction could not be aborted ({failure}): the broker aborts it when its time is up."
-            )
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata

@@ -11,39 +11,35 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from fencepost.client.batches import Batch, Headers, RecordMetadata
+from fencepost.client.alarm import Alarm
+from fencepost.client.batch_ends import BatchEnds
+from fencepost.client.batches import Batch, Headers, RecordMetadata, Told
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
-from fencepost.client.errors import BrokerError, ClientError, ClosedError
+from fencepost.client.errors import ClientError, ClosedError, MisuseError
 from fencepost.client.lanes import Lane, Next, portions, topic_data
 from fencepost.client.outcomes import (
-    LEADER_MOVED,
-    MAYBE_WRITTEN,
-    RECORDS_REFUSED,
     Outcome,
-    Verdict,
-    outcome_of,
-    verdict_of,
 )
 from fencepost.client.producer_record import too_large
 from fencepost.client.routes import Routes
 from fencepost.client.rules import Rules
+from fencepost.client.statistics import SendCounts
 from fencepost.client.together import Together
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import PartitionProduceResponse
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
+#: `acks`: a leader answers when all that are in sync have the batch (-1), or not at all (0).
 _ALL: Final = -1
+_NONE: Final = 0
 _LARGEST_REQUEST: Final = 16 * 1024 * 1024
 #: Seconds that a batch which is not full waits for more records while others of its partition are in flight: where
 #: answers come sooner it is sent with the next one, where they take long it does not wait for them.
 _BEHIND: Final = 0.005
-#: Seconds before a batch is sent again, by the number of its tries.
-_PAUSES: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5)
 
 
 class Sender:
@@ -65,8 +61,14 @@ class Sender:
         delivery_timeout_ms: float,
         compression: Compression,
         max_in_flight: int = 1,
+        acks: int = _ALL,
+        told: Told | None = None,
+        counts: SendCounts | None = None,
     ) -> None:
-        """`max_in_flight`: requests to a node, and batches of a partition, that may be on the wire together."""
+        """`max_in_flight`: requests to a node, and batches of a partition, that may be on the wire together.
+
+        `told` is told what became of each record, `counts` counts what is done.
+        """
         self._cluster = cluster
         self._rules = rules
         self._linger = linger_ms / 1000
@@ -77,14 +79,19 @@ class Sender:
         self._delivery_timeout = delivery_timeout_ms / 1000
         self._compression = compression
         self._max_in_flight = max_in_flight
+        self._acks = acks
+        self._told = told
+        self._counts = counts or SendCounts()
         self._requests: Counter[Connection] = Counter()  # on the wire
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[TopicPartition, Lane] = {}
         self._busy: dict[TopicPartition, Lane] = {}  # they have something to send or on its way
-        self._waiting: list[asyncio.Future[None]] = []  # for the end of some batch
         self._flushing = 0
-        self._scheduled: asyncio.Handle | None = None
-        self._scheduled_at = 0.0
+        self._alarm = Alarm(self._loop, self._drain)
+        self._expiry = Alarm(self._loop, self._expire_on_wire)
+        self._ends = BatchEnds(cluster, rules, self._busy, self._memory, self._counts, self._alarm)
+        self._last: dict[int, Connection] = {}
+        """Node -> the connection that it was sent to last, where it does not answer."""
         self._routes = Routes(cluster, self._look_in, self._fail_lanes)
 
     # Records in
@@ -94,9 +101,22 @@ class Sender:
         return self._memory.is_full
 
     @property
+    def buffer_used(self) -> int:
+        """Bytes of the records that wait, or are on their way."""
+        return self._memory.used
+
+    @property
     def unacknowledged(self) -> int:
         """How many records wait, or are on their way."""
         return sum(lane.count for lane in list(self._busy.values()))
+
+    def check_loop(self) -> None:
+        """Raises MisuseError in another event loop than the one that this was made in, as another thread has."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise MisuseError(
+                "this producer belongs to the event loop that it was started in: make one for each event loop, or use "
+                "fencepost.client.blocking.Producer, which any thread may call"
+            )
 
     async def wait_for_room(self) -> None:
         """Wait while the buffer is full."""
@@ -117,7 +137,7 @@ class Sender:
         batch = lane.queue[-1] if lane.queue and lane.queue[-1].together is None else None
         before, full = 0 if batch is None else batch.builder.size, False
         if batch is None or not batch.append(timestamp, key, value, headers, future, self._batch_bytes):
-            batch = Batch(at, self._compression, self._loop.time() + self._delivery_timeout)
+            batch = Batch(at, self._compression, self._loop.time() + self._delivery_timeout, self._told)
             if not batch.append(timestamp, key, value, headers, future, self._max_request_size):
                 raise too_large(at, key, value, self._max_request_size)
             full = bool(lane.queue)
@@ -125,6 +145,7 @@ class Sender:
             self._busy[at] = lane
             before = 0
         size = batch.builder.size
+        self._counts.taken += 1
         self._memory.take(size - before)
         full = full or size >= self._batch_bytes
         self._note(lane, full=full)
@@ -132,8 +153,12 @@ class Sender:
 
     def _note(self, lane: Lane, *, full: bool) -> None:
         """Something has come into the queue of a partition."""
-        wait = 0.0 if full else max(self._linger, _BEHIND if lane.in_flight else 0.0)
-        self._schedule(self._loop.time() + wait if wait else 0.0)
+        wait = 0.0 if full else self._patience(lane)
+        self._alarm.set(self._loop.time() + wait if wait else 0.0)
+
+    def _patience(self, lane: Lane) -> float:
+        """Seconds that a batch which is not full waits for more records."""
+        return max(self._linger, _BEHIND if lane.in_flight else 0.0)
 
     def _lane(self, at: TopicPartition) -> Lane:
         lane = self._lanes.get(at)
@@ -159,6 +184,7 @@ class Sender:
         lane.queue.append(batch)
         self._busy[at] = lane
         self._memory.take(builder.size)
+        self._counts.taken += builder.count
         self.wake()
         return batch
 
@@ -171,9 +197,7 @@ class Sender:
         try:
             while any(first.deadline <= until for lane in self._busy.values() if (first := lane.first) is not None):
                 self.wake()
-                settled = self._loop.create_future()
-                self._waiting.append(settled)
-                await settled
+                await self._ends.next()
         finally:
             self._flushing -= 1
 
@@ -185,33 +209,21 @@ class Sender:
         uncertain = False
         for lane in list(self._busy.values()):
             while lane.queue:
-                self._drop(lane.queue.popleft(), error)
+                self._ends.drop(lane.queue.popleft(), error)
             for batch in list(lane.in_flight):
                 uncertain = True
                 if batch.on_wire:
                     batch.abandoned = unanswered or error
                 else:
                     lane.in_flight.remove(batch)
-                    self._drop(batch, error)
-            self._settle(lane)
+                    self._ends.drop(batch, error)
+            self._ends.settle(lane)
         return uncertain
 
-    def _drop(self, batch: Batch, error: ClientError) -> None:
-        self._memory.give_back(batch.builder.size)
-        batch.fail(error, reported=True)
-
-    def _settle(self, lane: Lane) -> None:
-        """A batch has ended; its lane may have become idle."""
-        if lane.is_idle:
-            self._busy.pop(lane.at, None)
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def close(self) -> None:
-        if self._scheduled is not None:
-            self._scheduled.cancel()
+    def close(self) -> None:
+        """Give up what is left; nothing is sent any more."""
+        self._alarm.cancel()
+        self._expiry.cancel()
         self._routes.close()
         self.abandon(
             ClosedError("the producer was closed before the record was sent: flush() first"),
@@ -222,29 +234,18 @@ class Sender:
 
     def wake(self) -> None:
         """Look for something to send, after what runs now."""
-        self._schedule(0.0)
+        self._alarm.set(0.0)
 
     def _look_in(self, pause: float) -> None:
-        self._schedule(self._loop.time() + pause)
-
-    def _schedule(self, when: float) -> None:
-        """Drain at this time of the loop's clock (0: at once), if not earlier."""
-        if self._scheduled is not None:
-            if self._scheduled_at <= when:
-                return
-            self._scheduled.cancel()
-        self._scheduled_at = when
-        loop = self._loop
-        self._scheduled = loop.call_soon(self._drain) if when <= loop.time() else loop.call_at(when, self._drain)
+        self._alarm.set(self._loop.time() + pause)
 
     def _drain(self) -> None:
-        self._scheduled = None
         identity, now = self._rules.identity, self._loop.time()
         lanes = list(self._busy.values())
         for lane in lanes:
             self._expire(lane, now)
             if identity is None and (oldest := lane.oldest) is not None:
-                self._schedule(oldest.deadline)
+                self._alarm.set(oldest.deadline)
         while identity is not None and lanes:
             lanes = self._send_to_each(lanes, identity, now)
 
@@ -259,7 +260,7 @@ class Sender:
         sent: list[Lane] = []
         for node, due in by_node.items():
             connection = self._routes.connection(node)
-            if connection is None:
+            if connection is None or (self._acks == _NONE and self._has_refused(node, connection)):
                 continue
             for portion in portions((lane for lane in due if lane.may_use(connection)), self._largest_request):
                 if self._requests[connection] >= self._max_in_flight:
@@ -268,14 +269,41 @@ class Sender:
                 sent += portion
         return sent
 
+    def _has_refused(self, node: int, connection: Connection) -> bool:
+        """Whether a node ended the connection before this one: so it refuses what it does not answer.
+
+        It may lead a partition no more.
+        """
+        before = self._last.get(node)
+        self._last[node] = connection
+        if before is None or before is connection:
+            return False
+        self._cluster.topics.clear()
+        self.wake()
+        return True
+
+    def _expire_on_wire(self) -> None:
+        """Tell what has waited for too long for its answer; that still comes, or is lost."""
+        now = self._loop.time()
+        for lane in list(self._busy.values()):
+            for batch in [each for each in lane.in_flight if each.on_wire and not each.ended]:
+                if now < batch.deadline:
+                    self._expiry.set(batch.deadline)
+                    break
+                batch.in_doubt = True
+                error = self._rules.failed(batch, Outcome.ABORTABLE, batch.too_late(), is_spent=True)
+                self._ends.tell(batch, error, reported=self._rules.transactional_id is not None)
+                batch.abandoned = batch.abandoned or error
+        self._ends.settled()
+
     def _expire(self, lane: Lane, now: float) -> None:
         """Fail what has waited for too long."""
         while (batch := lane.oldest) is not None and now >= batch.deadline:
             if lane.queue and batch is lane.queue[0]:
                 lane.queue.popleft()
-                self._failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=False)
+                self._ends.failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=False)
             else:
-                self._refused(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=True)
+                self._ends.refused(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=True)
 
     def _is_due(self, lane: Lane, identity: ProducerIdAndEpoch, now: float) -> bool:
         following = lane.next(identity, self._max_in_flight)
@@ -283,18 +311,18 @@ class Sender:
             return False
         if following is Next.AGAIN:
             if lane.retry_at is not None and lane.retry_at > now:
-                self._schedule(lane.retry_at)
+                self._alarm.set(lane.retry_at)
                 return False
             return True
         batch = lane.queue[0]
         if not self._flushing and len(lane.queue) == 1 and batch.builder.size < self._batch_bytes:
-            wait = max(self._linger, _BEHIND if lane.in_flight else 0.0)
+            wait = self._patience(lane)
             due = batch.deadline - self._delivery_timeout + wait
             if wait and due > now:
-                self._schedule(due)
+                self._alarm.set(due)
                 return False
         if not self._rules.admits(lane.at):
-            self._schedule(batch.deadline)
+            self._alarm.set(batch.deadline)
             return False
         return True
 
@@ -304,9 +332,9 @@ class Sender:
             if what in (lane.at.topic, self._routes.leader(lane.at)):
                 if lane.in_flight and not lane.is_on_wire:
                     batch = lane.in_flight[0]
-                    self._refused(lane, batch, Outcome.ABORTABLE, error, is_spent=batch.in_doubt)
+                    self._ends.refused(lane, batch, Outcome.ABORTABLE, error, is_spent=batch.in_doubt)
                 while lane.queue:
-                    self._failed(lane, lane.queue.popleft(), Outcome.ABORTABLE, error, is_spent=False)
+                    self._ends.failed(lane, lane.queue.popleft(), Outcome.ABORTABLE, error, is_spent=False)
 
     def _send(self, connection: Connection, lanes: list[Lane], identity: ProducerIdAndEpoch) -> None:
         rules = self._rules
@@ -314,28 +342,40 @@ class Sender:
         sent = [(lane, lane.take(identity, connection, transactional)) for lane in lanes]
         request = ProduceRequest(
             transactional_id=rules.transactional_id,
-            acks=_ALL,
+            acks=self._acks,
             timeout_ms=self._cluster.request_timeout_ms,
             topic_data=topic_data(batch for _, batch in sent),
         )
         least, most = rules.versions()
         try:
-            answer = connection.request(request, connection.version_of(ProduceRequest, most, least))
+            version = connection.version_of(ProduceRequest, most, least)
+            if self._acks == _NONE:
+                answer = connection.request(request, version, answered=False)
+            else:
+                answer = connection.request(request, version)
         except Exception as error:
             # Also where it cannot be encoded: nobody may wait for its answer.
             for lane, batch in sent:
                 batch.on_wire = False
                 refused = error if isinstance(error, ClientError) else ClientError(f"it cannot be sent: {error!r}")
-                self._refused(lane, batch, Outcome.FATAL, refused, is_spent=batch.in_doubt)
+                self._ends.refused(lane, batch, Outcome.FATAL, refused, is_spent=batch.in_doubt)
             return
         self._requests[connection] += 1
-        answer.add_done_callback(partial(self._answered, connection, sent))
+        self._counts.requests += 1
+        self._counts.retried += sum(batch.builder.count for _, batch in sent if batch.tries > 1)
+        self._expiry.set(min(batch.deadline for _, batch in sent))
+        answer.add_done_callback(partial(self._answered, connection, sent, self._loop.time()))
 
     # Answers
 
     def _answered(
-        self, connection: Connection, sent: list[tuple[Lane, Batch]], answer: asyncio.Future[ProduceResponse]
+        self,
+        connection: Connection,
+        sent: list[tuple[Lane, Batch]],
+        since: float,
+        answer: asyncio.Future[ProduceResponse | None],
     ) -> None:
+        self._counts.answered(self._loop.time() - since)
         self._requests[connection] -= 1
         if not self._requests[connection]:
             del self._requests[connection]
@@ -345,75 +385,21 @@ class Sender:
         found: dict[TopicPartition, PartitionProduceResponse] = {}
         if lost is not None:
             self._cluster.topics.clear()
-        else:
+        elif (told := answer.result()) is not None:
             found = {
                 TopicPartition(topic.name, part.index): part
-                for topic in answer.result().responses
+                for topic in told.responses
                 for part in topic.partition_responses
             }
         for lane, batch in sent:
             batch.on_wire = False
             part = found.get(lane.at)
-            if part is None:
-                self._again(lane, batch, in_doubt=True)
+            if lost is None and self._acks == _NONE:
+                self._ends.written(lane, batch, -1, -1)
+            elif part is None:
+                self._ends.again(lane, batch, in_doubt=True)
             else:
-                self._judge(lane, batch, part)
-            self._release_stranded(lane)
+                self._ends.judge(lane, batch, part)
+            self._ends.release_stranded(lane)
         if self._busy:
             self.wake()
-
-    def _judge(self, lane: Lane, batch: Batch, answer: PartitionProduceResponse) -> None:
-        error = ErrorCode(answer.error_code)
-        is_behind = batch.is_stranded or batch is not lane.in_flight[0]
-        verdict = verdict_of(error, is_behind=is_behind, can_be_split=batch.can_be_split)
-        if verdict is Verdict.WRITTEN:
-            lane.acknowledged(batch)
-            self._memory.give_back(batch.builder.size)
-            batch.succeed(answer.base_offset, answer.log_append_time_ms)
-            self._settle(lane)
-        elif verdict is Verdict.AGAIN:
-            if error in LEADER_MOVED:
-                self._cluster.forget_topic(lane.at.topic)
-            self._again(lane, batch, in_doubt=error in MAYBE_WRITTEN)
-        elif verdict is Verdict.SPLIT:
-            # A topic may take less than `batch_bytes`.
-            halves = lane.split(batch, self._rules.transactional_id is not None)
-            self._memory.take(sum(half.builder.size for half in halves) - batch.builder.size)
-        else:
-            refused = BrokerError(answer.error_code, batch.refused(answer.error_message or error.name))
-            self._refused(lane, batch, outcome_of("Produce", error), refused, is_spent=batch.in_doubt)
-
-    def _again(self, lane: Lane, batch: Batch, *, in_doubt: bool) -> None:
-        """Send a batch once more, unless its transaction is being aborted.
-
-        `in_doubt`: this try may have written it, whatever is answered to the next one.
-        """
-        batch.in_doubt = batch.in_doubt or in_doubt
-        if batch.abandoned:
-            lane.in_flight.remove(batch)
-            self._drop(batch, batch.abandoned)
-            self._settle(lane)
-            return
-        if lane.retry_at is None or batch is lane.in_flight[0]:
-            pause = _PAUSES[min(batch.tries, len(_PAUSES)) - 1]
-            lane.retry_at = self._loop.time() + pause * (0.8 + 0.4 * self._cluster.runtime.random.random())
-        self._schedule(lane.retry_at)
-
-    def _refused(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
-        """A batch in flight failed for good."""
-        by_itself = isinstance(error, BrokerError) and error.code in RECORDS_REFUSED and not is_spent
-        is_spent = lane.give_up(batch, is_spent=is_spent, others_fail=not by_itself)
-        self._failed(lane, batch, outcome, error, is_spent=is_spent)
-        self._release_stranded(lane)
-
-    def _release_stranded(self, lane: Lane) -> None:
-        """Those that were stranded by another one fail or follow, when all of them are answered."""
-        for batch in lane.take_stranded():
-            self._failed(lane, batch, Outcome.ABORTABLE, batch.behind_a_failed_one(), is_spent=True)
-
-    def _failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
-        told = self._rules.failed(batch, outcome, error, is_spent)
-        self._memory.give_back(batch.builder.size)
-        batch.fail(told, reported=self._rules.transactional_id is not None)
-        self._settle(lane)
-        self.wake()

@@ -95,4 +95,4 @@ class SharedTransaction:
 
     async def close(self) -> None:
         assert self.sender is not None
-        await self.sender.close()
+        self.sender.close()

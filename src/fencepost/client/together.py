@@ -39,7 +39,11 @@ class Together:
     def written(self, at: TopicPartition, base_offset: int, count: int) -> None:
         self._count += count
         if base_offset >= 0:
-            self._offsets.setdefault(at, []).append(range(base_offset, base_offset + count))
+            known, end = self._offsets.setdefault(at, []), base_offset + count
+            if known and known[-1].stop == base_offset:
+                known[-1] = range(known[-1].start, end)
+            else:
+                known.append(range(base_offset, end))
         self.one_less()
 
     def failed(self, error: Exception, *, reported: bool) -> None:

@@ -126,6 +126,15 @@ class Transactions:
         told.__cause__ = error
         return told
 
+    async def abort_because_of(self, error: BaseException) -> None:
+        """Abort; where that fails, `error`, which is raised in any case, gets a note."""
+        try:
+            await self.abort()
+        except ClientError as failure:
+            error.add_note(
+                f"The transaction could not be aborted ({failure}): the broker aborts it when its time is up."
+            )
+
     # Calls
 
     async def init(self) -> None:

@@ -12,6 +12,7 @@ from fencepost.client.batches import Headers, RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.portal import Portal
 from fencepost.client.producer_elsewhere import ProducerElsewhere
+from fencepost.client.statistics import ProducerStatistics
 from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
@@ -114,6 +115,10 @@ class Producer(Blocking):
     @as_in(producer.Producer.flush)
     def flush(self, timeout_ms: float | None = None) -> None:
         self._portal.call(self._producer.flush(timeout_ms))
+
+    @as_in(producer.Producer.statistics)
+    def statistics(self) -> ProducerStatistics:
+        return self._producer.statistics()
 
     @as_in(producer.Producer.init_transactions)
     def init_transactions(self) -> None:

@@ -1,0 +1,35 @@
+"""A time of the event loop's clock at which something is called, the earliest that was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Alarm:
+    """Calls `ring` once for all that is asked for before it, at the earliest time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
+        self._loop = loop
+        self._ring = ring
+        self._handle: asyncio.Handle | None = None
+        self._at = 0.0
+
+    def set(self, when: float) -> None:
+        """At this time of the loop's clock, in seconds; after what runs now if it has passed, as 0 has."""
+        if self._handle is not None:
+            if self._at <= when:
+                return
+            self._handle.cancel()
+        self._at = when
+        loop = self._loop
+        self._handle = loop.call_soon(self._rings) if when <= loop.time() else loop.call_at(when, self._rings)
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _rings(self) -> None:
+        self._handle = None
+        self._ring()

@@ -1,0 +1,112 @@
+"""Many records handed over in one call, in chunks, while their batches are sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from fencepost.client.batches import RecordMetadata
+from fencepost.client.bulk import Chunk, chunks, filled, refusal
+from fencepost.client.cluster import Cluster
+from fencepost.client.placement import Placement
+from fencepost.client.producer_record import checked_timestamp
+from fencepost.client.sender import Sender
+from fencepost.client.together import ManyMetadata, Together
+from fencepost.protocol.batch import HEADER_SIZE
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.types import TopicPartition
+
+One = Callable[[bytes | None, bytes | None], Awaitable[asyncio.Future[RecordMetadata]]]
+"""Sends one record, of this value and key."""
+
+
+def follow(record: asyncio.Future[RecordMetadata], together: Together) -> None:
+    """Count a record that was sent by itself as one of those of a call."""
+
+    def ended(record: asyncio.Future[RecordMetadata]) -> None:
+        error = record.exception()
+        if isinstance(error, Exception):
+            together.failed(error, reported=False)
+        else:
+            topic, partition, offset, _ = record.result()
+            together.written(TopicPartition(topic, partition), offset, 1)
+
+    together.one_more()
+    record.add_done_callback(ended)
+
+
+class HandingOver:
+    """Of one producer.  `check` raises what makes a record impossible now, and tells the sender; sizes are in bytes."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        placement: Placement,
+        *,
+        check: Callable[[], Awaitable[Sender]],
+        note_send: Callable[[], None],
+        compression: Compression,
+        batch_bytes: int,
+        buffer_bytes: int,
+        max_request_size: int,
+    ) -> None:
+        self._cluster = cluster
+        self._placement = placement
+        self._check = check
+        self._note_send = note_send
+        self._compression = compression
+        self._batch_bytes = batch_bytes
+        self._chunk_bytes = min(batch_bytes, buffer_bytes)
+        self._max_request_size = max_request_size
+
+    async def all_of(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        keys: Iterable[bytes | None] | None,
+        partition: int | None,
+        timestamp: int | None,
+        one: One | None = None,
+    ) -> asyncio.Future[ManyMetadata]:
+        """Put all of them into batches; what comes of them.  `one`: send each of them so.
+
+        What it raises has a note that says how many went in.
+        """
+        together, handed, most = Together(), 0, self._max_request_size - HEADER_SIZE
+        try:
+            await self._check()
+            for chunk in chunks(values, keys, self._chunk_bytes, most):
+                if one is None:
+                    await self._hand_over(topic, chunk, partition, timestamp, together)
+                    handed += len(chunk.values)
+                else:
+                    for key, value in zip(chunk.keys, chunk.values, strict=True):
+                        follow(await one(value, key), together)
+                        handed += 1
+                if chunk.refused is not None:
+                    raise refusal(topic, handed, chunk.refused, self._max_request_size)
+                await asyncio.sleep(0)  # let answers in
+        except BaseException as error:
+            error.add_note(f"{handed} records were handed over.")
+            together.result.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+        finally:
+            together.one_less()
+        return together.result
+
+    async def _hand_over(
+        self, topic: str, chunk: Chunk, partition: int | None, timestamp: int | None, together: Together
+    ) -> None:
+        """All of them or none."""
+        sender, view = await self._check(), self._cluster.topics.get(topic)
+        if view is None or not (partition is None or partition in view.leaders):
+            view = await self._placement.looked_up(topic, partition)
+        if sender.is_full:
+            await sender.wait_for_room()
+        await self._check()
+        now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
+        for number, (keys, values) in self._placement.partitioner.spread(view, chunk, partition).items():
+            for builder in filled(keys, values, chunk.largest, now, self._compression, self._batch_bytes):
+                sender.append_together(TopicPartition(topic, number), builder, together)
+        if chunk.values:
+            self._note_send()

@@ -1,0 +1,96 @@
+"""What a user has called with every record: before it is sent, and when it is known what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, Protocol
+
+from fencepost.client.batches import Headers, RecordMetadata, Told
+from fencepost.protocol.types import Offset
+
+logger = logging.getLogger(__name__)
+
+
+class ProducerRecord(NamedTuple):
+    """A record as it is handed to `send`."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Headers = ()
+
+
+class ProducerInterceptor(Protocol):
+    """Sees every record of a producer.  (Kafka's ProducerInterceptor, KIP-42)
+
+    Both are called in the producer's event loop, which they must not block.  What they raise is logged, and the record
+    goes on as it was before.
+    """
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Called before a partition is chosen; what it returns is sent instead."""
+        ...
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        """Called once for each record that `on_send` saw, when it is acknowledged or has failed.
+
+        `error`: what it failed of; the metadata has offset -1 then, and partition -1 if none was chosen.
+        """
+        ...
+
+
+class Interceptors:
+    """The interceptors of a producer, in their order."""
+
+    def __init__(self, given: Sequence[ProducerInterceptor]) -> None:
+        """Raises TypeError for what is none."""
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise TypeError(f"interceptors={given!r}: give several, as in [Interceptor()]")
+        for each in given:
+            for method in ("on_send", "on_acknowledgement"):
+                if isinstance(each, type) or not callable(getattr(each, method, None)):
+                    raise TypeError(
+                        f"interceptors has {each!r}: give an object with the methods on_send and on_acknowledgement"
+                    )
+        self._each = tuple(given)
+
+    def before(self, record: ProducerRecord) -> ProducerRecord:
+        """What is to be sent instead of this record."""
+        for each in self._each:
+            try:
+                changed = each.on_send(record)
+                if not isinstance(changed, ProducerRecord):
+                    raise TypeError(f"on_send returned {changed!r}: it must return a ProducerRecord")
+                record = changed
+            except Exception:
+                logger.exception("on_send of %r failed: a record for topic %r goes on without it", each, record.topic)
+        return record
+
+    def after(self, metadata: RecordMetadata, error: Exception | None = None) -> None:
+        """Tell what became of a record."""
+        for each in self._each:
+            try:
+                each.on_acknowledgement(metadata, error)
+            except Exception:
+                logger.exception("on_acknowledgement of %r failed: nothing of its record is changed by that", each)
+
+    async def around(
+        self, record: ProducerRecord, sending: Awaitable[asyncio.Future[RecordMetadata]]
+    ) -> asyncio.Future[RecordMetadata]:
+        """What the sending of a record gives; where it raises, the record has failed."""
+        try:
+            return await sending
+        except Exception as error:
+            partition = -1 if record.partition is None else record.partition
+            timestamp = -1 if record.timestamp is None else record.timestamp
+            self.after(RecordMetadata(record.topic, partition, Offset(-1), timestamp), error)
+            raise
+
+    @property
+    def told(self) -> Told | None:
+        """`after`; None where there is nobody to tell."""
+        return self.after if self._each else None

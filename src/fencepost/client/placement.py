@@ -1,0 +1,33 @@
+"""Where records go: the partitions of a topic, looked up where they are not known, and the one that is chosen."""
+
+from __future__ import annotations
+
+from fencepost.client.cluster import Cluster, TopicView
+from fencepost.client.errors import BrokerError
+from fencepost.client.partitioner import Partitioner, check_place
+from fencepost.protocol.errors import ErrorCode
+
+
+class Placement:
+    """Of one producer."""
+
+    def __init__(self, cluster: Cluster, partitioner: Partitioner) -> None:
+        self._cluster = cluster
+        self.partitioner = partitioner
+
+    def known(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
+        """The partition of a value of so many bytes, or -1 if the topic must be looked up first."""
+        view = self._cluster.topics.get(topic)
+        return -1 if view is None else self.partitioner.choose(view, key, partition, size)
+
+    async def looked_up(self, topic: str, partition: int | None) -> TopicView:
+        """What there is of a topic.  Raises TypeError, TimedOutError, and BrokerError if there is no such partition."""
+        check_place(topic, partition)
+        self._cluster.forget_topic(topic)  # it may have got more partitions
+        view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
+        if partition is not None and partition not in view.leaders:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has {view.partition_count} partitions, there is no partition {partition}",
+            )
+        return view
