@@ -127,3 +127,9 @@ def test_every_message_says_what_happened_and_then_what_to_do(module: Path) -> N
 
 def test_messages_are_seen() -> None:
     assert sum(len(messages(module)) for module in ROOM.rglob("*.py")) > 50
+
+
+def test_each_refusal_of_several_names_its_code_once() -> None:
+    refused = {name: BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} was not created") for name in "ab"}
+    assert str(PartlyRefusedError(refused, {})).count("INVALID_TOPIC_EXCEPTION") == 2
+    assert PartlyRefusedError(refused, {}).code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_MOST: Final = 65_535
+
 
 def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """Host and port of each of the servers, which commas separate.  Raises ValueError."""
+    """Host and port of each of the servers, which commas separate.  Raises TypeError, ValueError."""
+    if not isinstance(bootstrap_servers, str):
+        raise TypeError(f"bootstrap_servers={bootstrap_servers!r}: it must be a str, as in '127.0.0.1:9092'")
     found = [_address(server) for server in bootstrap_servers.split(",") if server.strip()]
     if not found:
         raise ValueError("bootstrap_servers is empty: give at least one host:port")
@@ -12,7 +18,13 @@ def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
 
 
 def _address(server: str) -> tuple[str, int]:
-    host, colon, port = server.strip().rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise ValueError(f"bootstrap_servers has {server.strip()!r}: it must be host:port, as in 127.0.0.1:9092")
+    server = server.strip()
+    if "://" in server:
+        after = server.partition("://")[2].strip("/")
+        raise ValueError(f"bootstrap_servers has {server!r}: Kafka's protocol has no scheme; give {after!r}")
+    host, colon, port = server.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()):
+        raise ValueError(f"bootstrap_servers has {server!r}: it must be host:port, as in 127.0.0.1:9092")
+    if len(port) > 5 or not 1 <= int(port) <= _MOST:
+        raise ValueError(f"bootstrap_servers has {server!r}: a port is from 1 to {_MOST}")
     return host, int(port)

@@ -124,7 +124,8 @@ class PartlyRefusedError(BrokerError, FatalError):
         first = list(refused.values())
         more = len(first) - _NAMED
         told = "; ".join(str(error) for error in first[:_NAMED])
-        KafkaError.__init__(self, first[0].code, f"{told}; and {more} more" if more > 0 else told)
+        Exception.__init__(self, f"{told}; and {more} more" if more > 0 else told)
+        self.code = first[0].code
         self.refused = dict(refused)
         self.done = dict(done)
 

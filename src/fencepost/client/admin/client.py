@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, Unpack
 
-from fencepost.client.admin import brokers, configs, features, groups, hanging, offsets, partitions, topics
+from fencepost.client.admin import brokers, checks, configs, features, groups, hanging, offsets, partitions, topics
 from fencepost.client.admin import transactions as transactional_id_states
 from fencepost.client.admin.asking import metadata
 from fencepost.client.admin.brokers import ClusterDescription, LogDirectory
-from fencepost.client.admin.checks import config_change, many, new_topic, one, place, position, times, whole_number
 from fencepost.client.admin.configs import BROKER, TOPIC, ConfigChange, ConfigEntry
 from fencepost.client.admin.features import FeatureDescription
 from fencepost.client.admin.groups import GroupDescription, GroupListing
@@ -76,13 +75,14 @@ class Admin:
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has.  Raises BrokerError if it is not there."""
+        checks.one("topic", topic)
         deadline = self._deadline(f"looking up topic {topic!r}")
         self._cluster.forget_topic(topic)  # it may have grown
         return (await self._cluster.topic(topic, deadline, create=False)).partition_count
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
         """Ids, partitions, leaders and replicas of these topics, or of all."""
-        asked = None if names is None else many("names", names)
+        asked = None if names is None else checks.many("names", names)
         return await topics.describe_topics(self._cluster, asked, self._deadline("describing topics"))
 
     async def create_topic(
@@ -95,7 +95,9 @@ class Admin:
         exist_ok: bool = False,
     ) -> None:
         """Make a topic; -1 leaves a number to the broker.  Raises BrokerError, also if it is there (but `exist_ok`)."""
-        new = new_topic(NewTopic(name, partitions, replication_factor, config or {}))
+        checks.switches(exist_ok=exist_ok)
+        given = {} if config is None else config
+        new = checks.new_topic(NewTopic(name, partitions, replication_factor, given))
         await topics.create_topics(self._cluster, [new], self._deadline(f"creating topic {name!r}"), exist_ok=exist_ok)
 
     async def create_topics(
@@ -105,44 +107,47 @@ class Admin:
 
         `exist_ok`: one that is there already is left as it is, whatever is asked for.
         """
+        checks.switches(exist_ok=exist_ok, validate_only=validate_only)
         deadline = self._deadline("creating topics")
         await topics.create_topics(
-            self._cluster, [*map(new_topic, new)], deadline, exist_ok=exist_ok, validate_only=validate_only
+            self._cluster, checks.new_topics(new), deadline, exist_ok=exist_ok, validate_only=validate_only
         )
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records."""
-        await self.delete_topics([name])
+        await self.delete_topics([checks.one("name", name)])
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics and all their records."""
-        await topics.delete_topics(self._cluster, many("names", names), self._deadline("deleting topics"))
+        await topics.delete_topics(self._cluster, checks.many("names", names), self._deadline("deleting topics"))
 
     async def create_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
         """Grow a topic to `count` partitions.  Records with keys go to other partitions than before from then on."""
+        checks.switches(validate_only=validate_only)
+        counts = {checks.one("topic", topic): checks.count("count", count)}
         deadline = self._deadline(f"adding partitions to {topic!r}")
-        await topics.create_partitions(self._cluster, {topic: count}, deadline, validate_only=validate_only)
+        await topics.create_partitions(self._cluster, counts, deadline, validate_only=validate_only)
 
     # Configurations
 
     async def describe_topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
         """Topic -> setting -> its value, and where it has it from."""
         deadline = self._deadline("describing settings of topics")
-        return await configs.describe_configs(self._cluster, TOPIC, many("names", names), deadline)
+        return await configs.describe_configs(self._cluster, TOPIC, checks.many("names", names), deadline)
 
     async def describe_broker_configs(self, broker_ids: Iterable[int]) -> dict[int, dict[str, ConfigEntry]]:
         """Broker -> setting -> its value, and where it has it from; each broker is asked for its own."""
-        asked = [str(whole_number("broker_ids", each)) for each in broker_ids]
+        asked = [str(each) for each in checks.brokers("broker_ids", broker_ids)]
         deadline = self._deadline("describing settings of brokers")
         found = await configs.describe_configs(self._cluster, BROKER, asked, deadline)
         return {int(broker): entries for broker, entries in found.items()}
 
     async def alter_topic_config(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
         """Change single settings of a topic; the others stay.  All of the change is made, or nothing."""
+        checks.switches(validate_only=validate_only)
+        name, change = checks.one("name", name), checks.config_change(change)
         deadline = self._deadline(f"changing settings of topic {name!r}")
-        await configs.alter_config(
-            self._cluster, TOPIC, one("name", name), config_change(change), deadline, validate_only=validate_only
-        )
+        await configs.alter_config(self._cluster, TOPIC, name, change, deadline, validate_only=validate_only)
 
     async def alter_broker_config(
         self, broker_id: int | None, change: ConfigChange, *, validate_only: bool = False
@@ -151,30 +156,33 @@ class Admin:
 
         A Fencepost node refuses it: it has the settings that it was started with.
         """
-        name = "" if broker_id is None else str(whole_number("broker_id", broker_id))
-        deadline = self._deadline("changing settings of brokers")
-        await configs.alter_config(
-            self._cluster, BROKER, name, config_change(change), deadline, validate_only=validate_only
-        )
+        checks.switches(validate_only=validate_only)
+        name = "" if broker_id is None else str(checks.whole_number("broker_id", broker_id, 0, checks.INT32))
+        change, deadline = checks.config_change(change), self._deadline("changing settings of brokers")
+        await configs.alter_config(self._cluster, BROKER, name, change, deadline, validate_only=validate_only)
 
     # Groups
 
     async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> dict[str, GroupListing]:
-        """Groups of all brokers, by id; only those in one of these states, of one of these types, if any are given."""
+        """Groups of all brokers, by id; only those in one of these states, of one of these types, if any are given.
+
+        Raises ValueError for a state or a type that there is not.
+        """
         deadline = self._deadline("listing groups")
-        return await groups.list_groups(self._cluster, many("states", states), many("types", types), deadline)
+        wanted, kinds = checks.group_states(states), checks.group_types(types)
+        return await groups.list_groups(self._cluster, wanted, kinds, deadline)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """State of groups, and what each member was assigned.
 
         Those of the classic protocol: Apache Kafka refuses to describe one of KIP-848 so.
         """
-        asked = many("group_ids", group_ids)
+        asked = checks.many("group_ids", group_ids)
         return await groups.describe_groups(self._cluster, asked, self._deadline("describing groups"))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups and their committed offsets.  One that has members is refused."""
-        asked = many("group_ids", group_ids)
+        asked = checks.many("group_ids", group_ids)
         await groups.delete_groups(self._cluster, asked, self._deadline("deleting groups"))
 
     async def list_group_offsets(
@@ -184,9 +192,10 @@ class Admin:
 
         `require_stable`: wait while a transaction that is open may change one (KIP-447).
         """
-        asked = None if partitions is None else [place(at) for at in partitions]
+        checks.switches(require_stable=require_stable)
+        asked = None if partitions is None else checks.places("partitions", partitions)
         deadline = self._deadline(f"reading the offsets of group {group_id!r}")
-        name = one("group_id", group_id)
+        name = checks.one("group_id", group_id)
         return await offsets.list_group_offsets(self._cluster, name, asked, deadline, stable=require_stable)
 
     async def alter_group_offsets(
@@ -196,15 +205,15 @@ class Admin:
 
         `list_offsets` tells offsets to go to, by time for instance.
         """
-        wanted = {place(at): position(at, given) for at, given in positions.items()}
+        wanted = checks.positions(positions)
         deadline = self._deadline(f"changing the offsets of group {group_id!r}")
-        await offsets.alter_group_offsets(self._cluster, one("group_id", group_id), wanted, deadline)
+        await offsets.alter_group_offsets(self._cluster, checks.one("group_id", group_id), wanted, deadline)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget where a group is in these partitions.  Topics that its members read are refused."""
-        asked = [place(at) for at in partitions]
+        asked = checks.places("partitions", partitions)
         deadline = self._deadline(f"deleting offsets of group {group_id!r}")
-        await offsets.delete_group_offsets(self._cluster, one("group_id", group_id), asked, deadline)
+        await offsets.delete_group_offsets(self._cluster, checks.one("group_id", group_id), asked, deadline)
 
     # Partitions
 
@@ -216,19 +225,20 @@ class Admin:
         A time is in milliseconds since 1970.  None: there is no such record.  `isolation_level`: with "read_committed"
         OffsetSpec.LATEST is where readers of committed records stop.
         """
-        wanted = {place(at): times(at, spec) for at, spec in specs.items()}
+        wanted = checks.specs(specs)
+        checks.text("isolation_level", isolation_level)
         return await partitions.list_offsets(
             self._cluster, wanted, isolation_level, self._deadline("looking up offsets")
         )
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before these offsets (-1: all that are acknowledged); where each partition begins then."""
-        wanted = {place(at): whole_number(f"before[{at}]", offset) for at, offset in before.items()}
+        wanted = checks.ends(before)
         return await partitions.delete_records(self._cluster, wanted, self._deadline("deleting records"))
 
     async def describe_producers(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, list[ProducerState]]:
         """Who writes, or wrote lately, to each of these partitions, and which transactions are open there."""
-        asked = [place(each) for each in at]
+        asked = checks.places("at", at)
         return await partitions.describe_producers(self._cluster, asked, self._deadline("describing producers"))
 
     # The cluster
@@ -239,7 +249,7 @@ class Admin:
 
     async def describe_log_dirs(self, broker_ids: Iterable[int] | None = None) -> dict[int, list[LogDirectory]]:
         """Directories of these brokers, or of all, and how large the partitions in them are."""
-        asked = None if broker_ids is None else [whole_number("broker_ids", each) for each in broker_ids]
+        asked = None if broker_ids is None else checks.brokers("broker_ids", broker_ids)
         return await brokers.describe_log_dirs(self._cluster, asked, self._deadline("describing log directories"))
 
     async def describe_features(self) -> dict[str, FeatureDescription]:
@@ -248,17 +258,19 @@ class Admin:
 
     async def update_feature(self, feature: str, level: int) -> None:
         """Finalize a level of a feature, as `transaction.version` 0, 1 or 2."""
-        await features.update_feature(self._cluster, feature, level, self._deadline(f"updating feature {feature!r}"))
+        wanted = checks.one("feature", feature), checks.level(level)
+        await features.update_feature(self._cluster, *wanted, self._deadline(f"updating feature {feature!r}"))
 
     # Transactions
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription | None:
         """State of a transactional id, None if the cluster has none of that name."""
+        checks.one("transactional_id", transactional_id)
         return (await self.describe_transactions([transactional_id]))[transactional_id]
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription | None]:
         """State of transactional ids, None for one that the cluster has not."""
-        asked = many("transactional_ids", transactional_ids)
+        asked = checks.many("transactional_ids", transactional_ids)
         return await transactional_id_states.describe_transactions(
             self._cluster, asked, self._deadline("describing transactions")
         )
@@ -276,7 +288,12 @@ class Admin:
         Only those in one of these states, with one of these producer ids, open for longer than that, and whose whole
         name fits the pattern (RE2), whichever is given.  Raises ValueError for a state that there is not.
         """
-        given = TransactionFilter(many("states", states), list(producer_ids), running_longer_than_ms, pattern)
+        ids = [checks.whole_number("producer_ids", each) for each in checks.several("producer_ids", producer_ids)]
+        if running_longer_than_ms is not None:
+            checks.whole_number("running_longer_than_ms", running_longer_than_ms)
+        if pattern is not None:
+            checks.text("pattern", pattern)
+        given = TransactionFilter(checks.many("states", states), ids, running_longer_than_ms, pattern)
         found = await transactional_id_states.list_transactions(
             self._cluster, given, self._deadline("listing transactions")
         )
@@ -289,9 +306,9 @@ class Admin:
 
         `max_transaction_timeout_ms`: transaction.max.timeout.ms of the brokers; who wrote later than that may go on.
         """
-        timeout_ms = whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
+        timeout_ms = checks.whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
         deadline = self._deadline("looking for hanging transactions")
-        asked = None if topic_names is None else many("topic_names", topic_names)
+        asked = None if topic_names is None else checks.many("topic_names", topic_names)
         described = await topics.describe_topics(self._cluster, asked, deadline)
         places = hanging.to_look_at(described.values())
         return await hanging.find_hanging_transactions(self._cluster, places, timeout_ms, deadline)
@@ -305,7 +322,7 @@ class Admin:
         no transaction that begins at that offset is open there, it was written to later than
         `max_transaction_timeout_ms` ago, or its coordinator is there to end it; BrokerError if that cannot be told.
         """
-        partition, offset = place(at), whole_number("start_offset", start_offset)
-        timeout_ms = whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
+        partition, offset = checks.place(at), checks.whole_number("start_offset", start_offset)
+        timeout_ms = checks.whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
         deadline = self._deadline(f"aborting a transaction in {partition}")
         await hanging.abort_transaction(self._cluster, partition, offset, timeout_ms, deadline)
