@@ -15,6 +15,12 @@ GROUPS: Final = {
     "nodes": {
         "serve": ("run a broker until SIGTERM or SIGINT stops it", "fencepost.cli.serve"),
     },
+    "clusters": {
+        "transactions": (
+            "list and describe transactions, find and abort those that hang",
+            "fencepost.cli.transactions",
+        ),
+    },
     "proof": {
         "simulate": ("run everything on virtual time, and all that may go wrong", "fencepost.cli.simulate"),
         "history": ("tell what happened in a simulated run, or show it as a page", "fencepost.cli.history"),
@@ -56,7 +62,7 @@ def parser(given: Sequence[str]) -> Parser:
     """Of the whole command line; of commands that are not among the words that are given, without options."""
     lines = ["Transactional messaging that speaks Kafka's protocol."]
     for group, commands in GROUPS.items():
-        lines += ["", f"{group}:", *(f"  {name:<12}{purpose}" for name, (purpose, _) in commands.items())]
+        lines += ["", f"{group}:", *(f"  {name:<14}{purpose}" for name, (purpose, _) in commands.items())]
     lines += ["", "`fencepost COMMAND --help` says what options a command has."]
     whole = Parser(prog="fencepost", usage="fencepost COMMAND [OPTION ...]", description="\n".join(lines))
     whole.add_argument("--version", action=_Version, help="say which version it is, and whether it is compiled")

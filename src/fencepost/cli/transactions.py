@@ -1,0 +1,130 @@
+"""`fencepost transactions`: what transactions there are, which of them hang, and the end of one that does (KIP-664)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
+
+from fencepost.cli import Refused
+from fencepost.cli.files import lines_of
+from fencepost.cli.properties import NAMES, NotUsable, options_of, properties_of
+from fencepost.client import Admin, ClientError, TopicPartition
+from fencepost.client.security import renamed
+
+_MINUTE_MS: Final = 60_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this command, which are those of Apache Kafka's kafka-transactions.sh."""
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="where brokers are (required)")
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a properties file that says how to connect, with Apache Kafka's names (default: without TLS and SASL)",
+    )
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, help="list, describe, find-hanging or abort (required)"
+    )
+    listing = actions.add_parser("list", help="transactional ids, and the state of each")
+    listing.add_argument("--duration-filter", metavar="MS", type=int, help="only those open for longer (default: all)")
+    listing.add_argument("--transactional-id-pattern", metavar="RE2", help="only those that fit (default: all)")
+    describing = actions.add_parser("describe", help="one transactional id, and the partitions of its transaction")
+    describing.add_argument("--transactional-id", metavar="ID", required=True, help="which (required)")
+    finding = actions.add_parser("find-hanging", help="transactions that are open, and that nobody will end")
+    finding.add_argument("--topic", metavar="NAME", help="only in this topic (default: in all)")
+    finding.add_argument("--partition", metavar="N", type=int, help="only in this one of it (default: in all)")
+    aborting = actions.add_parser("abort", help="end a transaction that hangs, in one partition")
+    aborting.add_argument("--topic", metavar="NAME", required=True, help="where it is open (required)")
+    aborting.add_argument("--partition", metavar="N", type=int, required=True, help="where it is open (required)")
+    aborting.add_argument("--start-offset", metavar="OFFSET", type=int, required=True, help="its first (required)")
+    for each in (finding, aborting):
+        each.add_argument(
+            "--max-transaction-timeout",
+            metavar="MINUTES",
+            type=int,
+            default=15,
+            help="transaction.max.timeout.ms of the brokers, in minutes (default %(default)s)",
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises Refused for what cannot be used, and for what the brokers refuse."""
+    given: dict[str, Any] = {}
+    if options.command_config is not None:
+        try:
+            lines = [line.decode() for line in lines_of(options.command_config)]
+            given = options_of(properties_of(lines))
+        except NotUsable as wrong:
+            raise Refused(f"--command-config {options.command_config}: {wrong}") from None
+        except UnicodeDecodeError:
+            raise Refused(f"--command-config {options.command_config}: it is no text in UTF-8") from None
+    try:
+        for row in asyncio.run(_answer(options, given)):
+            print("\t".join(map(str, row)))
+    except (TypeError, ValueError) as wrong:
+        raise Refused(renamed(str(wrong), NAMES)) from None
+    except ClientError as error:
+        raise Refused(renamed(str(error), NAMES)) from None
+    return 0
+
+
+async def _answer(options: argparse.Namespace, given: dict[str, Any]) -> list[Sequence[object]]:
+    async with Admin(options.bootstrap_server, **given) as admin:
+        return await _ACTIONS[options.action](admin, options)
+
+
+async def _list(admin: Admin, options: argparse.Namespace) -> list[Sequence[object]]:
+    found = await admin.list_transactions(
+        running_longer_than_ms=options.duration_filter, pattern=options.transactional_id_pattern
+    )
+    return [("TransactionalId", "TransactionState"), *sorted(found.items())]
+
+
+async def _describe(admin: Admin, options: argparse.Namespace) -> list[Sequence[object]]:
+    found = await admin.describe_transaction(options.transactional_id)
+    if found is None:
+        raise Refused(f"--transactional-id {options.transactional_id}: the cluster has none of that name")
+    heads = ("TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState", "TimeoutMs", "StartTimeMs")
+    values = (
+        *(found.transactional_id, found.producer_id, found.producer_epoch, found.state),
+        *(found.timeout_ms, found.start_time_ms),
+    )
+    return [(*heads, "TopicPartitions"), (*values, _together(found.partitions))]
+
+
+def _together(partitions: Iterable[TopicPartition]) -> str:
+    return ",".join(map(str, sorted(partitions)))
+
+
+async def _find_hanging(admin: Admin, options: argparse.Namespace) -> list[Sequence[object]]:
+    if options.partition is not None and options.topic is None:
+        raise Refused("--partition is given without --topic: name its topic")
+    hanging = await admin.find_hanging_transactions(
+        None if options.topic is None else [options.topic],
+        max_transaction_timeout_ms=options.max_transaction_timeout * _MINUTE_MS,
+    )
+    heads = ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset", "LastTimestamp")
+    rows: list[Sequence[object]] = [(*heads, "TransactionalId")]
+    for each in hanging:
+        if options.partition in (None, each.partition.partition):
+            who = each.producer_id, each.producer_epoch, each.coordinator_epoch
+            rows.append((*each.partition, *who, each.start_offset, each.last_timestamp, each.transactional_id or "-"))
+    return rows
+
+
+async def _abort(admin: Admin, options: argparse.Namespace) -> list[Sequence[object]]:
+    at = TopicPartition(options.topic, options.partition)
+    await admin.abort_transaction(
+        at, options.start_offset, max_transaction_timeout_ms=options.max_transaction_timeout * _MINUTE_MS
+    )
+    return [(f"aborted the transaction that began at offset {options.start_offset} of {at}",)]
+
+
+_ACTIONS: Final[dict[str, Callable[[Admin, argparse.Namespace], Coroutine[Any, Any, list[Sequence[object]]]]]] = {
+    "list": _list,
+    "describe": _describe,
+    "find-hanging": _find_hanging,
+    "abort": _abort,
+}

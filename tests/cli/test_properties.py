@@ -1,0 +1,69 @@
+"""Properties files as Java reads them, and the settings in them that are about connections."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.cli.properties import NotUsable, options_of, properties_of
+
+PLAIN = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zs", "Zl", "Zp")), min_size=1, max_size=20)
+
+
+def written(text: str) -> str:
+    """As Java's Properties.store does it."""
+    return "".join("\\" + each if each in "\\=:#! " else each for each in text)
+
+
+@given(st.dictionaries(PLAIN, PLAIN), st.sampled_from(["=", ":", " = ", " : "]), st.integers(0, 3))
+def test_what_java_writes_is_read_again(settings: dict[str, str], between: str, indent: int) -> None:
+    lines = ["# a comment", "! another", "", "   "]
+    for name, value in settings.items():
+        folded = written(value)
+        lines += [" " * indent + written(name) + between + "\\", "   " + folded + "\n"]
+    assert properties_of(lines) == settings
+
+
+@given(st.lists(st.text(max_size=30), max_size=5))
+def test_any_text_is_read(lines: list[str]) -> None:
+    assert all(isinstance(value, str) for value in properties_of(lines).values())
+
+
+def test_each_setting_of_a_connection_becomes_that_of_a_client() -> None:
+    said = """
+        security.protocol=SASL_SSL
+        sasl.mechanism=SCRAM-SHA-512
+        sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
+            username="ali\\\\"ce" password="se=cr;et";
+        ssl.truststore.type=PEM
+        ssl.truststore.location=/ca.pem
+        ssl.endpoint.identification.algorithm=
+        request.timeout.ms=1000
+        acks=all
+    """
+    assert options_of(properties_of(said.splitlines())) == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": 'ali"ce',
+        "sasl_plain_password": "se=cr;et",
+        "ssl_cafile": "/ca.pem",
+        "ssl_check_hostname": False,
+        "request_timeout_ms": 1000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("ssl.truststore.location=/store.jks", "ssl.truststore.location is of type JKS: give a PEM file"),
+        ("ssl.keystore.key=secret", "ssl.keystore.key is given alone"),
+        ("sasl.jaas.config=OAuthBearerLoginModule required;", "sasl.jaas.config has no username"),
+        ("sasl.login.class=X", "sasl.login.class is not known here"),
+        ("request.timeout.ms=soon", "it must be a number of milliseconds"),
+    ],
+)
+def test_what_cannot_be_used_is_named_without_its_secret(line: str, why: str) -> None:
+    with pytest.raises(NotUsable, match=why) as refused:
+        options_of(properties_of([line]))
+    assert "secret" not in str(refused.value)
