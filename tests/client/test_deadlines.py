@@ -199,7 +199,7 @@ def test_a_record_is_given_up_after_delivery_timeout_ms_and_the_next_one_goes(kn
             if known:
                 await (await writer.send("t", b"first", partition=0))
             else:
-                await writer._look_up("t", 0)
+                await writer._placement.looked_up("t", 0)
             world.network.break_connections(PORT)
             world.kill()
             begun = world.loop.time()

@@ -10,7 +10,6 @@ n,,^Aauth=Bearer <token>^A^A
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
@@ -51,6 +50,8 @@ class OAuthBearer:
 
 
 def _status(challenge: bytes) -> str:
+    import json  # few need it
+
     try:
         told = json.loads(challenge)
         status = told["status"]
