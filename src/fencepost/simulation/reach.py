@@ -95,7 +95,7 @@ MARKS: Final[Sequence[Mark]] = (
     Mark(
         "a batch comes after the end of its transaction", "fencepost.simulation.windowed_load:_Windowed._check_fenced"
     ),
-    Mark("a client's batch is sent again", "fencepost.client.sender:Sender._again"),
+    Mark("a client's batch is sent again", "fencepost.client.batch_ends:BatchEnds.again"),
     Mark("a client takes the next epoch by itself", "fencepost.client.transactions:Transactions._next_identity"),
 )
 
