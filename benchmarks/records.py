@@ -20,16 +20,16 @@ from collections.abc import Callable, Iterator
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from fencepost.client.records import records_of
+from fencepost.client.records import opened
 from fencepost.compiled.files import FORCE_PURE
 from fencepost.compiled.in_use import IN_USE
 from fencepost.protocol.batch import HEADER_SIZE, headers, read_header
 from fencepost.protocol.partitioning import murmur2
+from fencepost.protocol.record_columns import FIELDS, record_batches
 from fencepost.protocol.record_scan import scan
 from fencepost.protocol.records import BatchBuilder, encode_batch
 from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import TopicPartition
-from fencepost.spark.columns import FIELDS, record_batches
 
 _NOW = 1_700_000_000_000
 _BATCH_BYTES = 900_000
@@ -60,7 +60,7 @@ def works(size: int) -> Iterator[tuple[str, Callable[[], object], int]]:
             pass
 
     what = f"{size} B"
-    yield f"read for a consumer, {what}", lambda: records_of("t", 0, view, None, 0), count
+    yield f"read for a consumer, {what}", lambda: opened(view, None, 0)[0].records(TopicPartition("t", 0), 0), count
     yield f"read by aiokafka, {what}", lambda: list(DefaultRecordBatch(batch)), count
     yield f"read into Arrow columns for Spark, {what}", to_columns, count
     yield f"write one by one, {what}", append, count

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from demo.feed import PARTITIONS
 from fencepost.client.cluster import Cluster
-from fencepost.client.fetcher import fetch_partition
+from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.positions import LATEST, list_offsets
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import ABORT, COMMIT, read_control_record

@@ -313,6 +313,7 @@ def test_what_is_kept_of_a_partition_is_given_up_with_it() -> None:
         one = await begin(world, "one", b"0", b"1")
         two = await begin(world, "two", b"2", partition=1)
         async with one, two, reader(world, group_id=None, transaction_buffer_bytes=200) as ordered:
+            await ordered.unsubscribe()
             for at in (*PARTITIONS, *PARTITIONS):
                 ordered.assign([at])
                 assert await take(ordered, 1, 1) == []

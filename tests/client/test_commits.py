@@ -10,9 +10,12 @@ from typing import Any, cast
 import pytest
 
 from fencepost.client.commits import Commits
-from fencepost.client.errors import CommitFailedError, FencedInstanceIdError
-from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.client.deadline import Deadline
+from fencepost.client.errors import BrokerError, ClosedError, CommitFailedError, FencedInstanceIdError, TimedOutError
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import Runtime
 from fencepost.simulation.loop import VirtualLoop, run
 
 AT = TopicPartition("t", 0)
@@ -26,7 +29,10 @@ class Offsets:
         self.refuses = False
         self.waiting: list[asyncio.Event] = []
 
-    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata], _: object) -> None:
+    def deadline(self) -> Deadline:
+        return Deadline(Runtime.real(), 60_000, "committing")
+
+    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata], *_: object) -> None:
         if self.waiting:
             await self.waiting.pop().wait()
         if self.refuses:
@@ -38,9 +44,10 @@ class Scene:
     """A consumer that stands at offset 7, and may still be working on what came from offset 5 on."""
 
     def __init__(self, interval_ms: float | None) -> None:
-        self.group = SimpleNamespace(fenced=None, requests=None)
+        self.member = ConsumerGroupMetadata("g", 1)
+        self.group = SimpleNamespace(fenced=None, requests=None, metadata=lambda: self.member)
         followed = {AT: SimpleNamespace(next_offset=lambda: 7, topic_id=None)}
-        fetcher = SimpleNamespace(followed=followed, before_work=lambda: {AT: 5})
+        fetcher = SimpleNamespace(followed=followed, before_work=lambda: {AT: 5}, error=None)
         places = SimpleNamespace(checked=lambda given: {at: OffsetAndMetadata(offset) for at, offset in given.items()})
         self.commits = Commits(cast(Any, self.group), cast(Any, fetcher), cast(Any, places), interval_ms)
         self.offsets = Offsets()
@@ -65,10 +72,12 @@ def test_what_is_given_is_committed_or_else_what_was_handed_out(interval_ms: flo
 
 def test_by_itself_it_commits_what_is_done_once_an_interval() -> None:
     async def main(_: VirtualLoop) -> list[list[int]]:
-        scene, told = Scene(5000), []
+        scene, told = Scene(5000), list[list[int]]()
         for seconds in (4.9, 0.2, 4.8, 0.3):
             await asyncio.sleep(seconds)
-            await scene.commits.commit_if_due()
+            scene.commits.commit_if_due()
+            assert told == [] or scene.stored == told[-1], "nobody waits for it"
+            await scene.commits.settled()
             told.append(scene.stored)
         return told
 
@@ -91,7 +100,7 @@ def test_a_commit_by_itself_that_a_rebalance_refuses_is_nobodys_error() -> None:
     async def main(_: VirtualLoop) -> None:
         scene = Scene(0)
         scene.offsets.refuses = True
-        await scene.commits.commit_if_due()
+        scene.commits.commit_if_due()
         await scene.commits.before_joining()
         with pytest.raises(CommitFailedError):
             await scene.commits.commit()
@@ -123,5 +132,128 @@ def test_all_commits_that_are_under_way_are_waited_for() -> None:
         assert not settled.done()
         ends[1].set()
         await asyncio.gather(settled, *under_way)
+
+    run(main)
+
+
+class Outcomes(Offsets):
+    """Stores or refuses what it is given after a while, and notes what is under way at once."""
+
+    def __init__(self, refused: set[int], seconds: float = 1) -> None:
+        super().__init__()
+        self.refused, self.seconds, self.at_once = refused, seconds, 0
+
+    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata], *_: object) -> None:
+        self.at_once += 1
+        assert self.at_once == 1, "one request after the other"
+        await asyncio.sleep(self.seconds)
+        self.at_once -= 1
+        if positions[AT].offset in self.refused:
+            raise BrokerError(ErrorCode.OFFSET_METADATA_TOO_LARGE, "it is too large")
+        self.stored.append(positions)
+
+
+def test_commits_that_nobody_waits_for_keep_their_order_and_end_before_the_next_that_is_waited_for() -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene, told = Scene(None), list[tuple[int, Exception | None]]()
+        scene.commits._offsets = cast(Any, offsets := Outcomes(set()))
+
+        def note(positions: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+            told.append((positions[AT].offset, error))
+            raise RuntimeError("a callback that fails harms nobody")
+
+        begun = [scene.commits.commit_async({AT: number}, note) for number in (1, 2)]
+        await asyncio.sleep(0.1)
+        begun += [scene.commits.commit_async({AT: number}, note) for number in (3, 4)]
+        alone = scene.commits.commit_async({AT: 5}, None)
+        assert not offsets.stored
+        assert not told
+        await scene.commits.commit({AT: 6})
+        assert told == [(1, None), (2, None), (3, None), (4, None)]
+        assert [positions[AT].offset for positions in offsets.stored] == [2, 6]
+        assert (await alone)[AT] == OffsetAndMetadata(5)
+        assert [done.exception() for done in begun] == [None] * 4
+
+    run(main)
+
+
+def test_one_that_is_refused_is_refused_alone() -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene = Scene(None)
+        scene.commits._offsets = cast(Any, offsets := Outcomes({3}))
+        first = scene.commits.commit_async({AT: 2}, None)
+        refused = scene.commits.commit_async({AT: 3}, None)
+        await scene.commits.settled()
+        assert first.exception() is None
+        assert isinstance(refused.exception(), BrokerError)
+        assert [positions[AT].offset for positions in offsets.stored] == [2]
+
+    run(main)
+
+
+def test_what_was_reached_by_another_member_is_committed_in_its_name() -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene, members = Scene(None), list[Any]()
+
+        async def commit(_: object, __: object, member: object, ___: object) -> None:
+            await asyncio.sleep(1)
+            members.append(member)
+
+        scene.offsets.commit = commit  # type: ignore[assignment,method-assign]
+        scene.commits.commit_async({AT: 2}, None)
+        await asyncio.sleep(0.5)
+        scene.commits.commit_async({AT: 3}, None)
+        scene.member = ConsumerGroupMetadata("g", 2)
+        scene.commits.commit_async({AT: 4}, None)
+        await scene.commits.settled()
+        assert [member.generation_id for member in members] == [1, 1, 2]
+
+    run(main)
+
+
+@pytest.mark.parametrize("waited", [0.1, 1.5])
+def test_a_commit_that_is_cancelled_before_its_turn_is_not_made(waited: float) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        scene = Scene(None)
+        scene.commits._offsets = cast(Any, offsets := Outcomes(set()))
+        scene.commits.commit_async({AT: 1}, None)
+        await asyncio.sleep(0)
+        task = loop.create_task(scene.commits.commit({AT: 2}))
+        await asyncio.sleep(waited)
+        task.cancel()
+        await scene.commits.settled()
+        assert [positions[AT].offset for positions in offsets.stored] == ([1] if waited < 1 else [1, 2])
+
+    run(main)
+
+
+def test_who_closes_before_they_end_tells_everybody() -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene, told = Scene(None), list[Any]()
+        scene.commits._offsets = cast(Any, Outcomes(set(), seconds=100))
+        first = scene.commits.commit_async({AT: 1}, lambda *what: told.append(what[1]))
+        await asyncio.sleep(1)
+        second = scene.commits.commit_async({AT: 2}, None)
+        scene.commits.close()
+        assert isinstance(first.exception(), ClosedError) and isinstance(second.exception(), ClosedError)
+        assert [type(error) for error in told] == [ClosedError]
+
+    run(main)
+
+
+@pytest.mark.parametrize(("error", "raised"), [(ErrorCode.GROUP_AUTHORIZATION_FAILED, True), (None, False)])
+def test_what_a_commit_by_itself_meets_the_next_poll_raises_unless_it_may_pass(
+    error: ErrorCode | None, raised: bool
+) -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene = Scene(0)
+
+        async def fail(*_: object) -> None:
+            raise TimedOutError("too late") if error is None else BrokerError(error, "no")
+
+        scene.offsets.commit = fail  # type: ignore[assignment,method-assign]
+        scene.commits.commit_if_due()
+        await scene.commits.settled()
+        assert (scene.commits._fetcher.error is not None) == raised
 
     run(main)

@@ -113,6 +113,7 @@ def test_what_is_assigned_meanwhile_counts_and_not_what_was_being_looked_up() ->
     async def scenario(world: World) -> None:
         async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
             assert await reader.poll(0) == []
+            await reader.unsubscribe()
             reader.assign([AT])
             assert await reader.poll(1000) == []
             assert reader.assignment() == [AT]

@@ -13,7 +13,7 @@ from tests.client.test_producer import simulate
 from fencepost.broker import running_broker
 from fencepost.client import Admin, Consumer, Producer, TopicPartition, connection
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import DeliveryError, TimedOutError
+from fencepost.client.errors import DeliveryError, OffsetsMissingError, TimedOutError
 from fencepost.log import opening
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.recovery import recover
@@ -130,8 +130,30 @@ def test_who_asks_for_offsets_of_a_leaderless_partition_waits_for_it_alone(play:
     async def scenario(address: str) -> None:
         async with Consumer(bootstrap_servers=address, max_block_ms=1000) as reader:
             assert await reader.end_offsets([LED]) == {LED: 1}
-            with pytest.raises(TimedOutError, match="nobody leads t-0"):
+            with pytest.raises(OffsetsMissingError, match="nobody leads t-0") as raised:
                 await reader.end_offsets([LEADERLESS, LED])
+            assert (raised.value.missing, raised.value.found) == ([LEADERLESS], {LED: 1})
+            assert isinstance(raised.value, TimedOutError)
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(OffsetsMissingError, match="100 ms"):
+                await reader.beginning_offsets([LEADERLESS], timeout_ms=100)
+            assert asyncio.get_running_loop().time() - began < 0.9
+            with pytest.raises(OffsetsMissingError):
+                await reader.offsets_for_times({LEADERLESS: 0, LED: 0})
+
+    play(scenario)
+
+
+def test_who_asks_for_the_lag_or_seeks_is_not_held_up_by_a_leaderless_partition(play: Any) -> None:
+    async def scenario(address: str) -> None:
+        async with Consumer(bootstrap_servers=address, max_block_ms=1000) as reader:
+            reader.assign([LED])
+            assert len(await reader.poll(5000)) == 1
+            reader._fetcher.follow_too({LEADERLESS: 0}, {})
+            assert await reader.lag() == {LED: 0}
+            with pytest.raises(OffsetsMissingError):
+                await reader.seek_to_beginning([LEADERLESS, LED])
+            assert [record.value for record in await reader.poll(5000)] == [b"before"]
 
     play(scenario)
 

@@ -204,6 +204,7 @@ def test_a_position_that_is_not_in_the_log_is_begun_anew_and_no_other(seed: int)
             await write(world, [b"v"] * 30, partition=partition)
         reset = chance.choice(("earliest", "latest"))
         reader = member(world, "reader", group_id=None, auto_offset_reset=reset)
+        await reader.unsubscribe()
         reader.assign(PARTITIONS)
         following = dict.fromkeys(PARTITIONS, 0 if reset == "earliest" else 30)
         for _ in range(12):
@@ -276,6 +277,8 @@ def test_where_to_go_back_to_is_forgotten_with_what_was_read(assigns: bool) -> N
         async with member(world, "first", auto_offset_reset="latest") as reader:
             await reader.poll(500)
             reader.seek_to_committed({FIRST: 0})
+            if assigns:
+                await reader.unsubscribe()
             reader.assign([FIRST]) if assigns else reader.subscribe("t")
             assert await reader.poll(500) == []
             await write(world, [b"new"], partition=0)

@@ -12,7 +12,7 @@ from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, wr
 from tests.client.test_producer import simulate
 
 from fencepost.broker import running_broker
-from fencepost.client import Admin, Consumer, RebalanceListener, TopicPartition, blocking
+from fencepost.client import Admin, Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition, blocking
 from fencepost.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE
 from fencepost.client.cluster import GROUP, Cluster
 from fencepost.client.errors import MisuseError
@@ -72,7 +72,7 @@ async def throw_out(world: World, reader: Consumer) -> None:
     [
         (
             EAGER,
-            [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0]), ("revoked", [0])],
+            [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0]), ("lost", [0])],
             [("assigned", [1]), ("revoked", [1]), ("assigned", [0, 1]), ("revoked", [0, 1])],
         ),
         (
@@ -95,6 +95,7 @@ def test_a_listener_is_told_of_each_partition_once(
             await take(first, 1, 1)
             await settle(first, second)
             await throw_out(world, first)  # static: else it would keep its place
+            await asyncio.sleep(0.2)  # until its next heartbeat
             await first.close()
             await take(second, 1, 1)
         assert notes[1].told == second_is_told
@@ -366,3 +367,65 @@ def test_a_blocking_listener_may_call_its_consumer() -> None:
         with blocking.Consumer(bootstrap_servers=servers, group_id="g") as look:
             position = look.committed([TopicPartition("t", 0)])[TopicPartition("t", 0)]
             assert position is not None and position.offset == 1
+
+
+def test_what_stays_ours_is_read_on_while_others_are_waited_for() -> None:
+    """KIP-429; what was read meanwhile is committed, and nobody reads it again."""
+
+    async def scenario(world: World) -> None:
+        async with (
+            member(world, "first", **COOPERATIVE) as first,
+            member(world, "silent", **COOPERATIVE) as silent,
+            member(world, "third", **COOPERATIVE) as third,
+        ):
+            await asyncio.gather(take(first, 1, 2), take(silent, 1, 2))
+            assert len(first.assignment()) == len(silent.assignment()) == 1
+            joining = asyncio.create_task(take(third, 1, 3))
+            await asyncio.sleep(1)
+            (at,) = first.assignment()
+            await write(world, [b"0", b"1", b"2"], partition=at.partition)
+            began = world.loop.time()
+            assert [record.offset for record in await take(first, 3, 2)] == [0, 1, 2]
+            assert world.loop.time() - began < 1
+            assert first._assignment.must_join()
+            await first.commit()
+            assert not await joining
+            await asyncio.gather(take(first, 1, 4), take(silent, 1, 4), take(third, 1, 4))
+            assert (await third.committed([at]))[at] == OffsetAndMetadata(3)
+            assert {*first.assignment(), *silent.assignment(), *third.assignment()} == set(PARTITIONS)
+            await write(world, [b"3"], partition=at.partition)
+            found = await asyncio.gather(*(take(each, 1, 1) for each in (first, silent, third)))
+            assert [record.offset for each in found for record in each] == [3]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_topics_and_partitions_are_chosen_one_after_the_other() -> None:
+    """Apache Kafka's clients refuse it too (IllegalStateException); who goes over leaves its group first."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first", auto_commit=True) as first, member(world, "second") as second:
+            notes = Notes()
+            first.subscribe("t", listener=notes)
+            await settle(first, second)
+            with pytest.raises(MisuseError, match="unsubscribe"):
+                first.assign(PARTITIONS)
+            await first.unsubscribe()
+            assert notes.told[-1][0] == "revoked"
+            assert first.assignment() == []
+            with pytest.raises(MisuseError, match="nothing to read"):
+                await first.poll(100)
+            await take(second, 1, 1)
+            assert second.assignment() == PARTITIONS, "the group is left at once"
+            first.assign(PARTITIONS[:1])
+            with pytest.raises(MisuseError, match="unsubscribe"):
+                first.subscribe("t")
+            first.seek(PARTITIONS[0], 0)
+            assert [record.value for record in await take(first, 1)] == [b"0"]
+            assert second.assignment() == PARTITIONS
+            await first.unsubscribe()
+            first.subscribe("t")
+            await settle(first, second)
+
+    simulate(scenario, **SHORT_SESSIONS)

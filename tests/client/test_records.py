@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.client.records import records_of
+from fencepost.client.records import opened
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import TopicPartition
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -62,7 +63,8 @@ def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
     aborted = [(producer, first) for (producer, first), kind in ends.items() if kind == "abort"]
     hidden = {producer * 1000 + first for producer, first in aborted}
     readable = bytes(data)
-    found, position = records_of("t", 0, readable, aborted, start)
+    there, position = opened(readable, aborted, start)
+    found = there.records(TopicPartition("t", 0), start)
     expected = [at for at, transaction in written if at >= start and transaction not in hidden]
     assert [record.offset for record in found] == expected
     assert [record.value for record in found] == [b"%d" % at for at in expected]

@@ -149,7 +149,7 @@ def a_topic_made_anew_is_not_noticed(patch: Patch) -> None:
     patch.setattr(fetcher, "_have_ids", lambda _: False)
     patch.setattr(fetcher, "_differ", lambda *_: False)
     commit = GroupOffsets.commit
-    patch.setattr(GroupOffsets, "commit", lambda self, offsets, _: commit(self, offsets, {}))
+    patch.setattr(GroupOffsets, "commit", lambda self, offsets, _, *more: commit(self, offsets, {}, *more))
 
 
 @bug(LOOPS, seed=1)

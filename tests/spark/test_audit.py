@@ -21,10 +21,10 @@ from fencepost.protocol.batch import headers
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.messages import DeleteRecordsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from fencepost.protocol.record_columns import FIELDS
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
-from fencepost.spark.columns import FIELDS
 from fencepost.spark.options import parse
 from fencepost.spark.source import AUDIT_COLUMNS, BatchReader, Range
 

@@ -13,7 +13,7 @@ import pytest
 from fencepost.client import Admin, Consumer, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ProducerFencedError, TimedOutError
-from fencepost.client.fetch_once import fetch_partition
+from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder

@@ -18,13 +18,13 @@ from fencepost.client import RecordMetadata
 from fencepost.client.blocking import Admin, Consumer, Delivery, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
-from fencepost.client.fetch_once import fetch_partition
+from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.portal import Portal
 from fencepost.protocol.messages import DeleteRecordsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from fencepost.protocol.record_columns import FIELDS
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import SystemClock
-from fencepost.spark.columns import FIELDS
 from fencepost.spark.options import EARLIEST, Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS

@@ -28,6 +28,7 @@ from fencepost.client.errors import (
     FencedInstanceIdError,
     MisuseError,
     NoOffsetError,
+    OffsetsMissingError,
     OutcomeUnknownError,
     PartlyRefusedError,
     PositionMetadataError,
@@ -47,6 +48,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.exactly_once import ExactlyOnce, Transaction
 from fencepost.client.interceptors import ProducerInterceptor, ProducerRecord
+from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.producer import Producer
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
@@ -96,8 +98,10 @@ __all__ = [
     "NoOffsetError",
     "OffsetAndMetadata",
     "OffsetSpec",
+    "OffsetsMissingError",
     "OpenTransaction",
     "OutcomeUnknownError",
+    "PartitionBatch",
     "PartitionDescription",
     "PartlyRefusedError",
     "PositionMetadataError",

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from fencepost.client.errors import MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
@@ -40,6 +41,9 @@ class Assignment:
         self._offsets = None if group is None else GroupOffsets(group)
         self._before_joining = before_joining
         self.preparation = Lasting(self._prepare)
+        self._joining = Lasting(self._ask_for_a_share)
+        self._share: Sequence[TopicPartition] | None = None
+        """What the group gave when that has ended; None: we had lost our place."""
         self.is_started = False
         """Whether anything was ever followed, of what is to be read now."""
         self._assigned: list[TopicPartition] | None = None
@@ -61,8 +65,10 @@ class Assignment:
     def subscribe(
         self, topics: Iterable[str], pattern: re.Pattern[str] | None = None, listener: RebalanceListener | None = None
     ) -> None:
-        """These topics instead, or those whose names fit."""
-        self.preparation.cancel()
+        """These topics instead, or those whose names fit.  Raises MisuseError after `assign`."""
+        if self._assigned is not None:
+            raise MisuseError("assign() has said which partitions to read: await unsubscribe() before subscribe()")
+        self.stop()
         self._subscription.choose(topics, pattern)
         self._listener = listener
         self._assigned, self._to_follow, self.is_started = None, None, False
@@ -72,11 +78,29 @@ class Assignment:
             self._group.creates_topics = pattern is None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Exactly these partitions; no group shares them out."""
-        self.preparation.cancel()
+        """Exactly these partitions; no group shares them out.  Raises MisuseError after `subscribe`."""
+        if self._assigned is None and self._subscription.is_chosen:
+            raise MisuseError(
+                "this consumer is subscribed to topics: await unsubscribe() before assign(), or give it no topics"
+            )
+        self.stop()
         self._sought.clear()
         self._assigned, self._to_follow, self.is_started = [TopicPartition(*at) for at in partitions], None, False
         self._otherwise, self._leaderless = {}, {}
+
+    def forget(self) -> None:
+        """Nothing is to be read."""
+        self._subscription.choose((), None)
+        self._assigned, self._to_follow, self.is_started = None, None, False
+        self._otherwise, self._sought, self._listener = {}, {}, None
+        self._give_up()
+        if self._group is not None:
+            self._group.must_join = True
+
+    def stop(self) -> None:
+        """End what is under way: something else is to be read, or nothing any more."""
+        self.preparation.cancel()
+        self._joining.cancel()
 
     def begin_at(self, at: TopicPartition, position: int | OffsetAndMetadata) -> bool:
         """Whether this partition is assigned and not read yet; then it is begun there."""
@@ -115,17 +139,20 @@ class Assignment:
         return not (self._fetcher.lost() or self._fetcher.made_anew() or self._to_begin() or self._new_partitions())
 
     def must_join(self) -> bool:
-        """Whether the group is to share the partitions out before anything is read."""
-        return self._group is not None and self._assigned is None and self._group.must_join
+        """Whether the group is to share the partitions out, or has and what it gave is not taken."""
+        group = self._group if self._assigned is None else None
+        return group is not None and (group.must_join or self._joining.is_under_way)
 
     async def _prepare(self) -> None:
-        """Have partitions and positions before anything is fetched.  If it fails, the next call goes on from there."""
+        """Have partitions and positions before anything is fetched.  If it fails, the next call goes on from there.
+
+        While others are waited for in a rebalance it is done where something stays ours: that is read on.
+        """
         if self._assigned is None:
             await self._subscription.look()
-        elif self._owned:
-            await self._give_away(list(self._owned))
         if self._group is not None and self.must_join():
-            await self._join(self._group)
+            if not await self._join(self._group):
+                return
         elif not self.is_started and self._to_follow is None:
             self._to_follow = await self._subscription.partitions() if self._assigned is None else self._assigned
         if self._to_follow is not None:
@@ -157,13 +184,32 @@ class Assignment:
         """Whether partitions are read on through a rebalance."""
         return self._group is not None and self._assigned is None and self._group.is_cooperative
 
-    async def _join(self, group: Group) -> None:
-        """Give up what is not to be kept, join, and take what the group gives."""
-        assigned = None
-        while assigned is None:
-            await self._before_rebalance(group)
-            assigned = await group.join(self._subscription.topics, sorted(self._owned))
-        await self._take(group, assigned)
+    async def _join(self, group: Group) -> bool:
+        """Give up what is not to be kept, join, and take what the group gives; whether that is done.
+
+        It is not where others are waited for and something stays ours (KIP-429).  What is given is taken by the call
+        that finds it there, so that a listener is told while somebody polls, and not while records are worked on.
+        """
+        while True:
+            if not self._joining.is_under_way:
+                await self._before_rebalance(group)
+            stays_ours = group.is_cooperative and bool(self._fetcher.followed)
+            if not await self._joining.done_within(0 if stays_ours else None):
+                return False
+            if self._share is not None:
+                break
+        await self._take(group, self._share)
+        return True
+
+    async def _ask_for_a_share(self) -> None:
+        assert self._group is not None, "whoever joins has a group"
+        try:
+            self._share = await self._group.join(self._subscription.topics, sorted(self._owned))
+            # Nobody else is given what stays ours before we join again: it is committed in the new generation's name.
+            if self._share is not None and self._group.is_cooperative:
+                self._group.follow()
+        finally:
+            self._fetcher.wake()
 
     async def _before_rebalance(self, group: Group) -> None:
         if self._fetcher.followed:
@@ -187,11 +233,11 @@ class Assignment:
         read = {*self._fetcher.followed, *self._leaderless}
         self._to_follow = [at for at in assigned if at not in read]
         self._sought = {at: found for at, found in self._sought.items() if at in self._to_follow}
-        if group.is_cooperative:
-            group.follow()
         group.must_join = group.must_join or bool(revoked)
         error: Exception | None = None
         try:
+            if revoked:
+                await self._before_joining()
             await self._give_away(revoked)
         except Exception as raised:
             error = raised

@@ -1,18 +1,74 @@
-"""The positions of a consumer, and committing them for its group: when asked, and by itself."""
+"""The positions of a consumer, and committing them for its group: when asked, and by itself.
+
+One request after the other, in the order of the calls: a commit that is sent again overtakes none that came later.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
+from typing import TypeAlias
 
-from fencepost.client.errors import CommitFailedError, MisuseError
+from fencepost.client.deadline import Deadline
+from fencepost.client.errors import (
+    ClientError,
+    ClosedError,
+    CommitFailedError,
+    MisuseError,
+    RetriableError,
+    TimedOutError,
+)
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.positions import Positions
-from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
 from fencepost.protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Committed: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback: TypeAlias = Callable[[Committed, Exception | None], object]
+"""Is told what was to be stored, and why it was not, None if it was."""
+
+
+class _Commit:
+    """Positions that are to be stored, in the name of whoever called."""
+
+    def __init__(
+        self,
+        positions: Committed,
+        topic_ids: Mapping[str, uuid.UUID],
+        member: ConsumerGroupMetadata,
+        deadline: Deadline,
+        callback: CommitCallback | None,
+    ) -> None:
+        self.positions = positions
+        self.topic_ids = topic_ids
+        self.member = member
+        self.deadline = deadline
+        self.done: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        self._callback = callback
+
+    def end(self, error: Exception | None) -> None:
+        """It is stored, or it is known why not."""
+        if self._callback is not None:
+            try:
+                self._callback(self.positions, error)
+            except Exception:
+                logger.exception("a callback of commit_async() failed")
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(self.positions)
+        else:
+            self.done.set_exception(error)
+            if self._callback is not None:
+                self.done.exception()  # it has been told
 
 
 class Commits:
@@ -29,32 +85,104 @@ class Commits:
         self._interval = (auto_commit_interval_ms or 0) / 1000
         self._last = 0.0
         """When something was committed by itself, by the loop's clock."""
-        self._under_way = 0
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._by_itself: asyncio.Future[Committed] | None = None
+        """The last that was begun by itself."""
+        self._waiting: list[_Commit] = []
+        """In the order of the calls."""
+        self._sent: Sequence[_Commit] = ()
+        """Those of the request that is under way."""
+        self._work: asyncio.Task[None] | None = None
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
         """Store these, or the positions after everything that was handed out.  Raises as `Consumer.commit` does."""
+        commit = self._begin(offsets)
+        if commit is None:
+            await self.settled()
+            return
+        try:
+            await commit.deadline.within(asyncio.wait([commit.done]))
+        finally:
+            if commit in self._waiting:
+                self._waiting.remove(commit)
+            elif commit.done.done():
+                commit.done.exception()  # whoever is cancelled does not ask
+            else:
+                commit.done.add_done_callback(lambda done: done.exception())
+        commit.done.result()
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None, callback: CommitCallback | None
+    ) -> asyncio.Future[Committed]:
+        """The same, and go on; the result is what was stored.  Raises MisuseError, FencedInstanceIdError at once."""
+        commit = self._begin(offsets, callback)
+        if commit is not None:
+            return commit.done
+        nothing: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        nothing.set_result({})
+        if callback is not None:
+            callback({}, None)
+        return nothing
+
+    def _begin(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        callback: CommitCallback | None = None,
+    ) -> _Commit | None:
+        """Have it sent when its turn comes; None: there is nothing to be stored."""
         if self._group is None or self._offsets is None:
             raise MisuseError("commit() needs a group_id: give the consumer one")
         if self._group.fenced is not None:
             raise self._group.fenced
         positions = self.next_offsets() if offsets is None else self._places.checked(offsets)
-        if positions:
-            followed = self._fetcher.followed
-            topic_ids = {at.topic: followed[at].topic_id for at in positions if at in followed}
-            self._under_way += 1
-            self._settled.clear()
-            try:
-                await self._offsets.commit(positions, topic_ids)
-            finally:
-                self._under_way -= 1
-                if not self._under_way:
-                    self._settled.set()
+        if not positions:
+            return None
+        followed = self._fetcher.followed
+        topic_ids = {at.topic: followed[at].topic_id for at in positions if at in followed}
+        commit = _Commit(positions, topic_ids, self._group.metadata(), self._offsets.deadline(), callback)
+        self._waiting.append(commit)
+        if self._work is None or self._work.done():
+            self._work = asyncio.get_running_loop().create_task(self._send_all(self._offsets))
+        return commit
+
+    async def _send_all(self, offsets: GroupOffsets) -> None:
+        """What waits goes in one request, as far as it is in the name of the same member."""
+        while self._waiting:
+            self._sent = together = _of_one_member(self._waiting)
+            del self._waiting[: len(together)]
+            error = await self._send(offsets, together)
+            if error is None or len(together) == 1 or isinstance(error, CommitFailedError | TimedOutError):
+                for each in together:
+                    each.end(error)
+            else:  # one of them may be refused for itself
+                for each in together:
+                    each.end(await self._send(offsets, [each]))
+            self._sent = ()
+
+    async def _send(self, offsets: GroupOffsets, commits: Sequence[_Commit]) -> Exception | None:
+        positions: dict[TopicPartition, OffsetAndMetadata] = {}
+        topic_ids: dict[str, uuid.UUID] = {}
+        for each in commits:
+            positions |= each.positions
+            topic_ids |= each.topic_ids
+        try:
+            await offsets.commit(positions, topic_ids, commits[-1].member, commits[-1].deadline)
+        except Exception as error:
+            return error
+        return None
 
     async def settled(self) -> None:
-        """Wait until no commit is under way."""
-        await self._settled.wait()
+        """Wait until no commit is under way or waits for its turn."""
+        while self._work is not None and not self._work.done():
+            await asyncio.wait([self._work])
+
+    def close(self) -> None:
+        """End what is still under way; whoever waits for it is told."""
+        if self._work is not None:
+            self._work.cancel()
+        left, self._waiting = [*self._sent, *self._waiting], []
+        for each in left:
+            if not each.done.done():
+                each.end(ClosedError("the consumer was closed before it was known whether these positions are stored"))
 
     async def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's.  Raises MisuseError without one."""
@@ -70,26 +198,48 @@ class Commits:
         """After everything that was handed out, and after what nobody is shown."""
         return {at: followed.next_offset() for at, followed in self._fetcher.followed.items()}
 
+    def _done(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
+        """After what the caller is done with."""
+        return self._positions() | self._fetcher.before_work()
+
     async def commit_done(self) -> None:
         """Store the positions after what the caller is done with."""
-        positions = self._positions() | self._fetcher.before_work()
+        positions = self._done()
         if positions:
             await self.commit(positions)
 
-    async def commit_if_due(self) -> None:
-        """What is to be committed by itself now."""
-        if self.is_due():
-            self._last = asyncio.get_running_loop().time()
-            with suppress(CommitFailedError):  # who prepares joins again
-                await self.commit_done()
+    def commit_if_due(self) -> None:
+        """What is to be committed by itself now; nobody waits for it."""
+        if not self.is_due() or (self._by_itself is not None and not self._by_itself.done()):
+            return
+        self._last = asyncio.get_running_loop().time()
+        positions = self._done()
+        if positions and self._group is not None and self._group.fenced is None:
+            self._by_itself = self.commit_async(positions, self._note)
+
+    def _note(self, _: Committed, error: Exception | None) -> None:
+        """What another try may mend, the next one does; anything else the next poll raises."""
+        if isinstance(error, CommitFailedError):
+            logger.info("%s", error)  # who prepares joins again
+        elif isinstance(error, RetriableError | ClosedError):
+            logger.warning("positions were not committed, which is tried again: %s", error)
+        elif isinstance(error, ClientError):
+            self._fetcher.error = error
+        elif error is not None:
+            logger.error("positions were not committed", exc_info=error)
 
     def is_due(self) -> bool:
         """Whether something is to be committed by itself now."""
-        since = asyncio.get_running_loop().time() - self._last
-        return self.is_automatic and since >= self._interval
+        return self.is_automatic and asyncio.get_running_loop().time() - self._last >= self._interval
 
     async def before_joining(self) -> None:
-        """What is to be committed by itself before the partitions are given up."""
+        """What is to be committed before the partitions are given up: by itself, and what was begun."""
         if self.is_automatic:
             with suppress(CommitFailedError):  # they belong to others by now, who read them again
                 await self.commit_done()
+        await self.settled()
+
+
+def _of_one_member(commits: Sequence[_Commit]) -> list[_Commit]:
+    """The first ones, as many as are in the name of the same member."""
+    return list(takewhile(lambda each: each.member == commits[0].member, commits))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Self, Unpack
@@ -14,18 +14,20 @@ from fencepost.client.assignors import COOPERATIVE_STICKY, RANGE, strategies_of
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import commit_order
 from fencepost.client.commit_order.partition import OpenTransaction
-from fencepost.client.commits import Commits
-from fencepost.client.deadline import attempt
+from fencepost.client.commits import CommitCallback, Commits, Committed
+from fencepost.client.consumer_settings import check_settings
+from fencepost.client.deadline import Deadline, attempt
 from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.forgotten import left_by_a_consumer, tell_if_forgotten
 from fencepost.client.group import Group
+from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.positions import EARLIEST, LATEST, Positions, isolation_of
+from fencepost.client.reading import Reading
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import Security, SecurityOptions
-from fencepost.client.settings import check_counts, check_milliseconds, check_switches, check_texts, check_topics
-from fencepost.client.subscription import Subscription, compiled
+from fencepost.client.subscription import Subscription, chosen
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import Runtime
@@ -88,22 +90,7 @@ class Consumer:
         runtime: Runtime | None = None,
         **security: Unpack[SecurityOptions],
     ) -> None:
-        check_topics(topics)
-        check_texts(group_id=group_id, group_instance_id=group_instance_id, spill_directory=spill_directory)
-        check_texts(isolation_level=isolation_level, delivery=delivery, auto_offset_reset=auto_offset_reset)
-        check_switches(auto_commit=auto_commit)
-        check_milliseconds(
-            auto_commit_interval_ms=auto_commit_interval_ms,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            max_poll_interval_ms=max_poll_interval_ms,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            fetch_max_wait_ms=fetch_max_wait_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-            open_transaction_warning_ms=open_transaction_warning_ms,
-        )
-        check_counts(fetch_max_bytes=fetch_max_bytes, max_partition_fetch_bytes=max_partition_fetch_bytes)
-        check_counts(0, fetch_min_bytes=fetch_min_bytes, transaction_buffer_bytes=transaction_buffer_bytes)
+        check_settings(topics, locals())
         order = commit_order(
             delivery, isolation_level, transaction_buffer_bytes, spill_directory, open_transaction_warning_ms
         )
@@ -150,7 +137,7 @@ class Consumer:
             self._group,
             self._commits.before_joining,
         )
-        self._is_polled = False
+        self._reading = Reading(self._assignment, self._fetcher, self._commits, self._group, self._check_open)
         self._closing = False
         self._closed = asyncio.Event()
         named = f"consumer {client_id!r}" + (f" of group {group_id!r}" if group_id is not None else "")
@@ -178,13 +165,18 @@ class Consumer:
             await attempt(self._closed.wait, self._cluster.deadline("close()", timeout_ms))
             return
         self._closing = True
-        self._assignment.preparation.cancel()
+        self._assignment.stop()
         patience = self._cluster.patience_ms + 2000 if timeout_ms is None else timeout_ms
         deadline = self._cluster.deadline("close()", patience)
         async with AsyncExitStack() as last:
             last.callback(self._closed.set)
             last.push_async_callback(self._cluster.close)
             last.push_async_callback(self._fetcher.close)
+            last.callback(self._commits.close)
+            last.push_async_callback(self._leave, deadline)
+
+    async def _leave(self, deadline: Deadline) -> None:
+        async with AsyncExitStack() as last:
             if self._group is not None:
                 last.push_async_callback(attempt, self._group.leave, deadline)
             last.push_async_callback(attempt, self._assignment.leave, deadline)
@@ -209,18 +201,26 @@ class Consumer:
 
         `pattern` must fit a whole name.  Topics that come later are seen after `metadata_max_age_ms`, deleted ones
         dropped then; the broker's own (`__consumer_offsets`) never fit.  `listener` is told what a group gives and
-        takes.  Raises MisuseError for topics and a pattern together, ValueError for what is no regular expression.
+        takes.  Raises MisuseError for topics and a pattern together and after `assign`, ValueError for what is no
+        regular expression.
         """
-        if topics and pattern is not None:
-            raise MisuseError("subscribe() takes topics or a pattern, not both: leave one of them out")
-        check_topics(topics)
         self._check_open()
-        self._assignment.subscribe(topics, compiled(pattern), listener)
+        self._assignment.subscribe(topics, chosen(topics, pattern), listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; no group shares them out."""
+        """Read exactly these partitions; no group shares them out.  Raises MisuseError after `subscribe`."""
         self._check_open()
         self._assignment.assign(partitions)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group; `subscribe` and `assign` may be called then.
+
+        What is to be committed by itself is, and the listener is told.  Raises nothing if the group cannot be reached.
+        """
+        self._check_open()
+        self._assignment.stop()
+        await self._leave(self._cluster.deadline("unsubscribe()"))
+        self._assignment.forget()
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read, sorted."""
@@ -251,56 +251,35 @@ class Consumer:
         Those of the last call count as done, and may be committed.  Raises NoOffsetError where a position is missing or
         gone and `auto_offset_reset` is "error", MisuseError if there is nothing to read.
         """
-        self._check_open()
-        if self._is_polled:
-            raise MisuseError("another task is in poll() already: one at a time reads from a consumer")
-        self._is_polled = True
-        try:
-            return await self._poll(timeout_ms / 1000, max_records)
-        finally:
-            self._is_polled = False
+        return await self._reading.next(timeout_ms / 1000, partial(self._fetcher.take, max_records), [])
 
-    async def _poll(self, seconds: float, max_records: int) -> list[ConsumerRecord]:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        self._fetcher.working = {}
+    async def poll_batch(self, timeout_ms: float = 1000) -> PartitionBatch | None:
+        """What was fetched of one partition, all of it, or what comes within `timeout_ms`; None if nothing does.
+
+        It has at most `max_partition_fetch_bytes`, or one batch of a producer.  Otherwise as `poll`.
+        """
+        return await self._reading.next(timeout_ms / 1000, self._fetcher.take_batch, None)
+
+    async def batches(self) -> AsyncIterator[PartitionBatch]:
+        """Records a partition at a time, for ever: as Arrow columns without a Python object for each, or as records.
+
+            async for batch in consumer.batches():
+                table = batch.to_arrow()
+
+        A batch counts as done when the next one is asked for.  It may be mixed with `poll` and iteration.
+        """
         while True:
-            self._check_open()
-            self._note_poll(loop.time())
-            assignment = self._assignment
-            if not assignment.is_prepared() and not await assignment.preparation.done_within(end - loop.time()):
-                if loop.time() >= end:
-                    return []
-                continue  # something else is to be read now
-            await self._commits.commit_if_due()
-            taken = self._fetcher.take(max_records)
-            self._fetcher.fetch()
-            if taken:
-                return taken
-            if self._fetcher.error is not None:
-                error, self._fetcher.error = self._fetcher.error, None
-                raise error
-            left = end - loop.time()
-            if left <= 0:
-                return []
-            await self._fetcher.wait(min(left, 0.5))
-
-    def _note_poll(self, now: float) -> None:
-        if self._group is not None:
-            self._group.polled_at = now
+            batch = await self.poll_batch()
+            if batch is not None:
+                yield batch
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        self._check_open()
-        assignment = self._assignment
-        is_ready = assignment.is_started and not assignment.must_join() and not self._commits.is_due()
-        if is_ready and not self._is_polled:
-            record = self._fetcher.take_one(assignment.is_prepared)
-            if record is not None:
-                self._note_poll(asyncio.get_running_loop().time())
-                return record
+        record = self._reading.one()
+        if record is not None:
+            return record
         while not (taken := await self.poll(max_records=1)):
             pass
         return taken[0]
@@ -318,6 +297,22 @@ class Consumer:
         if self._closed.is_set():
             self._check_open()
         await self._commits.commit(offsets)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> asyncio.Future[Committed]:
+        """The same without waiting; the future, which need not be awaited, gives what was stored.
+
+        Commits, those of `commit` too, are made in the order of the calls: none overtakes a later one, and when
+        `commit` returns those before it have ended.  `callback(offsets, error)` is called in the event loop, by a
+        blocking consumer in its next call; `error`: None, or what `commit` had raised.  `close`, and a rebalance before
+        it takes partitions, wait for all.
+        """
+        if self._closed.is_set() or not self._cluster.home.is_here:
+            self._check_open()
+        return self._commits.commit_async(offsets, callback)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit of each partition that is being read, after all records handed out so far."""
@@ -347,24 +342,23 @@ class Consumer:
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with the first record that is still there.  Raises MisuseError as `seek` does."""
-        for at, offset in (await self.beginning_offsets(partitions)).items():
-            self.seek(at, offset)
+        await self._places.seek(partitions, EARLIEST, self.seek)
 
     async def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on behind the last record there is, as `end_offsets` tells.  Raises MisuseError as `seek` does."""
-        for at, offset in (await self.end_offsets(partitions)).items():
-            self.seek(at, offset)
+        await self._places.seek(partitions, LATEST, self.seek)
 
     async def lag(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """How many offsets are between the position and `end_offsets`, of these or all that are being read.
 
-        Offsets of control records and of aborted ones count.  Raises MisuseError for one that is not being read.
+        Offsets of control records and of aborted ones count.  Partitions that nobody leads now are left out.  Raises
+        MisuseError for one that is not being read.
         """
         self._check_open()
         positions = {
             TopicPartition(*at): self.position(at) for at in (self.assignment() if partitions is None else partitions)
         }
-        return {at: max(end - positions[at], 0) for at, end in (await self.end_offsets(positions)).items()}
+        return await self._places.lag(positions)
 
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
         """Go on where the group's positions are: from the next poll on, and as after a rebalance.
@@ -396,19 +390,24 @@ class Consumer:
         return sorted(at for at, followed in self._fetcher.followed.items() if followed.paused)
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """In commit order: the transactions whose end was not read yet, and what is held of each.
-
-        Raises MisuseError in offset order.
-        """
+        """Transactions whose end was not read yet, and what is held of each.  Raises MisuseError in offset order."""
         return self._fetcher.open_transactions()
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offsets that are still there."""
-        return await self._places.ends([TopicPartition(*at) for at in partitions], EARLIEST)
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offsets that are still there; `timeout_ms` as for `end_offsets`."""
+        return await self._places.ends([TopicPartition(*at) for at in partitions], EARLIEST, timeout_ms=timeout_ms)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where reading stops now: the high watermark, in offset order with read_committed the last stable offset."""
-        return await self._places.ends([TopicPartition(*at) for at in partitions], LATEST)
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where reading stops now: the high watermark, in offset order with read_committed the last stable offset.
+
+        A partition that nobody leads is waited for, `timeout_ms` (None: `max_block_ms`); then OffsetsMissingError names
+        it, and has the offsets of the others.
+        """
+        return await self._places.ends([TopicPartition(*at) for at in partitions], LATEST, timeout_ms=timeout_ms)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]

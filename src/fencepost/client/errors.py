@@ -10,7 +10,7 @@ Every error is one of four kinds, by what helps:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 from fencepost.client.remedies import Remedy, advice_on
@@ -47,6 +47,21 @@ class ConnectionLostError(RetriableError):
 
 class TimedOutError(RetriableError, TimeoutError):
     """Something took longer than the caller allows.  Call again, or allow more: the message names what was last met."""
+
+
+class OffsetsMissingError(TimedOutError):
+    """Of some partitions the offsets were not told in time, as where nobody leads one.  Call again for those.
+
+    `missing`: those partitions.  `found`: what was told of the others.
+    """
+
+    def __init__(self, message: str, missing: Sequence[Any], found: Mapping[Any, Any]) -> None:
+        super().__init__(message)
+        self.missing = list(missing)
+        self.found = dict(found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.missing, self.found), dict(vars(self))
 
 
 class AuthenticationError(FatalError):

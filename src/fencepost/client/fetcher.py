@@ -20,18 +20,16 @@ from fencepost.client.errors import (
     SpillError,
     UnreachableError,
 )
+from fencepost.client.fetch_requests import TOPIC_IDS_SINCE, fetch_request
 from fencepost.client.followed import Fetched, Followed
+from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode, ProtocolError
-from fencepost.protocol.messages import FetchRequest
-from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-#: Newest Fetch that names topics; the ones after it need topic ids.
-_NEWEST_FETCH_BY_NAME: Final = 12
 _PAUSE: Final = 0.05
 #: Seconds at least, as in Apache Kafka's clients (retry.backoff.ms).
 _BETWEEN_REFRESHES: Final = 0.1
@@ -203,6 +201,26 @@ class Fetcher:
         partition.handed_out(record.offset)
         return record
 
+    def take_batch(self) -> PartitionBatch | None:
+        """All that is here already of one partition, of partitions in turn.  Raises as `take` does."""
+        self._raise_what_failed()
+        for at in list(self.followed):
+            partition = self.followed[at]
+            if partition.paused:
+                continue
+            before = partition.before_ready()
+            try:
+                batch = partition.take_batch()
+            except (ProtocolError, SpillError) as error:
+                self._failed = error
+                continue
+            if batch is not None:
+                self.working = {at: before}
+                self.followed[at] = self.followed.pop(at)
+                return batch
+        self._raise_what_failed()
+        return None
+
     def _next_partition(self) -> Followed | None:
         self._raise_what_failed()
         for at in list(self.followed):
@@ -239,7 +257,8 @@ class Fetcher:
         finally:
             self._waiter = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Something may have come, or whoever waits is to look at something else."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -300,15 +319,22 @@ class Fetcher:
             self.error = error
         if any(name not in self._cluster.topics for name in topics or ()):
             await asyncio.sleep(_PAUSE)
-        self._wake()
+        self.wake()
 
     async def _fetch(self, node: int, partitions: list[Followed], max_wait_ms: int) -> None:
         asked = {partition.at: (partition, partition.fetch_offset) for partition in partitions}
         try:
             answer = await self._cluster.call(
                 node,
-                self._request(asked, max_wait_ms),
-                most=None if _have_ids(partitions) else _NEWEST_FETCH_BY_NAME,
+                fetch_request(
+                    asked,
+                    max_wait_ms=max_wait_ms,
+                    min_bytes=self._min_bytes,
+                    max_bytes=self._max_bytes,
+                    max_partition_bytes=self._max_partition_bytes,
+                    isolation=self._isolation,
+                ),
+                most=None if _have_ids(partitions) else TOPIC_IDS_SINCE - 1,
                 timeout_ms=self._cluster.request_timeout_ms + self._max_wait_ms,
             )
             self._take_answer(answer, asked)
@@ -323,26 +349,7 @@ class Fetcher:
             self._asked.discard(node)
             for partition in partitions:
                 partition.in_flight = False
-        self._wake()
-
-    def _request(self, asked: dict[TopicPartition, tuple[Followed, int]], max_wait_ms: int) -> FetchRequest:
-        by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
-        for at, (partition, offset) in asked.items():
-            by_topic.setdefault((at.topic, partition.topic_id), []).append(
-                FetchPartition(
-                    partition=at.partition, fetch_offset=offset, partition_max_bytes=self._max_partition_bytes
-                )
-            )
-        return FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=self._max_bytes,
-            isolation_level=self._isolation,
-            topics=[
-                FetchTopic(topic=name, topic_id=topic_id, partitions=wanted)
-                for (name, topic_id), wanted in by_topic.items()
-            ],
-        )
+        self.wake()
 
     def _take_answer(self, answer: Any, asked: dict[TopicPartition, tuple[Followed, int]]) -> None:
         if answer.error_code:
@@ -384,7 +391,7 @@ class Fetcher:
             task.cancel()
         if self._order is not None:
             self._order.buffers.close()
-        self._wake()
+        self.wake()
 
 
 def _differ(known: uuid.UUID, told: uuid.UUID) -> bool:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from fencepost.client.commit_order.options import CommitOrder
 from fencepost.client.commit_order.partition import PartitionInCommitOrder
 from fencepost.client.commit_order.position import Position, position_of
-from fencepost.client.records import ConsumerRecord, records_of
+from fencepost.client.partition_batch import PartitionBatch
+from fencepost.client.records import ConsumerRecord, Opened, opened
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
 from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
@@ -29,7 +30,7 @@ class Followed:
     """
 
     __slots__ = (
-        *("_position", "at", "chunk", "fetched", "had_some", "in_commit_order", "in_flight"),
+        *("_opened", "_position", "at", "chunk", "fetched", "had_some", "in_commit_order", "in_flight"),
         *("paused", "ready", "seeks", "topic_id"),
     )
 
@@ -52,6 +53,9 @@ class Followed:
         self.fetched: Fetched | None = None
         """The next data, not looked into yet."""
         self.ready: list[ConsumerRecord] = []
+        """Records of what was looked into, the next one last."""
+        self._opened: Opened | None = None
+        """Where those came from, in offset order."""
         self.chunk = begun.offset
         """Where to go on fetching."""
         self.in_flight = False
@@ -68,7 +72,7 @@ class Followed:
             self.in_commit_order.begin(position_of(self.at, begun))
         self.seeks += 1
         self._position = self.chunk = begun.offset
-        self.ready, self.fetched = [], None
+        self.ready, self.fetched, self._opened = [], None, None
 
     def let_go(self) -> None:
         """It is read no more: what is kept of open transactions is dropped."""
@@ -89,19 +93,49 @@ class Followed:
         self.decode_on()
         if self.ready or self.fetched is None:
             return
-        fetched, self.fetched = self.fetched, None
-        if fetched.position != self.chunk:
-            return
         if self.in_commit_order is not None:
-            self.in_commit_order.feed(fetched.data, fetched.came_at)
-            self.decode_on()
+            fetched, self.fetched = self.fetched, None
+            if fetched.position == self.chunk:
+                self.in_commit_order.feed(fetched.data, fetched.came_at)
+                self.decode_on()
             return
-        topic, partition = self.at
-        found, self.chunk = records_of(topic, partition, fetched.data, fetched.aborted, self.chunk)
+        seen = self._open()
+        if seen is None:
+            return
+        there, end = seen
+        found = there.records(self.at, self.chunk)
         found.reverse()
-        self.ready = found
-        if not found:
-            self._position = self.chunk
+        self.ready, self.chunk = found, end
+        if found:
+            self._opened = there
+        else:
+            self._position = end
+
+    def _open(self) -> tuple[Opened, int] | None:
+        """What was fetched from where we are, and the position after it.  Raises ProtocolError; it is dropped then."""
+        fetched, self.fetched = self.fetched, None
+        if fetched is None or fetched.position != self.chunk:
+            return None
+        return opened(fetched.data, fetched.aborted, self.chunk)
+
+    def take_batch(self) -> PartitionBatch | None:
+        """All that waits here in one piece, handed out by that; None: nothing does.  Raises as `decode` does.
+
+        In offset order records are not decoded for it.
+        """
+        if self.in_commit_order is not None:
+            self.decode()
+        if self.ready:
+            records, self.ready = self.ready[::-1], []
+            there = self._opened or records
+            self.handed_out(records[-1].offset)
+            return PartitionBatch(self.at, records[0].offset, self.next_offset(), there)
+        seen = self._open() if self.in_commit_order is None else None
+        if seen is None:
+            return None
+        first, (there, self.chunk) = self.chunk, seen
+        self._position = self.chunk
+        return PartitionBatch(self.at, first, self.chunk, there) if there.batches else None
 
     def decode_on(self) -> None:
         """The same, but only what was fetched together with what was handed out last."""
@@ -124,6 +158,8 @@ class Followed:
         """The record of that offset was the last one that was taken from `ready`."""
         if self.in_commit_order is None:
             self._position = offset + 1 if self.ready else self.chunk
+            if not self.ready:
+                self._opened = None
         else:
             self.in_commit_order.handed_out(offset, not self.ready)
 
@@ -134,5 +170,7 @@ class Followed:
         return self.in_commit_order.position().committed()
 
     def before_ready(self) -> int | Position:
-        """The position before the next record that is ready."""
-        return self.ready[-1].offset if self.in_commit_order is None else self.in_commit_order.position()
+        """The position before what is handed out next."""
+        if self.in_commit_order is not None:
+            return self.in_commit_order.position()
+        return self.ready[-1].offset if self.ready else self._position

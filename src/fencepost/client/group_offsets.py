@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from fencepost.client.deadline import Deadline
 from fencepost.client.errors import BrokerError, CommitFailedError
 from fencepost.client.group import NO_MEMBER, Group
 from fencepost.client.group_requests import MOVED
-from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -53,13 +54,24 @@ class GroupOffsets:
             for part in topic.partitions
         }
 
+    def deadline(self) -> Deadline:
+        """Of a commit that begins now."""
+        return self._requests.cluster.deadline(f"committing positions of group {self._requests.group_id!r}")
+
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, uuid.UUID],
+        member: ConsumerGroupMetadata | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
-        """Store positions.  `topic_ids`: of the topics that they are of; one made anew since then has none to store.
+        """Store positions in the name of `member`, which we were when they were reached (None: as we are now).
+
+        `topic_ids`: of the topics that they are of; one made anew since then has none to store.
 
         Raises CommitFailedError if we are no longer in the group, FencedInstanceIdError, BrokerError.
         """
+        member, deadline = member or self._member.metadata(), deadline or self.deadline()
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for at, position in offsets.items():
             by_topic.setdefault(at.topic, []).append(
@@ -70,7 +82,6 @@ class GroupOffsets:
                     committed_metadata=position.metadata,
                 )
             )
-        member = self._member.metadata()
         request = OffsetCommitRequest(
             group_id=self._requests.group_id,
             generation_id_or_member_epoch=member.generation_id,
@@ -82,7 +93,6 @@ class GroupOffsets:
             ],
         )
         most = None if all(topic_ids.get(name) for name in by_topic) else _NAMES_TOPICS_UNTIL
-        deadline = self._requests.cluster.deadline(f"committing positions of group {self._requests.group_id!r}")
         while True:
             answer = await self._requests.ask(request, deadline, most=most)
             errors = [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
@@ -92,9 +102,14 @@ class GroupOffsets:
             self._member.check_fenced(error)
             if error in (*NO_MEMBER, ErrorCode.GROUP_ID_NOT_FOUND):
                 self._member.must_join = self._member.must_join or member == self._member.metadata()
+                what_next = (
+                    "poll, and commit again what is ours then"
+                    if self._member.is_cooperative
+                    else "the records since the last commit go to whoever has the partitions now"
+                )
                 raise CommitFailedError(
                     f"group {self._requests.group_id!r} has been rebalanced ({error.name}): the positions were not "
-                    "taken, the records since the last commit go to whoever has the partitions now"
+                    f"taken, {what_next}"
                 )
             if not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise BrokerError(error, f"the positions of group {self._requests.group_id!r} were not taken")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.commit_order.position import after, behind_what_is_gone, position_of
-from fencepost.client.errors import BrokerError, ConnectionLostError, MisuseError, NoOffsetError, UnreachableError
+from fencepost.client.errors import (
+    BrokerError,
+    ConnectionLostError,
+    MisuseError,
+    NoOffsetError,
+    OffsetsMissingError,
+    TimedOutError,
+    UnreachableError,
+)
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListOffsetsRequest
@@ -17,6 +26,7 @@ from fencepost.protocol.types import Isolation, TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_MOST_NAMED: Final = 5
 EARLIEST: Final = -2
 LATEST: Final = -1
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "error": None}
@@ -65,19 +75,44 @@ class Positions:
         return found
 
     async def ends(
-        self, partitions: Sequence[TopicPartition], which: int, *, led_only: bool = False
+        self,
+        partitions: Sequence[TopicPartition],
+        which: int,
+        *,
+        led_only: bool = False,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, int]:
         """The first offsets that are still there (EARLIEST), or where reading stops now (LATEST)."""
-        found = await list_offsets(self._cluster, partitions, which, self._isolation, led_only=led_only)
+        deadline = self._cluster.deadline("looking up offsets", timeout_ms)
+        found = await list_offsets(
+            self._cluster, partitions, which, self._isolation, led_only=led_only, deadline=deadline
+        )
         return {at: offset for at, (offset, _) in found.items()}
+
+    async def lag(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """How many offsets are between these and where reading stops now, without partitions that nobody leads."""
+        ends = await self.ends(list(positions), LATEST, led_only=True)
+        return {at: max(end - positions[at], 0) for at, end in ends.items()}
+
+    async def seek(
+        self, partitions: Iterable[TopicPartition], which: int, seek: Callable[[TopicPartition, int], None]
+    ) -> None:
+        """Go on where they begin, or end; where that is told, if it is not of all.  Raises OffsetsMissingError."""
+        missing: OffsetsMissingError | None = None
+        try:
+            found = await self.ends([TopicPartition(*at) for at in partitions], which)
+        except OffsetsMissingError as error:
+            found, missing = error.found, error
+        for at, offset in found.items():
+            seek(at, offset)
+        if missing is not None:
+            raise missing
 
     async def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
         """(offset, timestamp) of the first record that is not older than a time, None if there is none."""
-        found: dict[TopicPartition, tuple[int, int] | None] = {}
-        for at, time in times.items():
-            answer = (await list_offsets(self._cluster, [TopicPartition(*at)], time, self._isolation))[at]
-            found[at] = None if answer[0] < 0 else answer
-        return found
+        asked = {TopicPartition(*at): time for at, time in times.items()}
+        found = await list_offsets(self._cluster, list(asked), asked, self._isolation)
+        return {at: None if found[at][0] < 0 else found[at] for at in asked}
 
     async def reset(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | OffsetAndMetadata]:
         """As `auto_offset_reset` says, without those that nobody leads; raises NoOffsetError if that is "error"."""
@@ -155,44 +190,88 @@ class Positions:
 async def list_offsets(
     cluster: Cluster,
     partitions: Sequence[TopicPartition],
-    timestamp: int,
+    timestamp: int | Mapping[TopicPartition, int],
     isolation: Isolation,
     *,
     led_only: bool = False,
+    deadline: Deadline | None = None,
 ) -> dict[TopicPartition, tuple[int, int]]:
     """(offset, timestamp) by time: EARLIEST, LATEST, or the first record not older than so many milliseconds.
 
-    `led_only`: without those that nobody leads now; else they are waited for.  Raises BrokerError, TimedOutError.
+    `timestamp`: that of all partitions, or of each.  `led_only`: without those that nobody leads now; else they are
+    waited for, until `deadline` (None: as long as any call).  Raises BrokerError, OffsetsMissingError.
     """
-    deadline = cluster.deadline("looking up offsets")
-    found: dict[TopicPartition, tuple[int, int]] = {}
-    while True:
-        by_node, leaderless = await _by_leader(cluster, [at for at in partitions if at not in found], deadline)
+    deadline = deadline or cluster.deadline("looking up offsets")
+    times = timestamp if isinstance(timestamp, Mapping) else dict.fromkeys(partitions, timestamp)
+    asking = _Asking(cluster, times, isolation, deadline)
+    try:
+        while True:
+            by_node, leaderless = await _by_leader(
+                cluster, [at for at in partitions if at not in asking.found], deadline
+            )
+            because = await asking.ask(by_node)
+            if because is None and (led_only or not leaderless):
+                return asking.found
+            for at in leaderless:
+                cluster.forget_topic(at.topic)
+            await deadline.pause(because or f"nobody leads {_named(leaderless)}")
+    except TimedOutError as late:
+        missing = [at for at in partitions if at not in asking.found]
+        raise OffsetsMissingError(
+            f"{late}. Those of {_named(missing)} are missing; what was told of the others is in `found` of this error",
+            missing,
+            {at: offset for at, (offset, _) in asking.found.items()},
+        ) from None
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
+    return ", ".join(f"{at.topic}-{at.partition}" for at in partitions[:_MOST_NAMED]) + more
+
+
+class _Asking:
+    """What is found out about offsets, of all leaders at once: one that is silent holds up no other."""
+
+    def __init__(
+        self, cluster: Cluster, times: Mapping[TopicPartition, int], isolation: Isolation, deadline: Deadline
+    ) -> None:
+        self._cluster = cluster
+        self._times = times
+        self._isolation = isolation
+        self._deadline = deadline
+        self.found: dict[TopicPartition, tuple[int, int]] = {}
+        """(offset, timestamp)."""
+
+    async def ask(self, by_node: Mapping[int, list[TopicPartition]]) -> object:
+        """Ask the leaders once; why not everything was told, None if it was.  Raises BrokerError, TimedOutError."""
+        told = await asyncio.gather(*(self._ask(*each) for each in by_node.items()), return_exceptions=True)
         because: object = None
-        for node, asked in by_node.items():
-            try:
-                answer = await deadline.within(cluster.call(node, _request(asked, timestamp, isolation), most=7))
-            except (ConnectionLostError, UnreachableError) as lost:
-                because = lost
-                for at in asked:
-                    cluster.forget_topic(at.topic)
-                continue
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    error = ErrorCode(part.error_code)
-                    if error.retriable:
-                        because = error.name
-                        cluster.forget_topic(topic.name)
-                    elif error:
-                        raise BrokerError(error, f"no offsets of {topic.name}-{part.partition_index} are told")
-                    else:
-                        found[TopicPartition(topic.name, part.partition_index)] = (part.offset, part.timestamp)
-        if because is None and (led_only or not leaderless):
-            return found
-        for at in leaderless:
-            because = because or f"nobody leads {at.topic}-{at.partition}"
-            cluster.forget_topic(at.topic)
-        await deadline.pause(because)
+        for each in told:
+            if isinstance(each, BaseException):
+                raise each
+            because = because or each
+        return because
+
+    async def _ask(self, node: int, partitions: list[TopicPartition]) -> object:
+        cluster, because = self._cluster, None
+        request = _request({at: self._times[at] for at in partitions}, self._isolation)
+        try:
+            answer = await self._deadline.within(cluster.call(node, request, most=7))
+        except (ConnectionLostError, UnreachableError) as lost:
+            for at in partitions:
+                cluster.forget_topic(at.topic)
+            return lost
+        for topic in answer.topics:
+            for part in topic.partitions:
+                error = ErrorCode(part.error_code)
+                if error.retriable:
+                    because = error.name
+                    cluster.forget_topic(topic.name)
+                elif error:
+                    raise BrokerError(error, f"no offsets of {topic.name}-{part.partition_index} are told")
+                else:
+                    self.found[TopicPartition(topic.name, part.partition_index)] = (part.offset, part.timestamp)
+        return because
 
 
 async def _by_leader(
@@ -210,10 +289,10 @@ async def _by_leader(
     return led, leaderless
 
 
-def _request(partitions: Sequence[TopicPartition], timestamp: int, isolation: Isolation) -> ListOffsetsRequest:
+def _request(times: Mapping[TopicPartition, int], isolation: Isolation) -> ListOffsetsRequest:
     topics: dict[str, list[ListOffsetsPartition]] = {}
-    for at in partitions:
-        wanted = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
+    for at, time in times.items():
+        wanted = ListOffsetsPartition(partition_index=at.partition, timestamp=time)
         topics.setdefault(at.topic, []).append(wanted)
     listed = [ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in topics.items()]
     return ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=listed)

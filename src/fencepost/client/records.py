@@ -9,7 +9,7 @@ from fencepost.protocol.batch import BatchHeader, body_of, crc_matches, headers
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_as
-from fencepost.protocol.types import Buffer, Offset
+from fencepost.protocol.types import Buffer, Offset, TopicPartition
 
 
 class ConsumerRecord(NamedTuple):
@@ -48,13 +48,30 @@ def visible_batches(data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> 
             yield at, header, not hidden
 
 
-def records_of(
-    topic: str, partition: int, data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int
-) -> tuple[list[ConsumerRecord], int]:
-    """The records from `position` on that a reader may see, and the position after all of them, hidden ones too."""
-    found: list[ConsumerRecord] = []
+class Opened(NamedTuple):
+    """What was fetched of a partition, without what a reader may not see: places and headers of batches in `data`."""
+
+    data: Buffer
+    batches: Sequence[tuple[int, BatchHeader]]
+
+    def records(self, at: TopicPartition, position: int) -> list[ConsumerRecord]:
+        """Those from `position` on.  Raises ProtocolError for what is damaged."""
+        topic, partition = at
+        found: list[ConsumerRecord] = []
+        for place, header in self.batches:
+            found += decode_as(ConsumerRecord, topic, partition, body_of(self.data, place, header), header, position)
+        return found
+
+
+def opened(data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int) -> tuple[Opened, int]:
+    """What a reader at `position` may see of this, and the position after all of it, what is hidden too.
+
+    Raises ProtocolError for a batch that is damaged.
+    """
+    seen: list[tuple[int, BatchHeader]] = []
+    end = position
     for at, header, visible in visible_batches(data, aborted):
-        if visible:
-            found += decode_as(ConsumerRecord, topic, partition, body_of(data, at, header), header, position)
-        position = max(position, header.last_offset + 1)
-    return found, position
+        if visible and header.last_offset >= position and header.record_count:
+            seen.append((at, header))
+        end = max(end, header.last_offset + 1)
+    return Opened(data, seen), end

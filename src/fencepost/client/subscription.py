@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import ConnectionLostError, MisuseError, UnreachableError
+from fencepost.client.settings import check_topics
 from fencepost.protocol.types import TopicPartition
 
 
@@ -25,6 +26,11 @@ class Subscription:
         self._seen: frozenset[str] | None = None
         """The names that the pattern was held against."""
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether there are topics to read, or a pattern for them."""
+        return bool(self.topics) or self._pattern is not None
+
     def choose(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
         """These topics from now on, or those whose names fit."""
         self.topics, self._pattern, self._seen = list(topics), pattern, None
@@ -39,7 +45,12 @@ class Subscription:
         return self.topics != before
 
     async def look(self) -> None:
-        """Find out which topics fit the pattern, if that was never done.  Raises BrokerError, TimedOutError."""
+        """Find out which topics fit the pattern, if that was never done.
+
+        Raises MisuseError if there are neither topics nor a pattern, BrokerError, TimedOutError.
+        """
+        if not self.is_chosen:
+            raise MisuseError("there is nothing to read: give the consumer topics, or assign() partitions")
         deadline = self._cluster.deadline("looking up the topics that there are")
         while self._pattern is not None and self._cluster.names is None:
             try:
@@ -49,9 +60,7 @@ class Subscription:
         self.has_changed()
 
     async def partitions(self) -> list[TopicPartition]:
-        """All of the topics.  Raises MisuseError if there are no topics, BrokerError, TimedOutError."""
-        if not self.topics and self._pattern is None:
-            raise MisuseError("there is nothing to read: give the consumer topics, or assign() partitions")
+        """All of the topics.  Raises BrokerError, TimedOutError."""
         found = []
         for name in self.topics:
             view = await self._look_up(name)
@@ -85,10 +94,13 @@ class Subscription:
         return {name: self._cluster.topics[name] for name in topics if name in self._cluster.topics}
 
 
-def compiled(pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
-    """A regular expression on names.  Raises TypeError, ValueError for what is none."""
+def chosen(topics: Sequence[object], pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
+    """A regular expression on names, where there are no topics.  Raises MisuseError, TypeError, ValueError."""
+    check_topics(topics)
     if pattern is None:
         return None
+    if topics:
+        raise MisuseError("subscribe() takes topics or a pattern, not both: leave one of them out")
     try:
         if isinstance(pattern if isinstance(pattern, str) else pattern.pattern, str):
             return re.compile(pattern)

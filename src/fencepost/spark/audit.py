@@ -19,9 +19,9 @@ from fencepost.client.records import visible_batches
 from fencepost.client.security import Security
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.control import ABORT, COMMIT, read_control_record
+from fencepost.protocol.record_columns import FIELDS
 from fencepost.protocol.records import Record, decode_batch
 from fencepost.protocol.types import Buffer, Isolation, TopicPartition
-from fencepost.spark.columns import FIELDS
 from fencepost.spark.reading import RangeReader
 
 #: Column -> its type, beside those of every read.

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from fencepost.client.admin import create_topic
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
-from fencepost.client.fetch_once import fetch_partition
+from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.positions import EARLIEST, LATEST, list_offsets
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import COMMIT, read_control_record

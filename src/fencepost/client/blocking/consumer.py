@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Self, TypeVar
 
 from fencepost.client import consumer
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.commits import CommitCallback, Committed
+from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -48,7 +55,26 @@ class Consumer(Blocking):
     @takes(consumer.Consumer)
     def __init__(self, *topics: str, **options: Any) -> None:
         self._consumer = consumer.Consumer(*topics, **options)
+        self._told: deque[Callable[[], object]] = deque()
+        """Callbacks of commits that have ended, for the caller's own thread: they may call the consumer."""
         super().__init__(self._consumer.close)
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Commit what is waiting, leave the group, end the connections, and call the callbacks of commits.
+
+        Nothing the second time.  `timeout_ms`: after so many milliseconds what is left of it is given up.
+        """
+        try:
+            super().close(timeout_ms)
+        finally:
+            self._tell()
+
+    def _tell(self) -> None:
+        while self._told:
+            try:
+                self._told.popleft()()
+            except Exception:
+                logger.exception("a callback of commit_async() failed")
 
     @as_in(consumer.Consumer.subscribe)
     def subscribe(
@@ -61,6 +87,10 @@ class Consumer(Blocking):
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._consumer.assign(partitions)
 
+    @as_in(consumer.Consumer.unsubscribe)
+    def unsubscribe(self) -> None:
+        self._portal.call(self._consumer.unsubscribe())
+
     @as_in(consumer.Consumer.assignment)
     def assignment(self) -> list[TopicPartition]:
         return self._consumer.assignment()
@@ -71,12 +101,26 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.poll)
     def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
+        self._tell()
         return self._portal.call(self._consumer.poll(timeout_ms, max_records), self._take_back)
+
+    @as_in(consumer.Consumer.poll_batch)
+    def poll_batch(self, timeout_ms: float = 1000) -> PartitionBatch | None:
+        self._tell()
+        return self._portal.call(self._consumer.poll_batch(timeout_ms), self._take_back)
+
+    @as_in(consumer.Consumer.batches)
+    def batches(self) -> Iterator[PartitionBatch]:
+        while True:
+            batch = self.poll_batch()
+            if batch is not None:
+                yield batch
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> ConsumerRecord:
+        self._tell()
         return self._portal.call(self._consumer.__anext__(), self._take_back)
 
     def _take_back(self, _: object) -> None:
@@ -85,7 +129,34 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.commit)
     def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        self._portal.call(self._consumer.commit(offsets))
+        try:
+            self._portal.call(self._consumer.commit(offsets))
+        finally:
+            self._tell()
+
+    @as_in(consumer.Consumer.commit_async)
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> Future[Committed]:
+        return self._portal.call(self._begin_commit(offsets, callback))
+
+    async def _begin_commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None, callback: CommitCallback | None
+    ) -> Future[Committed]:
+        done: Future[Committed] = Future()
+
+        def told(positions: Committed, error: Exception | None) -> None:
+            if callback is not None:
+                self._told.append(partial(callback, positions, error))
+            elif error is not None:
+                logger.warning("positions were not committed: %s", error)
+            if done.set_running_or_notify_cancel():
+                done.set_result(positions) if error is None else done.set_exception(error)
+
+        self._consumer.commit_async(offsets, told)
+        return done
 
     @as_in(consumer.Consumer.committed)
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -136,12 +207,16 @@ class Consumer(Blocking):
         return self._consumer.paused()
 
     @as_in(consumer.Consumer.beginning_offsets)
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._portal.call(self._consumer.beginning_offsets(partitions))
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._portal.call(self._consumer.beginning_offsets(partitions, timeout_ms))
 
     @as_in(consumer.Consumer.end_offsets)
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._portal.call(self._consumer.end_offsets(partitions))
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._portal.call(self._consumer.end_offsets(partitions, timeout_ms))
 
     @as_in(consumer.Consumer.offsets_for_times)
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:

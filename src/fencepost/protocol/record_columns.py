@@ -1,8 +1,8 @@
-"""Records as Arrow batches, in the columns of Spark's own Kafka source."""
+"""Records as Arrow batches, in the columns of Spark's own Kafka source.  Needs pyarrow and numpy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -138,7 +138,12 @@ def _decoded(portion: Portion, at: TopicPartition, start: int, end: int, columns
     return _batch(rows, kinds, at, columns)
 
 
-def _batch(rows: list[Any], kinds: list[int], at: TopicPartition, columns: list[str]) -> pa.RecordBatch:
+def decoded_batch(rows: list[Any], at: TopicPartition, columns: list[str]) -> pa.RecordBatch:
+    """Records that were decoded before: offset, timestamp, key, value and headers of each; the kind of time is null."""
+    return _batch(rows, [None] * len(rows), at, columns)
+
+
+def _batch(rows: list[Any], kinds: Sequence[int | None], at: TopicPartition, columns: list[str]) -> pa.RecordBatch:
     offsets, timestamps, keys, values, headers = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     made = []
     for name in columns:

@@ -1,17 +1,46 @@
-"""One Fetch of one partition, for those who read a range and are no consumer."""
+"""Requests for records of one leader."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fencepost.client.cluster import Cluster
+from fencepost.client.followed import Followed
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
 TOPIC_IDS_SINCE: Final = 13
 """The version of Fetch that names topics by their ids, and no more by their names."""
+
+
+def fetch_request(
+    asked: Mapping[TopicPartition, tuple[Followed, int]],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    max_partition_bytes: int,
+    isolation: Isolation,
+) -> FetchRequest:
+    """For these partitions, each from an offset on."""
+    by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
+    for at, (partition, offset) in asked.items():
+        by_topic.setdefault((at.topic, partition.topic_id), []).append(
+            FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=max_partition_bytes)
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=[
+            FetchTopic(topic=name, topic_id=topic_id, partitions=wanted)
+            for (name, topic_id), wanted in by_topic.items()
+        ],
+    )
 
 
 async def fetch_partition(

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.protocol.drawn_records import BYTES, HEADERS, TIMESTAMPS
 from tests.twins import need_compiled
 
+from fencepost.protocol import record_columns as columns
 from fencepost.protocol.batch import HEADER_SIZE, headers, set_max_timestamp
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.record_columns import FIELDS, record_batches
 from fencepost.protocol.records import NewRecord, decode_batch, encode_batch
 from fencepost.protocol.types import TopicPartition
-from fencepost.spark import columns
-from fencepost.spark.columns import FIELDS, record_batches
 
 AT = TopicPartition("orders", 3)
 RECORDS = st.lists(

@@ -1,0 +1,90 @@
+"""What all ways of reading have in common: one at a time waits for what a consumer is to hand out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from fencepost.client.assignment import Assignment
+from fencepost.client.commits import Commits
+from fencepost.client.errors import MisuseError
+from fencepost.client.fetcher import Fetcher
+from fencepost.client.group import Group
+from fencepost.client.records import ConsumerRecord
+
+T = TypeVar("T")
+
+
+class Reading:
+    """`check_open` raises once the consumer is closed."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        fetcher: Fetcher,
+        commits: Commits,
+        group: Group | None,
+        check_open: Callable[[], None],
+    ) -> None:
+        self._assignment = assignment
+        self._fetcher = fetcher
+        self._commits = commits
+        self._group = group
+        self._check_open = check_open
+        self._is_under_way = False
+
+    async def next(self, seconds: float, take: Callable[[], T], nothing: T) -> T:
+        """What `take` gives of what is here, or comes in that time; `nothing` if nothing comes.
+
+        What was handed out before counts as done.  Raises as `Consumer.poll` does.
+        """
+        self._check_open()
+        if self._is_under_way:
+            raise MisuseError("another task is in poll() already: one at a time reads from a consumer")
+        self._is_under_way = True
+        try:
+            return await self._next(seconds, take, nothing)
+        finally:
+            self._is_under_way = False
+
+    async def _next(self, seconds: float, take: Callable[[], T], nothing: T) -> T:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        self._fetcher.working = {}
+        assignment = self._assignment
+        while True:
+            self._check_open()
+            self._note_poll(loop.time())
+            if not assignment.is_prepared() and not await assignment.preparation.done_within(end - loop.time()):
+                if loop.time() >= end:
+                    return nothing
+                continue  # something else is to be read now
+            self._commits.commit_if_due()
+            taken = take()
+            self._fetcher.fetch()
+            if taken:
+                return taken
+            if self._fetcher.error is not None:
+                error, self._fetcher.error = self._fetcher.error, None
+                raise error
+            left = end - loop.time()
+            if left <= 0:
+                return nothing
+            await self._fetcher.wait(min(left, 0.5))
+
+    def one(self) -> ConsumerRecord | None:
+        """The next record, if nobody has to wait for it."""
+        self._check_open()
+        assignment = self._assignment
+        is_ready = assignment.is_started and not assignment.must_join() and not self._commits.is_due()
+        if not is_ready or self._is_under_way:
+            return None
+        record = self._fetcher.take_one(assignment.is_prepared)
+        if record is not None:
+            self._note_poll(asyncio.get_running_loop().time())
+        return record
+
+    def _note_poll(self, now: float) -> None:
+        if self._group is not None:
+            self._group.polled_at = now
