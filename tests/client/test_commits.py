@@ -102,6 +102,7 @@ def test_a_commit_by_itself_that_a_rebalance_refuses_is_nobodys_error() -> None:
         scene.offsets.refuses = True
         scene.commits.commit_if_due()
         await scene.commits.before_joining()
+        assert scene.commits._fetcher.error is None
         with pytest.raises(CommitFailedError):
             await scene.commits.commit()
 

@@ -93,6 +93,16 @@ def test_whatever_way_records_are_taken_each_comes_once_and_aborted_ones_never(
             for record in records:
                 found[record.partition].append(record.value)
         assert found == expected
+        ends = await reader.end_offsets([AT, EMPTY])
+        assert {at: reader.position(at) for at in ends} == ends, "behind what nobody is shown, too"
+        await reader.close()
+        reader = member(world, "last", **how)
+        while set(reader.assignment()) != {AT, EMPTY}:
+            await reader.poll_batch(100)
+        for at in ends:
+            reader.seek(at, ends[at] - 1)
+        assert [await reader.poll_batch(100) for _ in range(4)] == [None] * 4 or isolation == "read_uncommitted"
+        assert {at: reader.position(at) for at in ends} == ends
         await reader.close()
 
     simulate(scenario, **SHORT_SESSIONS)
