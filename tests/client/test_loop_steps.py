@@ -65,6 +65,7 @@ ENDINGS = {
     TransactionTimedOutError("x"): Ending.ABORTABLE,
     TransactionAbortedError("x"): Ending.ABORTABLE,
     TimedOutError("x"): Ending.TRANSIENT,
+    errors.OffsetsMissingError("x", [], {}): Ending.TRANSIENT,
     errors.ConnectionLostError("x"): Ending.TRANSIENT,
     errors.UnreachableError("x"): Ending.TRANSIENT,
     BrokerError(3, "x"): Ending.FAILED,

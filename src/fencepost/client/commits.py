@@ -182,7 +182,11 @@ class Commits:
         left, self._waiting = [*self._sent, *self._waiting], []
         for each in left:
             if not each.done.done():
-                each.end(ClosedError("the consumer was closed before it was known whether these positions are stored"))
+                each.end(
+                    ClosedError(
+                        "the consumer is closed; whether these positions are stored is not known: ask committed()"
+                    )
+                )
 
     async def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's.  Raises MisuseError without one."""

@@ -260,7 +260,7 @@ class _Asking:
         except (ConnectionLostError, UnreachableError) as lost:
             for at in partitions:
                 cluster.forget_topic(at.topic)
-            return lost
+            return str(lost)
         for topic in answer.topics:
             for part in topic.partitions:
                 error = ErrorCode(part.error_code)
