@@ -47,7 +47,7 @@ def test_no_promise_is_broken(plan: str) -> None:
 
 def test_much_happens() -> None:
     """What the checkers look at is there: each of these is rare in a run that goes wrong before it begins."""
-    reports: list[Report] = [carry_out(MUCH(seed)) for seed in (3, 4)]
+    reports: list[Report] = [carry_out(MUCH(seed)) for seed in (6, 7)]
     history = "\n".join(line for report in reports for line in report.history)
     for happened in (
         "stands still",
