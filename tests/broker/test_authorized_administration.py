@@ -22,6 +22,7 @@ from fencepost.protocol.messages import (
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     LeaveGroupRequest,
+    ListTransactionsRequest,
     OffsetDeleteRequest,
     OffsetForLeaderEpochRequest,
 )
@@ -130,6 +131,21 @@ def test_one_right_is_needed_and_is_enough(scene: Scene, name: str) -> None:
     assert ask(scene) == error
     scene.deny(resource, *[other for other in Operation if other is not operation])
     assert ask(scene) != error
+
+
+@pytest.mark.parametrize("pattern", [None, "", "t", ".*"])
+def test_transactions_are_listed_for_who_may_see_each_of_them(scene: Scene, pattern: str | None) -> None:
+    def listed() -> list[str]:
+        request = ListTransactionsRequest(
+            state_filters=[], producer_id_filters=[], duration_filter=-1, transactional_id_pattern=pattern
+        )
+        return [each.transactional_id for each in scene.client.ask(request).transaction_states]
+
+    shown = listed()
+    assert "t" in shown
+    scene.deny(Resource.TRANSACTIONAL_ID, Operation.DESCRIBE)
+    scene.denies.only = "t"
+    assert listed() == [name for name in shown if name != "t"]
 
 
 def test_what_may_not_be_read_keeps_its_offset(scene: Scene) -> None:

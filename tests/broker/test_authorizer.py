@@ -56,11 +56,13 @@ class Denies:
 
     def __init__(self) -> None:
         self.denied: set[tuple[Resource, Operation]] = set()
+        self.only: str | None = None
+        """The one name of which that is so, if not of all."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
         assert (principal, host) == ("User:ANONYMOUS", "/127.0.0.1")
         assert name or resource is Resource.GROUP
-        return (resource, operation) not in self.denied
+        return (resource, operation) not in self.denied or self.only not in (None, name)
 
 
 class Scene:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -26,7 +27,7 @@ from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
 from fencepost.spark.options import parse
-from fencepost.spark.source import AUDIT_COLUMNS, BatchReader, Range
+from fencepost.spark.source import AUDIT_COLUMNS, BatchReader, FencepostDataSource, Range
 
 # Pure: a log made of batches
 
@@ -105,6 +106,14 @@ def test_the_columns_of_spark_are_those_of_arrow() -> None:
     kinds = {"long": "int64", "int": "int32", "string": "string", "boolean": "bool"}
     named = dict(column.split() for column in AUDIT_COLUMNS.split(", "))
     assert {name: kinds[kind] for name, kind in named.items()} == {n: str(kind) for n, kind in AUDIT_FIELDS.items()}
+
+
+@pytest.mark.parametrize("headers_asked", [False, True])
+@pytest.mark.parametrize("audit", [False, True])
+def test_a_row_has_the_columns_that_are_asked_for_and_no_others(headers_asked: bool, audit: bool) -> None:
+    options = {"includeHeaders": str(headers_asked).lower(), "schema": "audit" if audit else "kafka"}
+    named = [column.split()[0] for column in re.split(r", (?![^<]*>)", FencepostDataSource(options).schema())]
+    assert named == [name for name in FIELDS if name != "headers" or headers_asked] + list(AUDIT_FIELDS) * audit
 
 
 # Against a broker
@@ -190,6 +199,22 @@ def test_an_audit_leaves_out_what_was_deleted(broker: Broker) -> None:
     delete_before(servers, TopicPartition("deleted-from", 0), 4)
     rows = audited(servers, "deleted-from", startingOffsets='{"deleted-from": {"0": 0}}', failOnDataLoss=False)
     assert [row["offset"] for row in rows] == [4, 5]
+
+
+@pytest.mark.parametrize("how", ["committed", "aborted"])
+def test_a_transaction_has_the_end_that_is_behind_the_range(broker: Broker, how: str) -> None:
+    servers, topic = broker.bootstrap_servers, f"behind-{how}"
+    with Admin(servers) as admin, Producer(servers, transactional_id=topic) as producer:
+        admin.create_topic(topic, partitions=1)
+        producer.init_transactions()
+        producer.begin_transaction()
+        for n in range(3):
+            producer.send(topic, b"%d" % n, partition=0)
+            producer.flush()
+        _end(producer, how)
+    for end in (1, 2, 3):
+        rows = audited(servers, topic, endingOffsets=f'{{"{topic}": {{"0": {end}}}}}')
+        assert [(row["outcome"], row["endOffset"]) for row in rows] == [(how, 3)] * end
 
 
 def delete_before(servers: str, at: TopicPartition, offset: int) -> None:

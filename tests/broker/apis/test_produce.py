@@ -102,6 +102,17 @@ def test_an_unknown_topic_or_partition_is_told_and_the_others_written(client: Cl
     assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+def test_of_several_batches_for_one_partition_none_is_written_and_the_others_are(client: Client) -> None:
+    topic = new_topic(client, 2)
+    for count in (2, 3):
+        request = produce_request(client, topic, [batch("a")] * count + [batch("b")])
+        for data, index in zip(request.topic_data[0].partition_data, [0] * count + [1], strict=True):
+            data.index = index
+        errors = [one.error_code for one in client.ask(request).responses[0].partition_responses]
+        assert errors == [ErrorCode.INVALID_REQUEST] * count + [ErrorCode.NONE]
+    assert values(fetch(client, topic)) == []
+
+
 def corrupt(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 
 import pytest
 from tests.broker.group_talk import committed_offset, find_group, txn_commit
+from tests.broker.metadata.test_deleted_topics import make_again
 from tests.broker.wire import (
     Client,
     add,
@@ -120,14 +121,21 @@ def test_nothing_that_was_sent_later_overtakes_a_write_that_waits(
     other.close()
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_unknown(client: Client, registrar: SlowRegistrar) -> None:
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_topic_that_is_deleted_meanwhile_is_unknown(
+    client: Client, registrar: SlowRegistrar, made_again: bool
+) -> None:
     topic, pair = opened(client, IMPLICIT)
     other = Client(client.broker)
     send(other, topic, pair, "late")
     registrar.wait_for(1)
     client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1000))
+    if made_again:
+        make_again(client, topic)
     registrar.release()
     assert error_of(other) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if made_again:
+        assert values(fetch(client, topic)) == []
     other.close()
 
 

@@ -103,3 +103,16 @@ def test_a_node_that_stops_keeps_nobody_waiting() -> None:
         waiting.send(HELLO)
         assert waiting.silent_for(0.1)
     assert waiting.is_closed()
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_an_address_has_so_many_places_and_gets_back_what_it_gives_back(most: int) -> None:
+    quotas = ConnectionQuotas(100, most, "b:2")
+    for _ in range(2):
+        for address, places in (("a", most), ("b", 2)):
+            assert [quotas.opened(address) for _ in range(places + 2)] == [True] * places + [False] * 2
+        assert quotas.room() == 100 - most - 2 - 4
+        for address, places in (("a", most), ("b", 2)):
+            for _ in range(places + 2):
+                quotas.closed(address)
+        assert quotas.room() == 100

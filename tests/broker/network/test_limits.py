@@ -28,7 +28,15 @@ from tests.broker.wire import (
 from fencepost.broker import BadSetting, Broker
 from fencepost.broker.housekeeping import tidy_connections
 from fencepost.broker.metadata.settings import Settings
-from fencepost.broker.network.limits import LEAST_ANSWER, MOST_HELD, NODE_ANSWERS, NODE_REQUESTS, MemoryPool
+from fencepost.broker.network.limits import (
+    LARGE_ANSWER,
+    LEAST_ANSWER,
+    MOST_HELD,
+    NODE_ANSWERS,
+    NODE_REQUESTS,
+    MemoryPool,
+)
+from fencepost.broker.network.outgoing import Outgoing
 from fencepost.protocol.decoding import MOST_ITEMS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, OffsetFetchRequest
@@ -226,6 +234,28 @@ def test_metadata_of_many_topics_leaves_turns_for_others(client: Client, monkeyp
     assert all(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics)
     assert asked > 1
     other.close()
+
+
+def test_what_is_left_is_what_nobody_took_and_never_less_than_the_least() -> None:
+    pool = MemoryPool(100)
+    for used, left in ((0, 100), (60, 40), (95, 10), (100, 10), (250, 10)):
+        pool.add(used - pool.used)
+        assert pool.left(10) == left
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_memory_of_answers_is_given_back_whether_they_leave_or_not(sent: bool) -> None:
+    pool = MemoryPool(1 << 30)
+    out = Outgoing(pool)
+    for size in (10, LARGE_ANSWER + 1, 3 * LARGE_ANSWER):
+        out.put(bytes(size), out.new_slot(0), 0, 0)
+    assert pool.used == 4 * LARGE_ANSWER + 1
+    if sent:
+        out.take_ready(0)
+        out.send(None)
+    else:
+        out.clear()
+    assert pool.used == 0
 
 
 # Connections

@@ -7,16 +7,18 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.coordinator.group.group_doubles import A, B, World
+from tests.coordinator.group.group_doubles import A, B, World, virtual
 
+from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.journal import OFFSET_KEY_VERSION
+from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.codec import decode_stored, stored_version
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import OffsetCommitKey, OffsetCommitValue
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, TopicPartition
 
 GROUPS = ("g", "h")
 PLACES = (A, B)
@@ -269,6 +271,26 @@ def test_a_committed_offset_expires_when_nobody_used_it_for_so_long() -> None:
     assert (world.committed_offset(A), world.committed_offset(B)) == (None, 2)
     world.restart()
     assert (world.committed_offset(A), world.committed_offset(B)) == (None, 2)
+
+
+@virtual
+async def test_with_members_nothing_expires_and_without_each_when_its_commit_said() -> None:
+    """KAFKA-4682: a group counts as unused from when its last member left."""
+    world = World(offsets_retention_ms=7 * DAY)
+    generation, (member,) = await world.stable()
+    own = CommittedOffset(Offset(2), -1, "", world.clock.now(), expire_timestamp=world.clock.now() + 9 * DAY)
+    who = CommitFor("g", member, None, generation)
+    assert dict(world.coordinator.commit_offsets(who, {B: own}).errors) == {B: ErrorCode.NONE}
+    world.commit({A: 1}, who=(member, None, generation))
+    world.clock.at += 30 * DAY
+    world.tick(world.clock.now())
+    assert (world.committed_offset(A), world.committed_offset(B)) == (1, 2)
+    assert world.leave((member, None)) == [ErrorCode.NONE]
+    world.tick(world.clock.now())
+    assert (world.committed_offset(A), world.committed_offset(B)) == (1, None)
+    world.clock.at += 7 * DAY
+    world.tick(world.clock.now())
+    assert world.committed_offset(A) is None
 
 
 def test_a_committed_offset_that_a_transaction_may_change_does_not_expire() -> None:
