@@ -260,7 +260,8 @@ def test_who_asks_for_nothing_for_too_long_leaves_and_joins_again_when_it_asks(
     async def scenario(world: World) -> None:
         await write(world, [b"0"])
         notes = Notes()
-        async with member(world, "slow", max_poll_interval_ms=2000) as slow, member(world, "other") as other:
+        patient = {"max_poll_interval_ms": 2000, "session_timeout_ms": 30_000}
+        async with member(world, "slow", **patient) as slow, member(world, "other") as other:
             slow.subscribe("t", listener=notes)
             assert len(await take(slow, 1)) == 1
             assert await slow.poll(5000) == [], "waiting in poll is asking"
@@ -270,6 +271,8 @@ def test_who_asks_for_nothing_for_too_long_leaves_and_joins_again_when_it_asks(
             assert caplog.text.count("poll() was not called for max_poll_interval_ms=2000: its partitions go to") == 1
             await settle(slow, other)
             assert [what for what, _ in notes.told] == ["assigned", "lost", "assigned"]
+            await other.poll(4000)
+            assert other.assignment() == PARTITIONS, "it is told that it goes, long before its session ends"
 
     simulate(scenario, **SHORT_SESSIONS)
 

@@ -25,6 +25,7 @@ from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, D
 from fencepost.protocol.record_columns import FIELDS
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import TopicPartition
+from fencepost.spark import reading
 from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
 from fencepost.spark.options import parse
 from fencepost.spark.source import AUDIT_COLUMNS, BatchReader, FencepostDataSource, Range
@@ -202,7 +203,10 @@ def test_an_audit_leaves_out_what_was_deleted(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("how", ["committed", "aborted"])
-def test_a_transaction_has_the_end_that_is_behind_the_range(broker: Broker, how: str) -> None:
+def test_a_transaction_has_the_end_that_is_behind_the_range(
+    broker: Broker, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_FETCH_BYTES", 1)  # A batch at a time.
     servers, topic = broker.bootstrap_servers, f"behind-{how}"
     with Admin(servers) as admin, Producer(servers, transactional_id=topic) as producer:
         admin.create_topic(topic, partitions=1)
