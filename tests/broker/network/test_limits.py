@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+from functools import partial
+from random import Random
 
 import pytest
 from tests.broker.wire import (
@@ -33,8 +35,8 @@ from fencepost.broker.network.limits import (
     LEAST_ANSWER,
     MOST_HELD,
     NODE_ANSWERS,
-    NODE_REQUESTS,
     MemoryPool,
+    Reservation,
 )
 from fencepost.broker.network.outgoing import Outgoing
 from fencepost.protocol.decoding import MOST_ITEMS
@@ -126,11 +128,11 @@ def test_what_a_client_did_not_take_is_forgotten_with_it(client: Client) -> None
 def test_what_is_announced_is_not_set_aside(client: Client) -> None:
     announcing = [Client(client.broker) for _ in range(20)]
     for each in announcing:
-        each.send_bytes((100 * MEGABYTE).to_bytes(4, "big") + bytes(100))
+        each.send_bytes((100 * MEGABYTE).to_bytes(4, "big") + bytes(100_000))
     client.ask(HELLO)
-    wait_until("some are read", lambda: client.broker.node.request_memory.used > NODE_REQUESTS)
-    assert buffers(client.broker) < 2 * MEGABYTE
-    assert produce(client, new_topic(client), batch("a")).error_code == ErrorCode.NONE, "small ones go on"
+    wait_until("they are read", lambda: client.broker.node.request_memory.used >= 20 * 100_000)
+    assert client.broker.node.request_memory.used <= buffers(client.broker) < 4 * MEGABYTE
+    assert produce(client, new_topic(client), batch("a" * 900_000)).error_code == ErrorCode.NONE, "others go on"
     for each in announcing:
         each.close()
     wait_until("all are gone", lambda: client.broker.node.request_memory.used == 0)
@@ -172,9 +174,9 @@ def test_who_gives_up_waiting_for_memory_is_forgotten() -> None:
         first, second, third = Client(broker), Client(broker), Client(broker)
         topic = new_topic(first)
         frames = [each.frame(produce_request(each, topic, [batch("x" * 900_000)])) for each in (first, second, third)]
-        first.send_bytes(frames[0][:1000])
-        wait_until("the first is begun", lambda: broker.node.request_memory.used > 0)
-        second.send_bytes(frames[1][:1000])
+        first.send_bytes(frames[0][:500_000])
+        wait_until("the first is begun", lambda: broker.node.request_memory.used > 500_000)
+        second.send_bytes(frames[1][:100_000])
         third.send_bytes(frames[2])
         wait_until("two wait", lambda: len(broker.node.request_memory._waiting) == 2)
         second.close()
@@ -187,22 +189,69 @@ def test_who_gives_up_waiting_for_memory_is_forgotten() -> None:
 
 def test_a_pool_wakes_who_waits_in_turn() -> None:
     pool, woken = MemoryPool(100), []
-    assert pool.take(150) and not pool.take(1)
 
     def wants(name: str) -> None:
         woken.append(name)
-        assert pool.take(60)
+        assert pool.take(60, waiting[name])
 
-    waiting = [lambda name=name: wants(name) for name in "abc"]
-    for each in waiting:
+    waiting = {name: lambda name=name: wants(name) for name in "abc"}
+    pool.add(150)
+    for each in waiting.values():
+        assert not pool.take(1, each)
         pool.wait(each)
     pool.give(10)
     assert woken == []
     pool.give(140)
     assert (woken, pool.used) == (["a", "b"], 120)
-    pool.forget(waiting[2])
-    pool.give(120)
-    assert woken == ["a", "b"]
+    pool.forget(waiting["c"])
+    pool.give(60, waiting["a"])
+    pool.give(60, waiting["b"])
+    assert (woken, pool.used) == (["a", "b"], 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_requests_that_grow_together_are_read_one_after_the_other(seed: int) -> None:
+    """However they come, and whoever gives up: who has memory for the longest gets more, so somebody always goes on."""
+    chance, pool, whole = Random(seed), MemoryPool(1000), 0
+    ready = list(range(20))
+    asking: dict[int, Reservation] = {}
+    asking |= {number: Reservation(pool, partial(ready.append, number)) for number in ready}
+    while asking:
+        assert ready, "all wait for one another"
+        number = ready.pop(chance.randrange(len(ready)))
+        mine = asking[number]
+        if mine.held >= 640 or chance.random() < 0.05:
+            mine.forget()
+            mine.release()
+            del asking[number]
+            whole += 1
+        elif mine.grow(max(2 * mine.held, 10)):
+            ready.append(number)
+        assert pool.used < 1000 + 2 * 640
+    assert (whole, pool.used, pool.is_wanted) == (20, 0, False)
+
+
+def test_who_keeps_memory_from_others_and_sends_nearly_nothing_ends() -> None:
+    with serving(queued_max_request_bytes=500_000) as broker:
+        slow, steady, other = Client(broker), Client(broker), Client(broker)
+        topic = new_topic(other)
+        frames = [each.frame(produce_request(each, topic, [batch("x" * 900_000)])) for each in (slow, steady, other)]
+        slow.send_bytes(frames[0][:200_000])
+        wait_until("the first is begun", lambda: broker.node.request_memory.used >= 200_000)
+        steady.send_bytes(frames[1][:200_000])
+        wait_until("the second is begun", lambda: broker.node.request_memory.used >= 500_000)
+        for _ in range(3):
+            on_the_loop(broker, lambda: at_once(tidy_connections(broker.node)))
+        assert slow.silent_for(0.01), "nobody waits"
+        other.send_bytes(frames[2])
+        wait_until("the third waits", lambda: broker.node.request_memory.is_wanted)
+        steady.send_bytes(frames[1][200_000:])
+        wait_until("so does the second", lambda: len(broker.node.request_memory._waiting) == 2)
+        on_the_loop(broker, lambda: at_once(tidy_connections(broker.node)))
+        assert slow.is_closed()
+        for each in (steady, other):
+            assert each.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            each.close()
 
 
 @pytest.mark.parametrize("version", [0, 4, 9, 12])

@@ -20,6 +20,7 @@ from fencepost.broker.network.limits import (
     MOST_WAITING,
     ONE_AT_A_TIME,
     PIECE,
+    Reservation,
 )
 from fencepost.broker.network.outgoing import Outgoing, Slot
 from fencepost.broker.network.registry import CLOSE, FLEXIBLE, NO_ANSWER, SERVED, Later, Reply, Served, independent
@@ -54,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._context = RequestContext(self.peer, -1, None)  # Of the newest request; the next one like it has the same.
         self._address = ""
         self._frames = FrameBuffer(node.largest_request)
-        self._reserved = 0  # Bytes of the node's request memory that the frame at hand takes.
+        self._memory = Reservation(node.request_memory, self._memory_came)  # Of the frame at hand, if it is large.
         self._tasks: dict[asyncio.Task[None], bool] = {}  # Whether it goes on without its client, as a write does.
         self._out = Outgoing(node.answer_memory)
         self._active = True
@@ -81,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._node.connections.pop(self, None)
         self._node.connection_quotas.closed(self._address)
-        self._node.request_memory.forget(self._memory_came)
+        self._memory.forget()
         self._node.shares.forget(self._my_turn)
         self._release_request()
         self._node.disconnections.lost(self.peer)
@@ -169,15 +170,15 @@ class Connection(asyncio.BufferedProtocol):
                 self._refuse(str(error))
                 return
             if frame is None:
-                if frames.announced > self._reserved and frames.announced > SMALL:
-                    self._reserve(frames.announced)
+                if frames.needed > SMALL and not self._memory.grow(frames.needed):
+                    self._stop()
                 return
             if self._out.slots and int.from_bytes(frame[:2], "big") in ONE_AT_A_TIME:
                 frames.put_back(frame)
                 self._stop()
                 return
             self._request(frame)
-            if self._reserved and self._in_turn is None:
+            if self._memory.held and self._in_turn is None:
                 self._release_request()
             if self._out.unsent > PIECE:
                 self._out.send(self._transport)
@@ -186,25 +187,13 @@ class Connection(asyncio.BufferedProtocol):
             if not self._node.shares.goes_on(self._my_turn, self._time()):
                 self._stand_in_line()
 
-    def _reserve(self, size: int) -> None:
-        """Have the memory for a large frame, or wait for it; it is given back when the request has been handled."""
-        memory = self._node.request_memory
-        if memory.take(size - self._reserved):
-            self._reserved = size
-        else:
-            memory.wait(self._memory_came)
-            self._stop()
-
     def _memory_came(self) -> None:
         self._stopped = False
         self._throttle()
 
     def _release_request(self) -> None:
-        reserved, self._reserved = self._reserved, 0
-        if reserved:
-            self._node.request_memory.give(reserved)
-            if self._node.request_memory.is_short or self._frames.size > MOST_KEPT:
-                self._frames.shrink()
+        if self._memory.release() and (self._node.request_memory.is_short or self._frames.size > MOST_KEPT):
+            self._frames.shrink()
 
     def _stop(self) -> None:
         """Nothing more is read or handled before something has changed."""
@@ -213,6 +202,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def tidy(self, now: float, longest_idle: float) -> None:
         """Called now and then: give back memory that is not used, and end what nobody has used for so many seconds."""
+        if self._reading and self._memory.is_kept_from_others(self._frames.held):
+            self._refuse("its request hardly comes on, and others wait for the memory that it has")
         if self._active:
             self._active, self._idle_since = False, now
             return
@@ -389,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
     def _ready(self) -> None:
         """Something may have become ready at the front of the order."""
         self._out.take_ready(self._node.storage.durable)
-        if self._stopped and not self._out.slots and not self._node.request_memory.waits(self._memory_came):
+        if self._stopped and not self._out.slots and not self._memory.is_waiting:
             self._stopped = False
         if not self._handling:
             self._out.send(self._transport)

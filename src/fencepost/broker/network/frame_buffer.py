@@ -38,11 +38,26 @@ class FrameBuffer:
         """Bytes of memory that are held."""
         return len(self._bytes)
 
+    @property
+    def held(self) -> int:
+        """Bytes that have come and were not taken."""
+        return self._end - self._start
+
+    @property
+    def needed(self) -> int:
+        """Bytes of memory that it takes to read on in the frame that is coming in; 0 for a small one."""
+        if self.announced <= SMALL:
+            return 0
+        return self._larger if self._end == len(self._bytes) else len(self._bytes)
+
+    @property
+    def _larger(self) -> int:
+        return max(min(max(2 * self.held, SMALL), self.announced), SMALL, self.held + _FIRST)
+
     def room(self) -> memoryview:
         """Where to put what comes next; never empty."""
         if self._end == len(self._bytes):
-            held = self._end - self._start
-            self._move(max(min(max(2 * held, SMALL), self.announced), SMALL, held + _FIRST))
+            self._move(self._larger)
         return self._view[self._end :]
 
     def filled(self, count: int) -> None:
@@ -79,8 +94,7 @@ class FrameBuffer:
 
     def shrink(self) -> None:
         """Hold no more than what there is to hold."""
-        held = self._end - self._start
-        if len(self._bytes) > SMALL and held <= SMALL // 2:
+        if len(self._bytes) > SMALL and self.held <= SMALL // 2:
             self._move(SMALL)
 
     def _move(self, size: int) -> None:

@@ -26,6 +26,8 @@ from fencepost.protocol.messages import (
 
 MOST_WAITING: Final = 512
 """Responses that may wait on one connection before nothing more is read from it."""
+LEAST_PROGRESS: Final = 64 * 1024
+"""Bytes of a large request that must come between two looks at its connection, ten seconds, while others wait."""
 LARGE_REQUEST: Final = 16 * 1024
 """Bytes of a request that is decoded in steps, if it has many items."""
 MOST_HELD: Final = 1024 * 1024
@@ -68,6 +70,8 @@ class MemoryPool:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self._holders: dict[Callable[[], None], None] = {}
+        """Who took some and has not given it back, in the order of their first takes."""
         self._waiting: dict[Callable[[], None], None] = {}
 
     @property
@@ -75,10 +79,20 @@ class MemoryPool:
         """Whether nobody may take more."""
         return self.used >= self.limit
 
-    def take(self, count: int) -> bool:
-        """Take so many bytes, if there are any left."""
-        if self.is_short:
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for some."""
+        return bool(self._waiting)
+
+    def take(self, count: int, who: Callable[[], None]) -> bool:
+        """Take so many bytes more, if there are any left.  `who`: as in `wait`.
+
+        Whoever has held some for the longest gets them in any case: those who each have a part of what they need would
+        else wait for one another.
+        """
+        if self.is_short and who != next(iter(self._holders), None):
             return False
+        self._holders[who] = None
         self.used += count
         return True
 
@@ -97,15 +111,69 @@ class MemoryPool:
         """It does not wait any more."""
         self._waiting.pop(resume, None)
 
-    def give(self, count: int) -> None:
-        """Give back what was taken."""
+    def give(self, count: int, who: Callable[[], None] | None = None) -> None:
+        """Give back what was added; or all that `who` took."""
         self.used -= count
         assert self.used >= 0, "no more is given back than was taken"
+        if who is not None:
+            self._holders.pop(who, None)
         while self._waiting and not self.is_short:
             resume = next(iter(self._waiting))
             del self._waiting[resume]
             resume()
+        first = next(iter(self._holders), None)
+        if first in self._waiting:
+            del self._waiting[first]
+            first()
 
     def left(self, least: int) -> int:
         """How much may be taken; never less than `least`."""
         return max(self.limit - self.used, least)
+
+
+class Reservation:
+    """What one connection has of the memory for requests: as much as its buffer grew to for the frame at hand.
+
+    What a frame announces does not count: whoever announced a large one and sent nothing would keep all others waiting.
+    `resume`: called when there may be more.
+    """
+
+    __slots__ = ("_came", "_pool", "_resume", "held")
+
+    def __init__(self, pool: MemoryPool, resume: Callable[[], None]) -> None:
+        self._pool, self._resume = pool, resume
+        self.held = 0
+        """Bytes."""
+        self._came: int | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._pool.waits(self._resume)
+
+    def grow(self, size: int) -> bool:
+        """Have so many bytes in all, or be called back."""
+        if size <= self.held:
+            return True
+        if not self._pool.take(size - self.held, self._resume):
+            self._pool.wait(self._resume)
+            return False
+        self.held = size
+        return True
+
+    def release(self) -> bool:
+        """Give all of it back; whether there was any."""
+        held, self.held, self._came = self.held, 0, None
+        if held:
+            self._pool.give(held, self._resume)
+        return held > 0
+
+    def forget(self) -> None:
+        """Nobody is to be called back any more."""
+        self._pool.forget(self._resume)
+
+    def is_kept_from_others(self, came: int) -> bool:
+        """Whether nearly nothing came since this was asked last, while others wait.  `came`: bytes of the frame."""
+        if not self.held:
+            return False
+        before, self._came = self._came, came
+        return before is not None and came - before < LEAST_PROGRESS and self._pool.is_wanted
