@@ -6,6 +6,7 @@ import gzip
 import resource
 import zlib
 from collections.abc import Callable
+from random import Random
 
 import aiokafka.codec
 import cramjam
@@ -14,7 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.protocol.compression import Compression, TooLarge, compress, decompress
+from fencepost.protocol.compression import (
+    FOLDED_IN_A_STEP,
+    Compression,
+    TooLarge,
+    compress,
+    compress_in_steps,
+    decompress,
+)
 from fencepost.protocol.errors import ProtocolError
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
@@ -70,6 +78,26 @@ def test_what_arrow_writes_is_read(compression: Compression, data: bytes) -> Non
 def test_arrow_reads_what_is_written(compression: Compression, data: bytes) -> None:
     packed = compress(compression, data)
     assert pyarrow.Codec(PYARROW[compression]).decompress(packed, len(data), asbytes=True) == data
+
+
+@pytest.mark.parametrize("size", [0, 1, FOLDED_IN_A_STEP, FOLDED_IN_A_STEP + 1, 5 * FOLDED_IN_A_STEP])
+@pytest.mark.parametrize("compression", Compression, ids=name_of)
+def test_much_data_is_compressed_in_steps_and_comes_back(compression: Compression, size: int) -> None:
+    data = (Random(size).randbytes(size // 2) + b"again " * size)[:size]
+    steps, pauses = compress_in_steps(compression, data), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            packed = done.value
+            break
+        pauses += 1
+    assert decompress(compression, packed) == data
+    if compression is not Compression.NONE:
+        assert pauses == (-(-size // FOLDED_IN_A_STEP) if size > FOLDED_IN_A_STEP else 0)
+        assert bytes(AIOKAFKA[compression][1](packed)) == data
+    if compression is Compression.LZ4:
+        assert packed[4] & 0x20, "blocks do not depend on each other"
 
 
 @given(data=DATA)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import IntEnum
 from typing import Final
 
@@ -19,6 +19,9 @@ LARGEST_BATCH = 256 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
+
+FOLDED_IN_A_STEP: Final = 128 * 1024
+"""Bytes; a multiple of a block of snappy."""
 
 #: For so many bytes of the limit one more gzip member, or block of a snappy frame, is taken: an empty one costs
 #: as much time as a full one.  (Java writes one member, and blocks of 32 KB.)
@@ -61,12 +64,40 @@ def compress(compression: Compression, data: bytes, level: int | None = None) ->
         case Compression.SNAPPY:
             return _xerial(data)
         case Compression.LZ4:
-            # Java's reader refuses blocks that depend on each other.
-            packer = cramjam.lz4.Compressor(level=chosen, block_linked=False)
+            packer = _lz4_packer(chosen)
             packer.compress(data)
             return bytes(packer.finish())
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data, chosen))
+
+
+def compress_in_steps(compression: Compression, data: bytes) -> Generator[None, None, bytes]:
+    """The same, as hard as usual, with a pause after each `FOLDED_IN_A_STEP` bytes: some milliseconds for every codec."""
+    if len(data) <= FOLDED_IN_A_STEP or compression is Compression.NONE:
+        return compress(compression, data)
+    parts, fold, end = _folding(compression)
+    for at in range(0, len(data), FOLDED_IN_A_STEP):
+        parts.append(fold(data[at : at + FOLDED_IN_A_STEP]))
+        yield
+    parts.append(end())
+    return b"".join(parts)
+
+
+def _folding(compression: Compression) -> tuple[list[bytes], Callable[[bytes], bytes], Callable[[], bytes]]:
+    """What is first, what becomes of a piece, and what is last."""
+    level = USUAL_LEVELS.get(compression, 0)
+    if compression is Compression.GZIP:
+        deflate = zlib.compressobj(level, zlib.DEFLATED, 31)
+        return [], deflate.compress, deflate.flush
+    if compression is Compression.SNAPPY:
+        return [_XERIAL_HEADER], _xerial_blocks, bytes
+    packer = _lz4_packer(level) if compression is Compression.LZ4 else cramjam.zstd.Compressor(level=level)
+
+    def fold(piece: bytes) -> bytes:
+        packer.compress(piece)
+        return bytes(packer.flush())
+
+    return [], fold, lambda: bytes(packer.finish())
 
 
 def decompress(compression: Compression, data: Buffer, limit: int = LARGEST_BATCH) -> bytes:
@@ -112,8 +143,17 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
     return b"".join(unpacked)
 
 
+def _lz4_packer(level: int) -> cramjam.lz4.Compressor:
+    """Java's reader refuses blocks that depend on each other."""
+    return cramjam.lz4.Compressor(level=level, block_linked=False)
+
+
 def _xerial(data: bytes) -> bytes:
-    parts = [_XERIAL_HEADER]
+    return _XERIAL_HEADER + _xerial_blocks(data)
+
+
+def _xerial_blocks(data: bytes) -> bytes:
+    parts: list[bytes] = []
     # A frame has at least one block: aiokafka takes one that is all header for something else.
     for at in range(0, len(data) or 1, _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from random import Random
+from typing import Any
 
 import pytest
 from tests.log.cleaner_doubles import (
@@ -20,7 +21,7 @@ from tests.log.cleaner_doubles import (
 )
 from tests.log.log_doubles import START, Node, append, end, run
 
-from fencepost.log.cleaner import cleaning
+from fencepost.log.cleaner import cleaning, rewriting
 from fencepost.log.cleaner.cleaning import Pass, Steps
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.cleaner.pace import TOGETHER
@@ -303,5 +304,37 @@ def test_some_journals_are_cleaned_together_and_other_logs_alone(
             assert len(each) == 1 or not any("user" in name for name in each)
         assert max(map(len, together)) == most
         assert not begun
+
+    run(main())
+
+
+def test_a_batch_of_very_many_records_leaves_turns_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write anew what stays of it is as long as to read it: each step of that is a step of the pass."""
+    rewritten, done = rewriting.rewritten, 0
+
+    def slow(*asked: Any) -> Generator[None, None, bytes]:
+        nonlocal done
+        for done in range(1, 101):
+            yield
+        return (yield from rewritten(*asked))
+
+    async def main() -> None:
+        node, paused_at = Node(**SETTINGS), set()
+        pause = Pass._pause
+
+        def counted(begun: Pass) -> Generator[None, None, None]:
+            paused_at.add(done)
+            yield from pause(begun)
+
+        monkeypatch.setattr(rewriting, "rewritten", slow)
+        monkeypatch.setattr(Pass, "_pause", counted)
+        for _ in range(2):
+            append(node.partition, encode_batch([(START, b"a", b"1", ()), (START, b"b", b"2", ())]))
+            append(node.partition, encode_batch([(START, b"a", b"3", ())]))
+        node.partition.roll()
+        await node.settled()
+        await until_idle(node)
+        assert paused_at >= set(range(1, 101))
+        assert table(committed(node.partition)) == {b"a": b"3", b"b": b"2"}
 
     run(main())

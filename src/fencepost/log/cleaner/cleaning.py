@@ -249,19 +249,27 @@ class Pass:
             return nothing
         body = self._section(header, data)
         horizon, now, newest = retention.delete_horizon(header), self._now, self._newest
-        kept = []
+        kept, tombstone = [], False
         for span in rewriting.spans(header, body):
             if header.is_control or retention.stays(span.offset, span.key, not span.has_value, newest, horizon, now):
                 kept.append(span)
+                tombstone = tombstone or not span.has_value
             self._work += 1
             if self._work >= STEP:
                 yield from self._pause()
         if not kept:
             return nothing
-        due = horizon is None and (verdict.needless or (not header.is_control and rewriting.any_tombstone(kept)))
+        due = horizon is None and (verdict.needless or (not header.is_control and tombstone))
         if len(kept) == header.record_count and not due:
             return data
-        return rewriting.rewritten(header, body, kept, now + self._log.settings.delete_retention_ms if due else None)
+        steps = rewriting.rewritten(header, body, kept, now + self._log.settings.delete_retention_ms if due else None)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                anew: bytes = done.value
+                return anew
+            yield from self._pause()
 
     # Reading
 

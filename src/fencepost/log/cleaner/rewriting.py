@@ -6,8 +6,8 @@ of the base timestamp, are their timestamps written anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple
 
 from fencepost.protocol.batch import (
     CONTROL,
@@ -18,12 +18,14 @@ from fencepost.protocol.batch import (
     BatchHeader,
     with_records,
 )
-from fencepost.protocol.compression import Compression, compress, decompress
+from fencepost.protocol.compression import Compression, compress_in_steps, decompress
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import read_varint, varint
 from fencepost.protocol.types import Buffer
 
 NO_TIMESTAMP = -1
+_AT_ONCE: Final = 1000
+"""Records that are copied in one step."""
 
 
 class Span(NamedTuple):
@@ -84,15 +86,21 @@ def only_key(header: BatchHeader, batch: Buffer) -> bytes | None:
     return key if len(key) == length >> 1 else None
 
 
-def rewritten(header: BatchHeader, body: bytes, kept: list[Span], new_horizon: int | None) -> bytes:
-    """The batch with these of its records, which must not be none.
+def rewritten(
+    header: BatchHeader, body: bytes, kept: list[Span], new_horizon: int | None
+) -> Generator[None, None, bytes]:
+    """The batch with these of its records, which must not be none; in steps, since they may be very many.
 
     `new_horizon`: the delete horizon that it gets now; None to leave it as it is.
     """
     parts: list[bytes] = []
     base = header.base_timestamp if new_horizon is None else new_horizon
     shift = header.base_timestamp - base
-    for span in kept:
+    latest = kept[0].timestamp_delta
+    for number, span in enumerate(kept, 1):
+        latest = max(latest, span.timestamp_delta)
+        if not number % _AT_ONCE:
+            yield
         if shift:
             stamp = varint(span.timestamp_delta + shift)
             length = span.end - span.timestamp_end + 1 + len(stamp)
@@ -101,10 +109,8 @@ def rewritten(header: BatchHeader, body: bytes, kept: list[Span], new_horizon: i
             parts += (varint(span.end - span.start), body[span.start : span.end])
     records = b"".join(parts)
     if header.attributes & 7:
-        records = compress(header.compression, records)
-    newest = header.max_timestamp
-    if not header.is_log_append_time:
-        newest = max(header.base_timestamp + span.timestamp_delta for span in kept)
+        records = yield from compress_in_steps(header.compression, records)
+    newest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + latest
     return with_records(
         header._replace(
             attributes=header.attributes | (0 if new_horizon is None else DELETE_HORIZON),
@@ -120,8 +126,3 @@ def emptied(header: BatchHeader) -> bytes:
     """Only the header: producer, sequence, offsets and largest timestamp."""
     kept = header.attributes & (TRANSACTIONAL | CONTROL | LOG_APPEND_TIME) | Compression.NONE
     return with_records(header._replace(attributes=kept, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
-
-
-def any_tombstone(kept: Iterable[Span]) -> bool:
-    """Whether one of these records has no value."""
-    return any(not span.has_value for span in kept)
