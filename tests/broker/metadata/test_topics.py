@@ -338,6 +338,27 @@ def test_a_cursor_names_the_topic_that_the_page_begins_with(
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("most", "asked", "sizes"), [(1, 2000, [1] * 4), (3, 2000, [3, 1]), (3, 2, [2, 2]), (3, 0, [1] * 4), (5, 4, [4])]
+)
+def test_a_page_has_no_more_partitions_than_the_setting_says_nor_than_were_asked_for(
+    most: int, asked: int, sizes: list[int]
+) -> None:
+    with serving(max_request_partition_size_limit=most) as broker:
+        client = Client(broker)
+        create(client, *(topic(name, count) for name, count in PAGED))
+        pages, cursor = list[list[tuple[str, int]]](), None
+        while not pages or cursor is not None:
+            answer = client.ask(
+                DescribeTopicPartitionsRequest(topics=[], response_partition_limit=asked, cursor=cursor)
+            )
+            pages.append([(found.name, each.partition_index) for found in answer.topics for each in found.partitions])
+            cursor = answer.next_cursor
+        client.close()
+    assert [len(page) for page in pages] == sizes
+    assert [one for page in pages for one in page] == [("a", 0), ("b", 0), ("b", 1), ("b", 2)]
+
+
 def test_a_stored_setting_that_is_not_taken_any_more_does_not_stop_the_node(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

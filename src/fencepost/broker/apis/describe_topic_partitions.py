@@ -20,8 +20,6 @@ from fencepost.protocol.messages.describe_topic_partitions import (
 from fencepost.protocol.steps import ITEM, OPERATIONS, Pace, Steps, each, in_order
 from fencepost.protocol.types import ZERO_UUID
 
-LARGEST_PAGE = 2000
-
 
 @serves(DescribeTopicPartitionsRequest)
 @in_steps
@@ -44,7 +42,7 @@ def describe_topic_partitions(
                 request.topics, lambda topic: _refused(topic.name, ErrorCode.INVALID_REQUEST), pace
             )
             return independent(DescribeTopicPartitionsResponse(topics=refused))
-    left = min(max(request.response_partition_limit, 1), LARGEST_PAGE)
+    left = min(max(request.response_partition_limit, 1), node.settings.number("max.request.partition.size.limit"))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     following = None
     for name in names:

@@ -66,6 +66,9 @@ MEANING: Final[dict[str, str]] = {
     "max.connections.per.ip": "The most connections at once from one address; another one is closed.",
     "max.connections.per.ip.overrides": "Other limits for single addresses, as `10.0.0.7:200,10.0.0.8:50`.",
     "max.incremental.fetch.session.cache.slots": "The most incremental fetch sessions that are remembered.",
+    "max.request.partition.size.limit": (
+        "The most partitions in one answer to DescribeTopicPartitions, whatever it asks for; a cursor names the next."
+    ),
     "message.max.bytes": "The largest batch that is taken.",
     "min.incremental.fetch.session.eviction.ms": (
         "How long a fetch session is safe from being forgotten for a newer one."

@@ -132,6 +132,7 @@ BROKER: Final[dict[str, Setting]] = {
     "max.connections.per.ip": _int(_INT),
     "max.connections.per.ip.overrides": Setting(list, "", pattern=r"[0-9a-fA-F.:]+:[0-9]{1,9}"),
     "max.incremental.fetch.session.cache.slots": _int(1000),
+    "max.request.partition.size.limit": _int(2000, 1),
     "message.max.bytes": _int(1024 * 1024 + 12, 0, topic="max.message.bytes"),
     "min.incremental.fetch.session.eviction.ms": _int(120_000),
     "min.insync.replicas": _int(1, 1, topic="min.insync.replicas"),
