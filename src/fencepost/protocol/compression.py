@@ -72,7 +72,7 @@ def compress(compression: Compression, data: bytes, level: int | None = None) ->
 
 
 def compress_in_steps(compression: Compression, data: bytes) -> Generator[None, None, bytes]:
-    """The same, as hard as usual, with a pause after each `FOLDED_IN_A_STEP` bytes: some milliseconds for every codec."""
+    """The same, as hard as usual, with a pause after each `FOLDED_IN_A_STEP` bytes: a few milliseconds."""
     if len(data) <= FOLDED_IN_A_STEP or compression is Compression.NONE:
         return compress(compression, data)
     parts, fold, end = _folding(compression)

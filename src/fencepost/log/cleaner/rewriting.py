@@ -93,6 +93,7 @@ def rewritten(
 
     `new_horizon`: the delete horizon that it gets now; None to leave it as it is.
     """
+    whole: list[bytes] = []
     parts: list[bytes] = []
     base = header.base_timestamp if new_horizon is None else new_horizon
     shift = header.base_timestamp - base
@@ -100,6 +101,8 @@ def rewritten(
     for number, span in enumerate(kept, 1):
         latest = max(latest, span.timestamp_delta)
         if not number % _AT_ONCE:
+            whole.append(b"".join(parts))
+            parts.clear()
             yield
         if shift:
             stamp = varint(span.timestamp_delta + shift)
@@ -107,7 +110,7 @@ def rewritten(
             parts += (varint(length), body[span.start : span.start + 1], stamp, body[span.timestamp_end : span.end])
         else:
             parts += (varint(span.end - span.start), body[span.start : span.end])
-    records = b"".join(parts)
+    records = b"".join((*whole, *parts))
     if header.attributes & 7:
         records = yield from compress_in_steps(header.compression, records)
     newest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + latest
