@@ -23,6 +23,10 @@ GROUPS: Final = {
     },
     "proof": {
         "simulate": ("run everything on virtual time, and all that may go wrong", "fencepost.cli.simulate"),
+        "check": (
+            "work on a cluster that runs, and see which promises it breaks",
+            "fencepost.cli.check",
+        ),
         "history": ("tell what happened in a simulated run, or show it as a page", "fencepost.cli.history"),
     },
 }

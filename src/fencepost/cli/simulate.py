@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fencepost.simulation.troubles import Trouble
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_LARGEST_SEED: Final = 2**63 - 1
+LARGEST_SEED: Final = 2**63 - 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Exit code 1 if a promise was broken.  Raises Refused for what cannot be simulated."""
     seconds = duration(options.duration)
-    if not 0 <= options.seed <= _LARGEST_SEED:
-        raise Refused(f"--seed {options.seed}: it must be 0 to {_LARGEST_SEED}")
+    if not 0 <= options.seed <= LARGEST_SEED:
+        raise Refused(f"--seed {options.seed}: it must be 0 to {LARGEST_SEED}")
     if options.tries < 1:
         raise Refused(f"--tries {options.tries}: it must be at least 1")
     if options.runs < 1:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.any_request import Asker
 from fencepost.simulation.idempotent_load import produce_idempotently
 from fencepost.simulation.pipelined_load import produce_pipelined
-from fencepost.simulation.processes import Process
+from fencepost.simulation.readers import UNCOMMITTED, Part, read_meanwhile
+from fencepost.simulation.surroundings import ClientProcess, Surroundings
 from fencepost.simulation.windowed_load import produce_windowed
-from fencepost.simulation.workload import Load, Outcomes, produce, read_meanwhile
-from fencepost.simulation.world import PORT, World
+from fencepost.simulation.workload import Load, Outcomes, produce
 
 
 class Window(NamedTuple):
@@ -30,24 +29,32 @@ class Window(NamedTuple):
 class Stage:
     """What clients work on, and what is noted of them."""
 
-    world: World
+    world: Surroundings
+    process: Callable[[str], ClientProcess]
+    """Makes a process of that name."""
     outcomes: Outcomes
     load: Load
-    passes: list[dict[TopicPartition, list[str]]] = field(default_factory=list)
-    """What each reader was shown, each time that it read."""
+    passes: list[Part] = field(default_factory=list)
+    """What each reader of committed records was shown, each time that it read."""
+    uncommitted: list[Part] = field(default_factory=list)
+    """The same of those who read whatever there is."""
 
 
 Work = Coroutine[Any, Any, None]
-_Kind = Callable[[Stage, Process, asyncio.Event], Work]
+_Kind = Callable[[Stage, ClientProcess, asyncio.Event], Work]
 
 #: What the names of a kind begin with -> its work, until told to stop.
 KINDS: Final[Mapping[str, _Kind]] = {
     "producer": lambda stage, process, stop: produce(process, stage.outcomes, stop, stage.load),
     "single": lambda stage, process, stop: produce_idempotently(process, stage.outcomes, stop, stage.load),
-    "pipelined": lambda stage, process, stop: produce_pipelined(process, stage.outcomes, stop, stage.load.pause),
+    "pipelined": lambda stage, process, stop: produce_pipelined(process, stage.outcomes, stop, stage.load),
     "windowed": lambda stage, process, stop: produce_windowed(process, stage.outcomes, stop, stage.load),
-    "asker": lambda stage, process, stop: Asker(process.runtime(), "127.0.0.1", PORT).ask(stop),  # noqa: ARG005
-    "reader": lambda stage, process, stop: read_meanwhile(process, stage.passes, stop),
+    "older": lambda stage, process, stop: produce_windowed(process, stage.outcomes, stop, stage.load, newest=1),
+    "asker": lambda stage, process, stop: Asker(process.runtime(), *stage.world.cluster[:2]).ask(stop),
+    "reader": lambda stage, process, stop: read_meanwhile(process, stage.passes, stop, stage.load.impatience_ms),
+    "onlooker": lambda stage, process, stop: read_meanwhile(
+        process, stage.uncommitted, stop, stage.load.impatience_ms, UNCOMMITTED
+    ),
 }
 
 
@@ -60,10 +67,10 @@ def begin(stage: Stage, name: str, window: Window, stop: asyncio.Event) -> async
     """Have a client work, in a process of its own, as long as its window says or until told to stop."""
     if window.end < math.inf:
         stage.world.loop.call_at(window.end, stop.set)
-    process = Process(stage.world, name)
+    process = stage.process(name)
     return process.start(_work(stage, process, window, stop))
 
 
-async def _work(stage: Stage, process: Process, window: Window, stop: asyncio.Event) -> None:
+async def _work(stage: Stage, process: ClientProcess, window: Window, stop: asyncio.Event) -> None:
     await stage.world.until(window.begin)
     await KINDS[kind(process.name)](stage, process, stop)

@@ -17,7 +17,8 @@ from fencepost.simulation import any_request
 from fencepost.simulation.group_load import REBORN
 from fencepost.simulation.processes import Process
 from fencepost.simulation.request_faults import LATEST
-from fencepost.simulation.workload import TOPICS, Outcomes, Sent
+from fencepost.simulation.surroundings import TOPICS
+from fencepost.simulation.workload import Outcomes, Sent
 from fencepost.simulation.world import ADDRESS, World
 
 GROWN: Final = "grown"

@@ -10,8 +10,9 @@ from fencepost.client import Admin
 from fencepost.simulation.checkers.transactions import check
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.loop import VirtualLoop, run
-from fencepost.simulation.processes import ProcessLoop
-from fencepost.simulation.workload import Outcomes, make_topics, read_all, start_producer
+from fencepost.simulation.processes import Process, ProcessLoop
+from fencepost.simulation.readers import read_all
+from fencepost.simulation.workload import Outcomes, make_topics, start_producer
 from fencepost.simulation.world import ADDRESS, World
 
 
@@ -45,7 +46,7 @@ def crash_again_and_again(
         outcomes, stop = Outcomes(), asyncio.Event()
         await world.start()
         await make_topics(world, transaction_version)
-        tasks = [start_producer(world, f"producer-{n}", outcomes, stop) for n in range(producers)]
+        tasks = [start_producer(Process(world, f"producer-{n}"), outcomes, stop) for n in range(producers)]
         for _ in range(crashes):
             await asyncio.sleep(world.random.expovariate(1 / 0.05))
             await world.crash(power_losses)
@@ -84,7 +85,7 @@ def crash_at_write(
         await world.start()
         await make_topics(world, transaction_version)
         world.disk.cut_power_after(operation)
-        task = start_producer(world, "producer", outcomes, stop)
+        task = start_producer(Process(world, "producer"), outcomes, stop)
         while not world.disk.off and len(outcomes.committed) + len(outcomes.aborted) < transactions:  # noqa: ASYNC110
             await asyncio.sleep(0.0005)
         reached = world.disk.off

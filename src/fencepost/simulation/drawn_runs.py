@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from fencepost.simulation import disk, reach, small_limits
@@ -17,19 +18,19 @@ from fencepost.simulation.happenings import happenings
 from fencepost.simulation.inhabitants import Inhabitants
 from fencepost.simulation.inhabitants.applications import Applications
 from fencepost.simulation.inhabitants.groups import Groups
-from fencepost.simulation.inhabitants.producers import PATIENCE, Producers
+from fencepost.simulation.inhabitants.producers import Producers
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.plans import Circumstances as Circumstances
 from fencepost.simulation.plans import Plan as Plan
 from fencepost.simulation.plans import is_sound as is_sound
 from fencepost.simulation.plans import plan_of as plan_of
-from fencepost.simulation.processes import ProcessLoop
+from fencepost.simulation.processes import Process, ProcessLoop
 from fencepost.simulation.request_faults import RequestFaults
 from fencepost.simulation.script import Prompter, Script
 from fencepost.simulation.troubles import ENDS, TROUBLES, Scene
 from fencepost.simulation.troubles import Trouble as Trouble
 from fencepost.simulation.workload import Outcomes
-from fencepost.simulation.world import PORT, Violation, World
+from fencepost.simulation.world import PATIENCE, PORT, Violation, World
 
 
 class Report(NamedTuple):
@@ -95,7 +96,8 @@ class _Life:
         outcomes = self.outcomes = Outcomes(removed=world.removed)
         asked = any(name.startswith("asker") for name in plan.clients)
         self._topics = ChangingTopics(world, is_fed=given.groups is not None, asked=asked)
-        producers = Producers(Stage(world, outcomes, given.load), plan.clients, given.level, given.topic_settings)
+        stage = Stage(world, partial(Process, world), outcomes, given.load)
+        producers = Producers(stage, plan.clients, given.level, given.topic_settings)
         self.groups = None if given.groups is None else Groups(world, given.groups, self._topics, outcomes)
         self.applications = None if given.applications is None else Applications(world, given.applications)
         there: list[Inhabitants | None] = [producers, self.applications, self.groups]

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from fencepost.broker.metadata.topic_rules import TRANSACTION_STATE
-from fencepost.client import Admin
 from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
 from fencepost.simulation.checkers.transactions import check
 from fencepost.simulation.checkers.transactions.misplaced import misplaced
 from fencepost.simulation.checkers.transactions.surprised import surprised
 from fencepost.simulation.crashes import finalize
 from fencepost.simulation.loop import VirtualLoop, run
-from fencepost.simulation.processes import ProcessLoop
+from fencepost.simulation.processes import Process, ProcessLoop
+from fencepost.simulation.readers import read_all, read_positions, unfinished
 from fencepost.simulation.request_faults import RequestFault, RequestFaults
-from fencepost.simulation.workload import Load, Outcomes, make_topics, read_all, read_positions, start_producer
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.simulation.workload import Load, Outcomes, make_topics, start_producer
+from fencepost.simulation.world import World
 
 #: Little of everything.
 EVERYTHING: Final[Mapping[CallFault, float]] = {
@@ -38,8 +38,6 @@ LOAD: Final = Load(
 )
 #: Time-outs are looked for often, since much is late.
 SETTINGS: Final[Mapping[str, object]] = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
-_ENDED: Final = ("Empty", "CompleteCommit", "CompleteAbort")
-_PATIENCE: Final = 180
 
 
 class Plan(NamedTuple):
@@ -83,7 +81,7 @@ def disturb(seed: int, plan: Plan) -> Report:
             chance = world.chance("mishaps")
             world.network.request_faults = RequestFaults(chance, world.note, plan.request_faults, plan.apis)
         names = [f"producer-{n}" for n in range(plan.producers)]
-        tasks = [start_producer(world, name, outcomes, stop, plan.load) for name in names]
+        tasks = [start_producer(Process(world, name), outcomes, stop, plan.load) for name in names]
         for _ in range(plan.incidents):
             await asyncio.sleep(world.random.expovariate(1 / 0.1))
             await _incident(world, plan)
@@ -122,15 +120,3 @@ async def move_coordinator(world: World, index: int) -> None:
     world.broker.node.transactions.resign(index)
     await asyncio.sleep(world.random.uniform(0, 0.02))
     world.broker.node.transactions.load(index)
-
-
-async def unfinished(world: World) -> list[str]:
-    """Every transaction ends: what its producer left open does by its time-out, and what was decided is carried out."""
-    give_up = world.loop.time() + _PATIENCE
-    async with Admin(ADDRESS, runtime=world.runtime("auditor")) as admin:
-        while True:
-            states = await admin.list_transactions()
-            left = [f"{name} stays {state}" for name, state in sorted(states.items()) if state not in _ENDED]
-            if not left or world.loop.time() > give_up:
-                return left
-            await asyncio.sleep(1)

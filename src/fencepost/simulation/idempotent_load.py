@@ -6,21 +6,21 @@ import asyncio
 
 from fencepost.client import Producer, RecordMetadata
 from fencepost.client.errors import ClientError
-from fencepost.simulation.processes import Process
-from fencepost.simulation.workload import TOPICS, Load, Outcomes, Sent
-from fencepost.simulation.world import ADDRESS
+from fencepost.simulation.surroundings import ClientProcess
+from fencepost.simulation.workload import Load, Outcomes, Sent
 
 
-async def produce_idempotently(process: Process, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
+async def produce_idempotently(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
     """Single records until told to stop.  To the checkers each is a transaction: it is there once, or not at all."""
     world, name = process.world, process.name
+    topics = world.cluster.topics
     chance, number = world.chance(name), 0
     producer: Producer | None = None
     while not stop.is_set():
         if producer is None:
             producer = Producer(
-                ADDRESS,
-                request_timeout_ms=400,
+                world.cluster.address,
+                request_timeout_ms=load.impatience_ms,
                 delivery_timeout_ms=2000,
                 batch_bytes=load.batch_bytes,
                 max_in_flight_requests_per_connection=load.max_in_flight,
@@ -31,8 +31,8 @@ async def produce_idempotently(process: Process, outcomes: Outcomes, stop: async
             await producer.start()
             for _ in range(chance.randint(1, load.most_records)):  # before anything is waited for
                 tag, number = f"{name}-{number}", number + 1
-                topic = chance.choice(list(TOPICS))
-                record = Sent(topic, chance.randrange(TOPICS[topic]), f"{tag}-0")
+                topic = chance.choice(list(topics))
+                record = Sent(topic, chance.randrange(topics[topic]), f"{tag}-0")
                 outcomes.unknown[tag] = [record]
                 sent.append((tag, await producer.send(topic, record.value.encode(), partition=record.partition)))
         except ClientError as error:

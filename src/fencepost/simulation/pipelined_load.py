@@ -17,9 +17,8 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
-from fencepost.simulation.processes import Process
-from fencepost.simulation.workload import TOPICS, Outcomes, Sent
-from fencepost.simulation.world import PORT
+from fencepost.simulation.surroundings import ClientProcess
+from fencepost.simulation.workload import Load, Outcomes, Sent
 
 #: As many batches as a broker remembers of a producer.
 IN_FLIGHT: Final = 5
@@ -37,12 +36,13 @@ class _Batch(NamedTuple):
 class _Pipeline:
     """The batches of one producer for one partition."""
 
-    def __init__(self, process: Process, outcomes: Outcomes, pause: float) -> None:
+    def __init__(self, process: ClientProcess, outcomes: Outcomes, load: Load) -> None:
         self._process, self._name, self._outcomes = process, process.name, outcomes
         self._chance = process.world.chance(process.name)
-        self._pause = pause
-        self._topic = self._chance.choice(list(TOPICS))
-        self._index = self._chance.randrange(TOPICS[self._topic])
+        self._load = load
+        self._cluster = process.world.cluster
+        self._topic = self._chance.choice(list(self._cluster.topics))
+        self._index = self._chance.randrange(self._cluster.topics[self._topic])
         self._waiting: deque[_Batch] = deque()
         """Not answered yet, in order."""
         self._number = self._sequence = 0
@@ -53,7 +53,9 @@ class _Pipeline:
         while self._waiting or not stop.is_set():
             try:
                 if connection is None or not connection.is_open:
-                    connection = await open_connection(self._process, "127.0.0.1", PORT, self._name, 400)
+                    host, port = self._cluster.host, self._cluster.port
+                    network = self._process.runtime().network
+                    connection = await open_connection(network, host, port, self._name, self._load.impatience_ms)
                 if self._producer_id < 0:
                     await self._take_id(connection)
                 await self._fill(connection, stop)
@@ -64,7 +66,7 @@ class _Pipeline:
 
     async def _take_id(self, connection: Connection) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-        answer = await connection.request(request, 4)
+        answer = await connection.request(request, connection.version_of(InitProducerIdRequest, 4))
         if not answer.error_code:
             self._producer_id = answer.producer_id
         else:
@@ -88,7 +90,7 @@ class _Pipeline:
             self._waiting.popleft()
             for tag in batch.tags:
                 self._outcomes.committed[tag] = self._outcomes.unknown.pop(tag)
-        await asyncio.sleep(self._chance.uniform(0, 0.01 + 4 * self._pause))
+        await asyncio.sleep(self._chance.uniform(0, 0.01 + 4 * self._load.pause))
 
     def _new(self) -> _Batch:
         tags = [f"{self._name}-{self._number + n}" for n in range(self._chance.randint(1, 3))]
@@ -110,9 +112,9 @@ class _Pipeline:
         partition = PartitionProduceData(index=self._index, records=batch.data)
         topic = TopicProduceData(name=self._topic, partition_data=[partition])
         request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
-        return connection.request(request, _VERSION)
+        return connection.request(request, connection.version_of(ProduceRequest, _VERSION))
 
 
-async def produce_pipelined(process: Process, outcomes: Outcomes, stop: asyncio.Event, pause: float) -> None:
+async def produce_pipelined(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
     """Batches until told to stop; then until everything is answered.  Each record is a transaction to the checkers."""
-    await _Pipeline(process, outcomes, pause).work(stop)
+    await _Pipeline(process, outcomes, load).work(stop)

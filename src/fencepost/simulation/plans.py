@@ -15,7 +15,7 @@ from fencepost.simulation import small_limits
 from fencepost.simulation.cast import Window, kind
 from fencepost.simulation.inhabitants.applications import ApplicationsPlan
 from fencepost.simulation.inhabitants.groups import AUDIT, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan
-from fencepost.simulation.script import CallFault, RequestFault, Script
+from fencepost.simulation.script import CallFault, RequestFault, Script, drawn_shares
 from fencepost.simulation.spark_tasks import Patience, TaskTrouble
 from fencepost.simulation.spark_writes import DriverTrouble
 from fencepost.simulation.spark_writes import Trouble as SparkTrouble
@@ -113,11 +113,11 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
     askers = chance.choice((0, 0, 1, 3))
     drawn = _troubles(chance, seed, groups=with_groups, askers=askers) if troubles is None else list(troubles)
     level = chance.choice((2, 2, 2, 1) if with_applications else (2, 2, 2, 1, 0))
-    call_faults = _some(chance, CallFault, (0.01, 0.05, 0.2)) if chance.random() < 0.4 else {}
+    call_faults = drawn_shares(chance, CallFault, (0.01, 0.05, 0.2)) if chance.random() < 0.4 else {}
     if level < 2 or Trouble.LEVEL_CHANGES in drawn:
         # Below level 2 a marker that is repeated late may end the next transaction: only bumped epochs prevent that.
         call_faults.pop(CallFault.REPEATED, None)
-    request_faults = _some(chance, RequestFault, (0.01, 0.05, 0.1)) if chance.random() < 0.6 else {}
+    request_faults = drawn_shares(chance, RequestFault, (0.01, 0.05, 0.1)) if chance.random() < 0.6 else {}
     is_late = Trouble.CLIENT_CUT_OFF in drawn or any(fault in request_faults for fault in _LATE)
     limits = small_limits.draw(chance)
     if is_late:
@@ -151,11 +151,6 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         call_faults=call_faults,
         largest_skew_ms=skew,
     )
-
-
-def _some(chance: Random, kinds: Any, shares: Sequence[float]) -> dict[Any, float]:
-    chosen = [kind for kind in kinds if chance.random() < 0.4] or [chance.choice(list(kinds))]
-    return {kind: chance.choice(shares) for kind in chosen}
 
 
 def _troubles(chance: Random, seed: int, *, groups: bool, askers: int) -> list[Trouble]:

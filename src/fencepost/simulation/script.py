@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
+from random import Random
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 
@@ -137,6 +138,7 @@ class _Befallen(Protocol):
 
 
 B = TypeVar("B", bound=_Befallen)
+F = TypeVar("F", bound=Enum)
 
 
 class _Notes(Generic[B]):
@@ -223,6 +225,12 @@ class Prompter:
                 return None
             done.append(given[len(done)])
         return done[-1]
+
+
+def drawn_shares(chance: Random, kinds: type[F], shares: Sequence[float]) -> dict[F, float]:
+    """Some of these faults, and what share of requests or calls each is to befall."""
+    chosen = [kind for kind in kinds if chance.random() < 0.4] or [chance.choice(list(kinds))]
+    return {kind: chance.choice(shares) for kind in chosen}
 
 
 #: A number of its own; of a member of a group, its life; of a task, its batch and attempt; a time.

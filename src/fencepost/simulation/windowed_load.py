@@ -27,20 +27,17 @@ from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxn
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import TopicPartition
-from fencepost.simulation.processes import Process
-from fencepost.simulation.workload import TOPICS, Load, Outcomes, Sent
-from fencepost.simulation.world import PORT
+from fencepost.simulation.surroundings import ClientProcess
+from fencepost.simulation.workload import Load, Outcomes, Sent
 
 #: As many batches as a broker remembers of a producer.
 IN_FLIGHT: Final = 5
-_PLACES: Final = tuple(TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count))
 #: What a newer transaction.version than 1 has.
 _TV2: Final = 2
 _PRODUCE: Final = {True: 12, False: 11}
 _END_TXN: Final = {True: 5, False: 4}
 _TRANSACTION: Final = 1
 _FEATURE: Final = "transaction.version"
-_REQUEST_TIMEOUT_MS: Final = 400
 
 
 class _Fate(Enum):
@@ -81,9 +78,12 @@ Answer = asyncio.Future[Any]
 class _Windowed:
     """One transactional id, and whoever has it."""
 
-    def __init__(self, process: Process, outcomes: Outcomes, load: Load) -> None:
+    def __init__(self, process: ClientProcess, outcomes: Outcomes, load: Load, newest: int) -> None:
         self._process, self._name, self._outcomes, self._load = process, process.name, outcomes, load
+        self._cluster = process.world.cluster
+        self._id = self._cluster.name_of(self._name)
         self._chance = process.world.chance(process.name)
+        self._newest = newest
         self._connections: list[Connection] = []
         self._opening = asyncio.Lock()
         self._identity: _Identity | None = None
@@ -114,13 +114,14 @@ class _Windowed:
             return self._connections[0] if self._connections else await self._another_connection()
 
     async def _another_connection(self) -> Connection:
-        connection = await open_connection(self._process, "127.0.0.1", PORT, self._name, _REQUEST_TIMEOUT_MS)
+        host, port, network = self._cluster.host, self._cluster.port, self._process.runtime().network
+        connection = await open_connection(network, host, port, self._name, self._load.impatience_ms)
         self._connections.append(connection)
         return connection
 
     async def _ready(self) -> _Identity:
         """Under what the next transaction is: another protocol, or anything in doubt, takes another epoch."""
-        tv2 = (await self._connection()).features.levels.get(_FEATURE, 0) >= _TV2
+        tv2 = min((await self._connection()).features.levels.get(_FEATURE, 0), self._newest) >= _TV2
         if self._identity is None or self._identity.tv2 != tv2:
             self._identity = await self._take_over(await self._connection(), tv2)
         return self._identity
@@ -128,11 +129,12 @@ class _Windowed:
     async def _take_over(self, connection: Connection, tv2: bool) -> _Identity:
         """Whatever is open is aborted before this is answered."""
         request = InitProducerIdRequest(
-            transactional_id=self._name, transaction_timeout_ms=self._load.transaction_timeout_ms
+            transactional_id=self._id, transaction_timeout_ms=self._load.transaction_timeout_ms
         )
         try:
             # The journal of the coordinators is made when somebody asks for one.
-            await connection.request(FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[self._name]), 4)
+            who = FindCoordinatorRequest(key=self._id, key_type=_TRANSACTION, coordinator_keys=[self._id])
+            await connection.request(who, connection.version_of(FindCoordinatorRequest, 4))
             answer = await self._insist(connection, request, 4)
         except _Refused as refused:
             self._outcomes.surprises.append(f"{self._name} cannot take its transactional id: {refused}")
@@ -149,8 +151,9 @@ class _Windowed:
             except (OSError, ClientError, TimeoutError):
                 await asyncio.sleep(self._chance.uniform(0, 0.02))
 
-    async def _insist(self, connection: Connection, request: Any, version: int) -> Any:
-        """Ask until it is answered for good.  Raises _Refused, ClientError."""
+    async def _insist(self, connection: Connection, request: Any, most: int) -> Any:
+        """Ask until it is answered for good, in that version at most.  Raises _Refused, ClientError."""
+        version = connection.version_of(type(request), most)
         while True:
             answer = await connection.request(request, version)
             error = ErrorCode(_error_of(answer))
@@ -165,7 +168,7 @@ class _Windowed:
     async def _transaction(self, identity: _Identity) -> None:
         tag, self._number = f"{self._name}-{self._number}", self._number + 1
         fate = self._fate(identity)
-        places = self._chance.sample(_PLACES, self._chance.randint(1, 3))
+        places = self._chance.sample(self._cluster.places, self._chance.randint(1, 3))
         if not identity.tv2:
             await self._add(identity, places)
         sent: list[Sent] = []
@@ -223,7 +226,7 @@ class _Windowed:
     async def _add(self, identity: _Identity, places: list[TopicPartition]) -> None:
         topics = {at.topic: [each.partition for each in places if each.topic == at.topic] for at in places}
         request = AddPartitionsToTxnRequest(
-            transactional_id=self._name,
+            transactional_id=self._id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
@@ -233,8 +236,10 @@ class _Windowed:
     def _send(self, connection: Connection, batch: _Batch, identity: _Identity) -> Answer:
         partition = PartitionProduceData(index=batch.at.partition, records=batch.data)
         topic = TopicProduceData(name=batch.at.topic, partition_data=[partition])
-        request = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=1000, topic_data=[topic])
-        return connection.request(request, _PRODUCE[identity.tv2])
+        request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=1000, topic_data=[topic])
+        answer = connection.request(request, connection.version_of(ProduceRequest, _PRODUCE[identity.tv2]))
+        answer.add_done_callback(_heard)
+        return answer
 
     # To its end
 
@@ -283,7 +288,7 @@ class _Windowed:
     async def _end(self, identity: _Identity, *, commit: bool, connection: Connection | None = None) -> None:
         """Once more until it is answered: where it was carried out, that is said again."""
         request = EndTxnRequest(
-            transactional_id=self._name,
+            transactional_id=self._id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             committed=commit,
@@ -341,6 +346,12 @@ class _Windowed:
             self._outcomes.surprises.append(told)
 
 
+def _heard(answer: Answer) -> None:
+    """Of batches behind one that is refused nobody waits for the answers."""
+    if not answer.cancelled():
+        answer.exception()
+
+
 def _error_of(answer: Any) -> int:
     """The one of the answer, or the first of a partition."""
     if hasattr(answer, "results_by_topic"):
@@ -353,6 +364,11 @@ def _error_of(answer: Any) -> int:
     return int(answer.error_code)
 
 
-async def produce_windowed(process: Process, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
-    """Transactions until told to stop; one in three is aborted in some way."""
-    await _Windowed(process, outcomes, load).work(stop)
+async def produce_windowed(
+    process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load, newest: int = _TV2
+) -> None:
+    """Transactions until told to stop; one in three is aborted in some way.
+
+    `newest`: the transaction.version that it knows.
+    """
+    await _Windowed(process, outcomes, load, newest).work(stop)

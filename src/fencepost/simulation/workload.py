@@ -1,15 +1,15 @@
-"""Transactional producers that note what they were told, and a reader that notes what it was shown."""
+"""Transactional producers that note what they were told."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from fencepost.client import Admin, Consumer, Producer, TopicPartition, TransactionAbortableError
+from fencepost.client import Admin, Producer, TransactionAbortableError
 from fencepost.client.errors import (
     ClientError,
     CommitInDoubtError,
@@ -17,20 +17,14 @@ from fencepost.client.errors import (
     TimedOutError,
     TransactionTimedOutError,
 )
-from fencepost.simulation.processes import Process
 from fencepost.simulation.script import End, Transaction, Write
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.simulation.surroundings import ClientProcess, Surroundings
 
-TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
 ABORTS: Final = 0.2
 DEATHS: Final = 0.03
 _LAST_TRIES: Final = 20
 _LONGEST_END: Final = 180
 """Seconds after which no further try is begun."""
-
-
-POSITIONS: Final = TopicPartition("left", 0)
-"""What the groups of the workload have a position in."""
 
 EARLY: Final = ", and is told that its time was up"
 
@@ -51,6 +45,8 @@ class Load(NamedTuple):
     """Of a transaction."""
     batch_bytes: int = 256 * 1024
     max_in_flight: int = 5
+    impatience_ms: int = 400
+    """For how long readers, and those who send raw requests or single records, wait for an answer."""
 
 
 class Sent(NamedTuple):
@@ -77,14 +73,15 @@ class Outcomes:
 
 
 async def make_topics(
-    world: World,
-    transaction_version: int = 2,
+    world: Surroundings,
+    transaction_version: int | None = 2,
     settings: Mapping[str, str] = {},
 ) -> None:
-    """Make the topics, and finalize a level of the feature."""
-    async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
-        await admin.update_feature("transaction.version", transaction_version)
-        for topic, partitions in TOPICS.items():
+    """Make the topics, and finalize a level of the feature (None: leave it as it is)."""
+    async with Admin(world.cluster.address, runtime=world.runtime("admin")) as admin:
+        if transaction_version is not None:
+            await admin.update_feature("transaction.version", transaction_version)
+        for topic, partitions in world.cluster.topics.items():
             await admin.create_topic(topic, partitions=partitions, config=settings)
 
 
@@ -96,10 +93,10 @@ class Replaced(Exception):
     """Another instance is to take over while this one goes on."""
 
 
-def _producer(process: Process, number: int, load: Load) -> Producer:
+def _producer(process: ClientProcess, number: int, load: Load) -> Producer:
     return Producer(
-        ADDRESS,
-        transactional_id=process.name,
+        process.world.cluster.address,
+        transactional_id=process.world.cluster.name_of(process.name),
         transaction_timeout_ms=load.transaction_timeout_ms,
         request_timeout_ms=load.request_timeout_ms,
         delivery_timeout_ms=load.delivery_timeout_ms,
@@ -110,18 +107,16 @@ def _producer(process: Process, number: int, load: Load) -> Producer:
 
 
 def start_producer(
-    world: World,
-    name: str,
+    process: ClientProcess,
     outcomes: Outcomes,
     stop: asyncio.Event,
     load: Load = Load(),  # noqa: B008
 ) -> asyncio.Future[None]:
-    """`produce` in a process of its own."""
-    process = Process(world, name)
+    """`produce` in this process."""
     return process.start(produce(process, outcomes, stop, load))
 
 
-async def produce(process: Process, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
+async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
     """Transactions of some records until told to stop; one in five is aborted on purpose."""
     world, name = process.world, process.name
     chance = world.chance(name)
@@ -167,16 +162,16 @@ async def produce(process: Process, outcomes: Outcomes, stop: asyncio.Event, loa
     await _commit_at_last(process, number, outcomes, load)
 
 
-async def _commit_at_last(process: Process, number: int, outcomes: Outcomes, load: Load) -> None:
+async def _commit_at_last(process: ClientProcess, number: int, outcomes: Outcomes, load: Load) -> None:
     """When nothing goes wrong any more, somebody who writes to every partition comes to commit that."""
     world, name = process.world, process.name
     producer = _producer(process, number, load)
-    latest = world.loop.time() + _LONGEST_END
+    latest = world.loop.time() + min(_LONGEST_END, world.patience)
     try:
         await producer.start()
         await producer.init_transactions()
         for tag in (f"{name}-{number + tries}" for tries in range(_LAST_TRIES) if world.loop.time() < latest):
-            sent = [Sent(topic, n, f"{tag}-{topic}{n}") for topic, count in TOPICS.items() for n in range(count)]
+            sent = [Sent(*at, f"{tag}-{at.topic}{at.partition}") for at in world.cluster.places]
             outcomes.unknown[tag] = sent
             await producer.begin_transaction()
             try:
@@ -199,7 +194,7 @@ async def _commit_at_last(process: Process, number: int, outcomes: Outcomes, loa
 
 
 def _check_time(
-    world: World, tag: str, error: TransactionAbortableError, begun: float, load: Load, outcomes: Outcomes
+    world: Surroundings, tag: str, error: TransactionAbortableError, begun: float, load: Load, outcomes: Outcomes
 ) -> None:
     world.note(f"{tag} has failed: {error}")
     took = (world.loop.time() - begun) * 1000
@@ -207,7 +202,7 @@ def _check_time(
         outcomes.surprises.append(f"{tag} took {took:.0f} ms{EARLY}")
 
 
-def _gave_up(world: World, name: str, error: ClientError, outcomes: Outcomes) -> None:
+def _gave_up(world: Surroundings, name: str, error: ClientError, outcomes: Outcomes) -> None:
     world.note(f"{name} gives up: {type(error).__name__}")
     if not isinstance(error, TimedOutError | OutcomeUnknownError | CommitInDoubtError):
         outcomes.surprises.append(f"{name}, whom nobody had replaced, is told: {error}")
@@ -220,11 +215,12 @@ class Zombie(NamedTuple):
     tag: str
 
 
-async def _haunt(world: World, zombie: Zombie, outcomes: Outcomes) -> None:
+async def _haunt(world: Surroundings, zombie: Zombie, outcomes: Outcomes) -> None:
     """Go on with a transaction after the successor has taken over: it must not be committed."""
     producer, tag = zombie
     try:
-        await producer.send("left", f"{tag}-zombie".encode(), partition=0)
+        topic, partition = world.cluster.position
+        await producer.send(topic, f"{tag}-zombie".encode(), partition=partition)
         await producer.commit_transaction()
     except ClientError as error:
         world.note(f"{tag} is fenced: {type(error).__name__}")
@@ -233,13 +229,13 @@ async def _haunt(world: World, zombie: Zombie, outcomes: Outcomes) -> None:
     await producer.abandon()
 
 
-def _drawn(world: World, number: int, chance: random.Random, load: Load) -> Transaction:
+def _drawn(world: Surroundings, number: int, chance: random.Random, load: Load) -> Transaction:
     """What a producer does next."""
     pause = chance.expovariate(1 / load.pause) if load.pause else 0
-    records = []
+    records, topics = [], world.cluster.topics
     for _ in range(chance.randint(1, load.most_records)):
-        topic = chance.choice(list(TOPICS))
-        partition = chance.randrange(TOPICS[topic])
+        topic = chance.choice(list(topics))
+        partition = chance.randrange(topics[topic])
         records.append(Write(topic, partition, chance.uniform(0, 0.01) if chance.random() < 0.3 else 0))
     position = bool(load.positions) and chance.random() < load.positions
     if load.takeovers and chance.random() < load.takeovers:
@@ -251,7 +247,9 @@ def _drawn(world: World, number: int, chance: random.Random, load: Load) -> Tran
     return Transaction(number, world.loop.time() + pause, tuple(records), end, position)
 
 
-async def _transaction(world: World, producer: Producer, tag: str, outcomes: Outcomes, planned: Transaction) -> None:
+async def _transaction(
+    world: Surroundings, producer: Producer, tag: str, outcomes: Outcomes, planned: Transaction
+) -> None:
     records: list[Sent] = []
     outcomes.unknown[tag] = records
     await producer.begin_transaction()
@@ -261,9 +259,9 @@ async def _transaction(world: World, producer: Producer, tag: str, outcomes: Out
         if pause:
             await asyncio.sleep(pause)
     if planned.position:
-        await _commit_position(producer, tag, outcomes)
+        await _commit_position(world, producer, tag, outcomes)
     if planned.end is End.IS_REPLACED:
-        records.append(Sent("left", 0, f"{tag}-zombie"))
+        records.append(Sent(*world.cluster.position, f"{tag}-zombie"))
         outcomes.aborted[tag] = outcomes.unknown.pop(tag)
         world.note(f"{tag} is to be taken over")
         raise Replaced
@@ -282,68 +280,8 @@ async def _transaction(world: World, producer: Producer, tag: str, outcomes: Out
         world.note(f"{tag} committed")
 
 
-async def _commit_position(producer: Producer, tag: str, outcomes: Outcomes) -> None:
+async def _commit_position(world: Surroundings, producer: Producer, tag: str, outcomes: Outcomes) -> None:
     name, _, number = tag.rpartition("-")
     outcomes.positions[tag] = int(number)
-    await producer.send_offsets_to_transaction({POSITIONS: int(number)}, name)
-
-
-async def read_positions(world: World, names: Sequence[str]) -> dict[str, int]:
-    """The position of each producer's group, none if it has none."""
-    found = {}
-    for name in names:
-        runtime = world.runtime(f"group-{name}")
-        async with Consumer(bootstrap_servers=ADDRESS, group_id=name, runtime=runtime) as consumer:
-            position = (await consumer.committed([POSITIONS]))[POSITIONS]
-            if position is not None:
-                found[name] = position.offset
-    return found
-
-
-async def read_all(world: World, patience: float = 180) -> dict[TopicPartition, list[str]]:
-    """What a read_committed consumer is shown from the start to the end of every partition.
-
-    The last producers may have died with a transaction open, so there must be time for its time-out.  Raises
-    AssertionError if it does not get to the end: a transaction hangs.
-    """
-    partitions = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
-    shown: dict[TopicPartition, list[str]] = {at: [] for at in partitions}
-    assert world.broker is not None
-    ends = {}
-    for at in partitions:
-        partition = world.broker.node.storage.partition(*at)
-        assert partition is not None
-        await world.broker.node.storage.wait_durable(world.broker.node.storage.lsn)
-        ends[at] = partition.high_watermark
-    async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), fetch_max_wait_ms=50) as consumer:
-        consumer.assign(partitions)
-        give_up = world.loop.time() + patience
-        while not consumer.assignment() or any(consumer.position(at) < end for at, end in ends.items()):
-            assert world.loop.time() < give_up, f"a transaction hangs: not read to {ends}"
-            for record in await consumer.poll(100):
-                value = (record.value or b"").decode()
-                shown[TopicPartition(record.topic, record.partition)].append(value)
-                world.note(f"read {record.topic}-{record.partition} {record.offset} {value}")
-    return shown
-
-
-async def read_meanwhile(process: Process, passes: list[dict[TopicPartition, list[str]]], stop: asyncio.Event) -> None:
-    """What read_committed consumers are shown while everything goes on, each from the start of every partition."""
-    world, name = process.world, process.name
-    partitions = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
-    chance = world.chance(name)
-    while not stop.is_set():
-        shown: dict[TopicPartition, list[str]] = {at: [] for at in partitions}
-        runtime = process.runtime(f"{name}-{len(passes)}")
-        passes.append(shown)
-        until = world.loop.time() + chance.uniform(0.05, 1)
-        try:
-            async with Consumer(
-                bootstrap_servers=ADDRESS, runtime=runtime, fetch_max_wait_ms=20, request_timeout_ms=400
-            ) as consumer:
-                consumer.assign(partitions)
-                while world.loop.time() < until and not stop.is_set():
-                    for record in await consumer.poll(20):
-                        shown[TopicPartition(record.topic, record.partition)].append((record.value or b"").decode())
-        except ClientError as error:
-            world.note(f"{name} begins anew: {type(error).__name__}")
+    at, group = world.cluster.position, world.cluster.name_of(name)
+    await producer.send_offsets_to_transaction({at: int(number)}, group)

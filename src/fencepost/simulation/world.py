@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from fencepost.broker import Broker
 from fencepost.log.storage import Storage
+from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import FaultyCalls
 from fencepost.simulation.checkers.producer_ids import ProducerIds
@@ -21,9 +22,13 @@ from fencepost.simulation.loop import VirtualClock, VirtualLoop
 from fencepost.simulation.metadata import MemoryMetadataStore
 from fencepost.simulation.network import NamedNetwork, SimulatedNetwork
 from fencepost.simulation.script import Prompter
+from fencepost.simulation.surroundings import Cluster
 
 PORT = 9092
-ADDRESS = f"127.0.0.1:{PORT}"
+#: Seconds of virtual time in which everybody gets on, and has ended, when nothing goes wrong any more.
+PATIENCE = 300.0
+CLUSTER = Cluster("127.0.0.1", PORT)
+ADDRESS = CLUSTER.address
 #: Small, so that a restart reads little and rolls are frequent.
 SETTINGS: Mapping[str, object] = {
     "transaction.state.log.num.partitions": 3,
@@ -71,6 +76,8 @@ class World:
     ) -> None:
         """`log`: fields of the settings of every log, whatever its topic says; `prompter`: knows what comes next."""
         self.loop = loop
+        self.cluster = CLUSTER
+        self.patience = PATIENCE
         self.seed = seed
         self.random = self.chance("world")
         self.network = SimulatedNetwork(self.chance("network"))
@@ -163,6 +170,17 @@ class World:
         """How far the clock of a client is off, in milliseconds."""
         most = self.largest_skew_ms
         return self.chance(f"{name}/skew").randint(-most, most) if most else 0
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """Where what was written to each partition of the clients ends, once it is durable."""
+        storage, found = self.storage, {}
+        assert storage is not None, "the broker is running"
+        for at in self.cluster.places:
+            partition = storage.partition(*at)
+            assert partition is not None, "its topic was made"
+            await storage.wait_durable(storage.lsn)
+            found[at] = partition.high_watermark
+        return found
 
     # The node
 

@@ -30,7 +30,8 @@ from fencepost.simulation.consume_transform_produce import OUTPUT_PARTITIONS, Tr
 from fencepost.simulation.exactly_once_load import Looper
 from fencepost.simulation.group_load import REBORN, Group, Scene, read, sit
 from fencepost.simulation.group_notes import GroupNotes, Truth, read_truth
-from fencepost.simulation.workload import TOPICS, Outcomes
+from fencepost.simulation.surroundings import TOPICS
+from fencepost.simulation.workload import Outcomes
 from fencepost.simulation.world import ADDRESS, World
 
 READERS: Final = {"committed": True, "uncommitted": False}

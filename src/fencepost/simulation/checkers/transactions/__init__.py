@@ -16,11 +16,18 @@ from fencepost.simulation.workload import Outcomes
 CHECKERS: Final = (lost, doubled, aborted_shown, torn, out_of_order, invented)
 #: What holds for whoever has read a part only.
 OF_A_PART: Final = (doubled, aborted_shown, out_of_order, invented)
+#: What holds even for whoever reads records of any transaction.
+OF_ANY: Final = (doubled, out_of_order, invented)
 
 
 def check_part(outcomes: Outcomes, shown: Shown) -> list[str]:
     """The promises that are broken to a reader who stopped somewhere, while others went on."""
     return [fault for checker in OF_A_PART for fault in checker(outcomes, shown)]
+
+
+def check_uncommitted(outcomes: Outcomes, shown: Shown) -> list[str]:
+    """The promises that are broken to a reader of uncommitted records who stopped somewhere."""
+    return [fault for checker in OF_ANY for fault in checker(outcomes, shown)]
 
 
 def check(outcomes: Outcomes, shown: Shown) -> list[str]:

@@ -1,0 +1,102 @@
+"""`fencepost check`: the workload and the checkers of the simulation, pointed at a cluster that runs somewhere."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from fencepost.cli import Refused
+from fencepost.cli.simulate import LARGEST_SEED, duration
+from fencepost.client.addresses import addresses_of
+from fencepost.client.security import renamed
+from fencepost.runtime import Runtime
+
+if TYPE_CHECKING:
+    from fencepost.simulation.real_runs import Report
+
+_SHOWN: Final = 20
+"""Broken promises of a run that are told one by one."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="where a broker is (required)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="decides who does what, and what is lost (default: 0)"
+    )
+    parser.add_argument(
+        "--for", dest="duration", default="10s", metavar="TIME", help="how long requests go wrong (default: 10s)"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=1, metavar="N", help="so many seeds, one after the other (default: 1)"
+    )
+    parser.add_argument(
+        "--until-broken", action="store_true", help="end with the first seed that fails (default: with the last)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="only what came of it (default: the whole story)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code 1 if a promise was broken.  Raises Refused for what cannot be worked on."""
+    from fencepost.client import ClientError
+
+    seconds = duration(options.duration)
+    if not 0 <= options.seed <= LARGEST_SEED:
+        raise Refused(f"--seed {options.seed}: it must be 0 to {LARGEST_SEED}")
+    if options.runs < 1:
+        raise Refused(f"--runs {options.runs}: it must be at least 1")
+    try:
+        addresses_of(options.bootstrap_server)
+    except ValueError as wrong:
+        raise Refused(renamed(str(wrong), {"bootstrap_servers": "--bootstrap-server"})) from None
+    former = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        return _check(options, seconds)
+    except ClientError as error:
+        raise Refused(f"--bootstrap-server {options.bootstrap_server}: {error}") from None
+    finally:
+        logging.disable(former)
+
+
+def _check(options: argparse.Namespace, seconds: float) -> int:
+    from fencepost.simulation.real_runs import real_plan_of, work_on
+
+    failed = False
+    for seed in range(options.seed, options.seed + options.runs):
+        tell = _untold if options.quiet else print
+        report = asyncio.run(work_on(real_plan_of(seed, seconds), Runtime.real(), options.bootstrap_server, tell))
+        for line in _lines(report):
+            print(line)
+        if report.faults:
+            failed = True
+            print(f"broken with seed {seed}; again: {_again(options, seed)}", file=sys.stderr)
+            if options.until_broken:
+                break
+    return 1 if failed else 0
+
+
+def _untold(line: str) -> None:
+    """Nobody wants the story."""
+
+
+def _lines(report: Report) -> Iterator[str]:
+    """What came of a run."""
+    for fault in report.faults[:_SHOWN]:
+        yield f"BROKEN: {fault}"
+    if len(report.faults) > _SHOWN:
+        yield f"BROKEN: {len(report.faults)} promises in all"
+    outcomes = report.outcomes
+    counts = f"{len(outcomes.committed)} committed, {len(outcomes.aborted)} aborted, {len(outcomes.unknown)} in doubt"
+    befallen = ", ".join(f"{count} {what}" for what, count in sorted(report.befallen.items()))
+    yield f"seed {report.plan.seed}: transactions: {counts}; reads: {report.reads}; requests: {befallen or 'all well'}"
+
+
+def _again(options: argparse.Namespace, seed: int) -> str:
+    """The command that repeats a seed; a cluster has a time of its own, so that it may take several runs."""
+    words = ["fencepost check", f"--bootstrap-server {options.bootstrap_server}", f"--seed {seed}"]
+    return " ".join([*words, f"--for {options.duration}"])

@@ -1,0 +1,23 @@
+"""Whoever reads a partition from its beginning is shown the same records in the same order: reads are monotone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost.simulation.checkers.transactions.shown import Shown
+from fencepost.simulation.workload import Outcomes
+
+
+def differing(outcomes: Outcomes, parts: Sequence[Shown]) -> list[str]:
+    """Of any two readers of one isolation level one is shown what the other is, and perhaps more behind it."""
+    faults = []
+    for at in dict.fromkeys(at for shown in parts for at in shown):
+        gone = {value for topic, index, value in outcomes.removed if (topic, index) == at}
+        sights = [[value for value in shown[at] if value not in gone] for shown in parts if at in shown]
+        longest = max(sights, key=len)
+        for sight in sights:
+            place = next((n for n, value in enumerate(sight) if value != longest[n]), None)
+            if place is not None:
+                told = f"one reader is shown {sight[place]} where another one is shown {longest[place]}"
+                faults.append(f"of {at.topic}-{at.partition} {told}")
+    return faults

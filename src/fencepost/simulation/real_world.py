@@ -1,0 +1,102 @@
+"""A cluster that runs somewhere, real time, and sockets on which requests go wrong: what a workload has around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from random import Random
+from typing import Any
+
+from fencepost.client import Admin, OffsetSpec
+from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import Runtime
+from fencepost.simulation.cutting_network import CuttingNetwork
+from fencepost.simulation.request_faults import RequestFaults, Sending
+from fencepost.simulation.script import Prompter, RequestFault
+from fencepost.simulation.surroundings import Cluster
+
+
+class RealWorld:
+    """One cluster, and its clients in this process (surroundings.Surroundings).
+
+    The seed decides what each client does and which of its requests are befallen; when, and by what it is met, is up to
+    the cluster.
+    """
+
+    def __init__(
+        self,
+        outside: Runtime,
+        cluster: Cluster,
+        seed: int,
+        shares: Mapping[RequestFault, float],
+        patience: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        """`shares`: of each client's requests what each fault befalls; `tell`: is given the story, line by line."""
+        self.outside = outside
+        self.cluster = cluster
+        self.loop = asyncio.get_running_loop()
+        self.prompter = Prompter()
+        self.clock_jumped_over_a_start = False
+        self.shares = shares
+        self.patience = patience
+        self.calm = asyncio.Event()
+        """Once set nothing goes wrong any more."""
+        self.befallen: Counter[str] = Counter()
+        """How many requests each fault befell."""
+        self._seed = seed
+        self._tell = tell
+        self._begun = self.loop.time()
+
+    def chance(self, name: str) -> Random:
+        return Random(f"{self._seed}/{name}")
+
+    def note(self, text: str) -> None:
+        self._tell(f"{self.loop.time() - self._begun:.6f} {text}")
+
+    def runtime(self, name: str) -> Runtime:
+        return Runtime(self.outside.clock, self.outside.network, self.chance(name))
+
+    async def until(self, time: float) -> None:
+        await asyncio.sleep(time - self.loop.time())
+
+    async def ends(self) -> Mapping[TopicPartition, int]:
+        async with Admin(self.cluster.address, runtime=self.runtime("ends")) as admin:
+            found = await admin.list_offsets(dict.fromkeys(self.cluster.places, OffsetSpec.LATEST))
+        return {at: 0 if end is None else end.offset for at, end in found.items()}
+
+    def befell(self, what: str) -> None:
+        """Something becomes of a request."""
+        self.befallen[what] += 1
+
+
+class RealProcess:
+    """Clients whose requests go wrong (surroundings.ClientProcess)."""
+
+    def __init__(self, world: RealWorld, name: str) -> None:
+        self.world = world
+        self.name = name
+        faults = RequestFaults(world.chance(f"{name}/request faults"), world.note, world.shares)
+        passage = _UntilCalm(faults, world.calm)
+        self._network = CuttingNetwork(world.outside.network, name, passage, world.befell)
+
+    def runtime(self, name: str = "client") -> Runtime:
+        return Runtime(self.world.outside.clock, self._network, self.world.chance(f"{self.name}/{name}"))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        return self.world.loop.create_task(work, name=self.name)
+
+
+class _UntilCalm:
+    """What requests go through until nothing is to go wrong any more (request_faults.Passage)."""
+
+    def __init__(self, faults: RequestFaults, calm: asyncio.Event) -> None:
+        self._faults = faults
+        self._calm = calm
+
+    def send(self, transport: Sending, data: bytes, /) -> None:
+        if self._calm.is_set():
+            transport.send(data)
+        else:
+            self._faults.send(transport, data)

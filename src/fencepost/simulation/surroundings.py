@@ -1,0 +1,107 @@
+"""What producers and readers of a workload need around them, in the simulated world and on any other cluster alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from random import Random
+from typing import Any, Final, NamedTuple, Protocol
+
+from fencepost.protocol.types import TopicPartition
+from fencepost.runtime import Runtime
+from fencepost.simulation.script import Prompter
+
+TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
+"""What producers write to, and the number of partitions of each."""
+
+
+class Cluster(NamedTuple):
+    """The cluster that clients work on, and what is theirs there."""
+
+    host: str
+    port: int
+    topics: Mapping[str, int] = TOPICS
+    prefix: str = ""
+    """What their transactional ids and groups begin with there."""
+
+    @property
+    def address(self) -> str:
+        """As clients are given it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        """Every partition that is written to."""
+        return [TopicPartition(topic, n) for topic, count in self.topics.items() for n in range(count)]
+
+    @property
+    def position(self) -> TopicPartition:
+        """The partition in which the groups of producers have a position; zombies write to it, too."""
+        return self.places[0]
+
+    def name_of(self, name: str) -> str:
+        """By which the cluster knows somebody."""
+        return self.prefix + name
+
+
+class Surroundings(Protocol):
+    """The time, the cluster and the chance that clients of one run have."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def prompter(self) -> Prompter:
+        """Knows what producers do next."""
+        ...
+
+    @property
+    def clock_jumped_over_a_start(self) -> bool:
+        """The time of a transaction may have been up early."""
+        ...
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which everybody gets on, and everything ends, when nothing goes wrong any more."""
+        ...
+
+    def chance(self, name: str) -> Random:
+        """A generator of its own for each part."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Write a line into the history."""
+        ...
+
+    def runtime(self, name: str) -> Runtime:
+        """The outside world as a client of that name has it, to which nothing happens."""
+        ...
+
+    async def until(self, time: float) -> None:
+        """Wait for that moment of the loop; not at all if it is over."""
+        ...
+
+    async def ends(self) -> Mapping[TopicPartition, int]:
+        """Where each partition of the cluster's topics ends now."""
+        ...
+
+
+class ClientProcess(Protocol):
+    """A process that has clients, and to whose requests something may happen."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def world(self) -> Surroundings: ...
+
+    def runtime(self, name: str = "client") -> Runtime:
+        """The outside world as a part of this process has it."""
+        ...
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Run this in the process."""
+        ...

@@ -1,0 +1,57 @@
+"""`fencepost check`: what came of the work on a cluster, and one sentence where there is none."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.librdkafkas_mock import mock_cluster
+
+from fencepost.broker import running_broker
+from fencepost.cli import main
+
+
+def check(address: str, *options: str) -> int:
+    return main(["check", "--bootstrap-server", address, "--for", "500ms", *options])
+
+
+def test_where_all_is_well_the_last_line_says_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with running_broker(flush="os") as broker:
+        assert check(broker.bootstrap_servers, "--seed", "2") == 0
+        story = capsys.readouterr().out.splitlines()
+        assert check(broker.bootstrap_servers, "--seed", "2", "--quiet", "--runs", "2") == 0
+    assert "brokers: 1, transaction.version 2" in story[0]
+    assert any("no more faults" in line for line in story)
+    assert story[-1].startswith("seed 2: transactions: ") and " late" in story[-1]
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["seed 2", "seed 3"]
+
+
+def test_a_broken_promise_is_told_with_the_command_that_looks_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with mock_cluster() as address:
+        assert check(address, "--seed", "2", "--quiet", "--runs", "3", "--until-broken") == 1
+    told = capsys.readouterr()
+    *broken, last = told.out.splitlines()
+    assert 0 < len(broken) <= 21 and all(line.startswith("BROKEN: ") for line in broken)
+    assert any("of the aborted transaction" in line for line in broken)
+    seed = last.split()[1].rstrip(":")
+    again = f"again: fencepost check --bootstrap-server {address} --seed {seed} --for 500ms"
+    assert again in told.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["127.0.0.1:1"], "--bootstrap-server 127.0.0.1:1: 127.0.0.1:1 cannot be reached: "),
+        (["127.0.0.1"], "--bootstrap-server has '127.0.0.1': it must be host:port"),
+        (["127.0.0.1:1", "--seed", "-1"], "--seed -1: it must be 0 to 9223372036854775807"),
+        (["127.0.0.1:1", "--runs", "0"], "--runs 0: it must be at least 1"),
+        (["127.0.0.1:1", "--for", "ever"], "--for ever: a time is a number and ms, s, m or h"),
+    ],
+)
+def test_what_cannot_be_worked_on_is_refused_in_a_sentence(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, *options = arguments
+    assert main(["check", "--bootstrap-server", address, *options]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 1
+    assert told.err.startswith(f"fencepost check: {says}")
