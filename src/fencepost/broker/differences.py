@@ -275,4 +275,22 @@ DIFFERENCES: tuple[Difference, ...] = (
         "a request of 400 kB must not cost an answer of gigabytes",
         _COMPARED,
     ),
+    Difference(
+        Ground.BOUNDED,
+        "DescribeConfigs, DescribeGroups, DescribeTransactions, OffsetFetch",
+        "a resource, a group or a transactional id twice, where all of it is asked for",
+        "told twice",
+        "told once",
+        "a few bytes more must not cost as much as all that is told",
+        "design, rules of the house",
+    ),
+    Difference(
+        Ground.BOUNDED,
+        "JoinGroup",
+        "more than 100 protocols",
+        "joins",
+        "23",
+        "what all members of a group have in common is looked for at each join",
+        "design, rules of the house",
+    ),
 )

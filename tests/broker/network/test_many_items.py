@@ -13,12 +13,21 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.broker.wire import Client, on_the_loop, serving
+from tests.broker.group_talk import join
+from tests.broker.wire import Client, new_topic, on_the_loop, serving
 
 from fencepost.broker import Broker
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.network.registry import SERVED
 from fencepost.protocol.layout import Field, default_of, fields_of
+from fencepost.protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    DescribeTransactionsRequest,
+    OffsetFetchRequest,
+)
+from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
+from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.runtime import Slices
 
 MANY = 2_000
@@ -144,3 +153,25 @@ def test_no_step_handles_all_that_a_request_names(
     client.close()
     longest = max(steps)
     assert longest[0] < MOST_CALLS, longest
+
+
+def test_what_is_named_twice_is_told_once(broker: Broker) -> None:
+    """Or a request of some hundred kilobytes would be answered with all that a group has, a hundred thousand times."""
+    client = Client(broker)
+    topic = new_topic(client)
+    joined = join(client, group="told-once")
+    assert joined.error_code == 0
+    assert len(client.ask(DescribeGroupsRequest(groups=["told-once", "nobody"] * 50)).groups) == 2
+    assert len(client.ask(DescribeTransactionsRequest(transactional_ids=["x", "y"] * 50)).transaction_states) == 2
+    groups = [OffsetFetchRequestGroup(group_id="told-once", topics=None)] * 50
+    groups += [OffsetFetchRequestGroup(group_id="told-once", topics=[])] * 2
+    assert len(client.ask(OffsetFetchRequest(groups=groups)).groups) == 1 + 2, "what names nothing costs nothing"
+    asked = [
+        DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=keys)
+        for name in (topic, "nowhere")
+        for keys in (None, [], ["retention.ms"])
+    ]
+    told = client.ask(DescribeConfigsRequest(resources=asked * 20)).results
+    assert [each.resource_name for each in told].count(topic) == 1 + 20
+    assert max(len(each.configs) for each in told) > 1
+    client.close()

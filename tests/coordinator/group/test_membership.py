@@ -63,6 +63,14 @@ async def test_the_session_must_be_within_bounds(session_ms: int, fits: bool) ->
     assert answer.error_code == expected
 
 
+@pytest.mark.parametrize(("more", "fits"), [(99, True), (100, False)])
+@virtual
+async def test_nobody_has_very_many_protocols(more: int, fits: bool) -> None:
+    protocols = {"range": b"", **{f"p{number}": b"" for number in range(more)}}
+    answer = await World().join(protocols=protocols)
+    assert answer.error_code == (ErrorCode.MEMBER_ID_REQUIRED if fits else ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
 @virtual
 async def test_whoever_cannot_do_what_the_others_do_is_refused() -> None:
     world = World()

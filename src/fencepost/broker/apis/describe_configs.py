@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): configuration of topics and brokers.
+"""DescribeConfigs (32): configuration of topics and brokers; all of one resource is told once.
 
 v1    synonyms
 v3    types and documentation
@@ -37,10 +37,25 @@ _AT_ONCE: Final = 10
 
 @serves(DescribeConfigsRequest, in_turn=True)
 def describe_configs(request: DescribeConfigsRequest, context: RequestContext, node: Node) -> Reply | Later:
-    found = (_describe(resource, request.include_synonyms, context, node) for resource in request.resources)
-    if len(request.resources) > _AT_ONCE:
+    asked = _without_repeated(request.resources)
+    found = (_describe(resource, request.include_synonyms, context, node) for resource in asked)
+    if len(asked) > _AT_ONCE:
         return _in_slices(found, node)
     return independent(DescribeConfigsResponse(results=list(found)))
+
+
+def _without_repeated(asked: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+    """A few bytes that name a resource once more would else cost as much as all that is told of it."""
+    wholes: set[tuple[int, str]] = set()
+    kept = []
+    for resource in asked:
+        if not resource.configuration_keys:
+            name = resource.resource_type, resource.resource_name
+            if name in wholes:
+                continue
+            wholes.add(name)
+        kept.append(resource)
+    return kept
 
 
 async def _in_slices(found: Iterator[DescribeConfigsResult], node: Node) -> Reply:

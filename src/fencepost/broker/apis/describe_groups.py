@@ -1,4 +1,4 @@
-"""DescribeGroups (15): state and members of classic groups.
+"""DescribeGroups (15): state and members of classic groups; one named twice is told of once.
 
 v3    operations that the caller may do
 v4    static members
@@ -24,7 +24,7 @@ from fencepost.protocol.steps import ITEM, OPERATIONS, Pace, Steps
 @in_steps
 def describe_groups(request: DescribeGroupsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace, groups = Pace(), []
-    for group_id in request.groups:
+    for group_id in dict.fromkeys(request.groups):
         group = _describe(group_id, context, node)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.authorized_operations(Resource.GROUP, group.group_id)

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65): state of transactional ids (facts §1.10)."""
+"""DescribeTransactions (65): state of transactional ids (facts §1.10); one named twice is told of once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.protocol.steps import ITEM, Pace, Steps
 @in_steps
 def describe_transactions(request: DescribeTransactionsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace, lsn, states = Pace(), 0, []
-    for name in request.transactional_ids:
+    for name in dict.fromkeys(request.transactional_ids):
         if context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name):
             found = node.transactions.describe(name)
         else:

@@ -1,4 +1,4 @@
-"""OffsetFetch (9): read committed offsets of groups.
+"""OffsetFetch (9): read committed offsets of groups; all those of one group are told once.
 
 v2    no topics means all; an error of the whole answer
 v5    leader epochs
@@ -45,8 +45,12 @@ Answer = tuple[int, int, str, ErrorCode]
 def offset_fetch(request: OffsetFetchRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace = Pace()
     if context.version >= _SEVERAL_GROUPS_SINCE:
-        groups = []
+        groups, whole = [], set()
         for asked in request.groups:
+            if asked.topics is None:
+                if asked.group_id in whole:
+                    continue
+                whole.add(asked.group_id)
             groups.append((yield from _group(asked, request.require_stable, context, node, pace)))
             yield from pace.spend(2 * ITEM)
         return Reply(OffsetFetchResponse(groups=groups), node.storage.lsn)

@@ -42,6 +42,9 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupResponse
 from fencepost.protocol.types import Milliseconds
 
+MOST_PROTOCOLS: Final = 100
+"""Of one member.  What is common to all of a group is looked for at each join; clients have five or so."""
+
 
 class Join(NamedTuple):
     """A JoinGroup request."""
@@ -160,6 +163,8 @@ def check(request: Join, settings: GroupSettings) -> ErrorCode:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if not request.member_id and not has_room(request.group_instance_id or request.client_id):
         return ErrorCode.UNKNOWN_SERVER_ERROR
+    if len(request.protocols) > MOST_PROTOCOLS:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
 
 
