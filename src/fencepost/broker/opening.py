@@ -11,7 +11,7 @@ from fencepost.broker.authorizer import Authorizer
 from fencepost.broker.clock_jumps import ClockJumps
 from fencepost.broker.compaction import cleaner_settings
 from fencepost.broker.leader.fetch_sessions import FetchSessions
-from fencepost.broker.leader.markers import LocalMarkers
+from fencepost.broker.leader.markers import LocalMarkers, PacedMarkers
 from fencepost.broker.leader.registrar import LocalRegistrar, Registrar
 from fencepost.broker.metadata import rebuilding
 from fencepost.broker.metadata.cluster_id import check_cluster, settle_cluster
@@ -101,7 +101,7 @@ def _node(parts: Parts, metadata: MetadataStore, cluster_id: str, features: Feat
     transactions = TransactionCoordinator(
         storage,
         BlockProducerIds(StoredProducerIds(metadata)),
-        markers,
+        PacedMarkers(markers, parts.slices),
         clock,
         _transaction_settings(settings, topics, features),
         jumps.since,
