@@ -23,7 +23,7 @@ from fencepost.client.errors import (
     UnreachableError,
     UnsupportedByBrokerError,
 )
-from fencepost.client.home_process import HomeProcess
+from fencepost.client.home import Home
 from fencepost.client.outage import Outage
 from fencepost.client.security import Security
 from fencepost.client.settings import check_milliseconds, check_texts
@@ -90,7 +90,7 @@ class Cluster:
     ) -> None:
         check_texts(bootstrap_servers=bootstrap_servers, client_id=client_id)
         check_milliseconds(request_timeout_ms=request_timeout_ms, max_block_ms=patience_ms)
-        self.home = HomeProcess()
+        self.home = Home()
         self.bootstrap = addresses_of(bootstrap_servers or "")
         self._outage = Outage(client_id, bootstrap_servers)
         self.client_id = client_id
@@ -124,7 +124,7 @@ class Cluster:
         return self.features.levels.get("transaction.version", 0)
 
     def check_open(self) -> None:
-        """Raises ClosedError after `close`, MisuseError in a forked child."""
+        """Raises ClosedError after `close`, MisuseError in a forked child and in another event loop."""
         self.home.check()
         if self._closed:
             raise ClosedError("the client is closed: make a new one")
@@ -233,10 +233,11 @@ class Cluster:
         self.features = Features(-1, {})
 
     async def close(self) -> None:
-        """End all connections; in a forked child nothing, they are its parent's."""
-        self._closed = True
-        if not self.home.is_here:
+        """End all connections; nothing the second time, nor in a forked child: they are its parent's."""
+        if self._closed or not self.home.is_here:
             return
+        self.home.check()
+        self._closed = True
         if self._refreshing is not None:
             self._refreshing.cancel()
         for task in self._connections.values():
@@ -305,9 +306,8 @@ class Cluster:
         what was known stays until the next time.
         """
         assert self._refreshing is None, "metadata has one age"
-        self._refreshing = asyncio.get_running_loop().create_task(
-            self._refresh_every(max(interval_ms / 1000, _SHORTEST_AGE))
-        )
+        interval = max(interval_ms / 1000, _SHORTEST_AGE)
+        self._refreshing = asyncio.get_running_loop().create_task(self._refresh_every(interval))
 
     async def _refresh_every(self, interval: float) -> None:
         while True:

@@ -158,8 +158,9 @@ class Consumer:
         `timeout_ms`: for commit and leaving together, in milliseconds; None: `max_block_ms` and 2 seconds.  A commit
         that fails raises nothing: what is not committed is read again.  Whoever waits in `poll` is told.
         """
-        if not self._cluster.home.is_here:
-            return  # its place in the group is its parent's
+        if self._closed.is_set() or not self._cluster.home.is_here:
+            return  # in a forked child: its place in the group is its parent's
+        self._cluster.home.check()
         self._forgotten.detach()
         if self._closing:
             await attempt(self._closed.wait, self._cluster.deadline("close()", timeout_ms))
@@ -187,9 +188,10 @@ class Consumer:
         if self._commits.is_automatic and self._assignment.is_started:
             await self._commits.commit_done()
 
-    def _check_open(self) -> None:
+    def _check_open(self, while_closing: bool = False) -> None:
+        """`while_closing`: also what is still done while this is being closed is."""
         self._cluster.home.check()
-        if self._closing:
+        if self._closed.is_set() if while_closing else self._closing:
             raise ClosedError("the consumer is closed: make a new one")
 
     # What is read
@@ -294,8 +296,7 @@ class Consumer:
         if the group was rebalanced meanwhile, FencedInstanceIdError if another consumer has our group_instance_id,
         MisuseError without a group_id.
         """
-        if self._closed.is_set():
-            self._check_open()
+        self._check_open(while_closing=True)
         await self._commits.commit(offsets)
 
     def commit_async(
@@ -310,8 +311,7 @@ class Consumer:
         blocking consumer in its next call; `error`: None, or what `commit` had raised.  `close`, and a rebalance before
         it takes partitions, wait for all.
         """
-        if self._closed.is_set() or not self._cluster.home.is_here:
-            self._check_open()
+        self._check_open(while_closing=True)
         return self._commits.commit_async(offsets, callback)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:

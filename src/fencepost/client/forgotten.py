@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 
-from fencepost.client.home_process import HomeProcess
+from fencepost.client.home import HomeProcess
 from fencepost.client.sender import Sender
 from fencepost.runtime import Runtime
 

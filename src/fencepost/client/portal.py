@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from fencepost.client.errors import ClosedError
-from fencepost.client.home_process import HomeProcess
+from fencepost.client.home import HomeProcess
 
 T = TypeVar("T")
 

@@ -153,6 +153,7 @@ class Producer:
     async def start(self) -> Self:
         """Get ready; nothing if it is already.  Connections are made when they are needed."""
         if self._sender is None and not self._closed:
+            self._cluster.home.check()
             self._sender = self._rules.sender = self._new_sender()
             self._cluster.refresh_every(self._metadata_max_age_ms)
             self._forgotten = tell_if_forgotten(
@@ -170,8 +171,7 @@ class Producer:
         self._closed |= not self._cluster.home.is_here  # all that is to be done is its parent's
         if self._closed:
             return
-        if self._sender is not None:
-            self._sender.check_loop()
+        self._cluster.home.check()
         self._closing = True
         try:
             if self._transactions is None:
@@ -296,7 +296,6 @@ class Producer:
             raise ClosedError("the producer is closed: make a new one")
         if self._sender is None:
             raise MisuseError("the producer is not open: use it inside `async with Producer(...) as producer:`")
-        self._sender.check_loop()
         return self._sender
 
     async def _check_send(self) -> Sender:
@@ -333,7 +332,7 @@ class Producer:
         `timeout_ms`: raises TimedOutError after so many milliseconds; what is on its way goes on.
         """
         if self._sender is not None:
-            self._sender.check_loop()
+            self._cluster.home.check()
             await self._within(timeout_ms, "flush()", self._sender.flush())
 
     def statistics(self) -> ProducerStatistics:

@@ -17,7 +17,7 @@ from fencepost.client.batches import Batch, Headers, RecordMetadata, Told
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
-from fencepost.client.errors import ClientError, ClosedError, MisuseError
+from fencepost.client.errors import ClientError, ClosedError
 from fencepost.client.lanes import Lane, Next, portions, topic_data
 from fencepost.client.outcomes import (
     Outcome,
@@ -109,14 +109,6 @@ class Sender:
     def unacknowledged(self) -> int:
         """How many records wait, or are on their way."""
         return sum(lane.count for lane in list(self._busy.values()))
-
-    def check_loop(self) -> None:
-        """Raises MisuseError in another event loop than the one that this was made in, as another thread has."""
-        if asyncio.get_running_loop() is not self._loop:
-            raise MisuseError(
-                "this producer belongs to the event loop that it was started in: make one for each event loop, or use "
-                "fencepost.client.blocking.Producer, which any thread may call"
-            )
 
     async def wait_for_room(self) -> None:
         """Wait while the buffer is full."""

@@ -85,7 +85,7 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.assign)
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._consumer.assign(partitions)
+        self._portal.call(_in_the_loop(partial(self._consumer.assign, partitions)))
 
     @as_in(consumer.Consumer.unsubscribe)
     def unsubscribe(self) -> None:
