@@ -8,11 +8,13 @@ A test keeps the pages current.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.page import DOCS, table, write
 
 from fencepost.coordinator.group.classic.decision import Await, Decision
 from fencepost.coordinator.group.classic.group import TRANSITIONS, Awaiting, ClassicGroup, ClassicGroupState, Member
@@ -30,7 +32,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from fencepost.protocol.types import Epoch, Milliseconds
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "groups"
+FOLDER = DOCS / "reference" / "groups"
 NOTHING = "-"
 SETTINGS: Final = GroupSettings()
 NOW: Final = Milliseconds(1)
@@ -238,13 +240,6 @@ def is_possible(situation: str, who: Who) -> bool:
     return who.group_instance_id != "i" or (of is not None and "i" in of.static_members)
 
 
-def rows(head: Sequence[str], body: Iterator[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in body:
-        yield "| " + " | ".join(row) + " |"
-
-
 def requests_page() -> str:
     """Every request, by situation and caller."""
     lines = [
@@ -262,7 +257,7 @@ def requests_page() -> str:
             [situation, *(cell(of, who) if is_possible(situation, who) else NOTHING for who in callers.values())]
             for situation, of in SITUATIONS.items()
         )
-        lines += rows(["state", *callers], body)
+        lines += table(["state", *callers], body)
     return "\n".join(lines) + "\n"
 
 
@@ -275,7 +270,7 @@ def states_page() -> str:
         "",
     ]
     moves = ([old.value, new.value, "; ".join(each.value for each in why)] for (old, new), why in TRANSITIONS.items())
-    lines += rows(["from", "to", "because of"], moves)
+    lines += table(["from", "to", "because of"], moves)
     return "\n".join(lines) + "\n"
 
 
@@ -283,9 +278,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {"states.md": states_page, "requ
 
 
 def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, page in PAGES.items():
-        (FOLDER / name).write_text(page())
+    write({f"reference/groups/{name}": page for name, page in PAGES.items()})
 
 
 if __name__ == "__main__":

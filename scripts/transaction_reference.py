@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from scripts.page import DOCS, write
 from scripts.transaction_situations import (
     FRESH,
     KNOWN,
@@ -40,7 +41,7 @@ from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "transactions"
+FOLDER = DOCS / "reference" / "transactions"
 
 ABSENT = ErrorCode.INVALID_PRODUCER_ID_MAPPING.name
 NOTHING = "-"
@@ -286,10 +287,7 @@ PAGES = {
 
 
 def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, page in PAGES.items():
-        (FOLDER / name).write_text(page())
-        print(f"wrote {FOLDER / name}")
+    write({f"reference/transactions/{name}": page for name, page in PAGES.items()})
 
 
 if __name__ == "__main__":
