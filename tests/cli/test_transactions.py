@@ -10,7 +10,7 @@ from tests.cli.test_cli import said
 
 from fencepost.broker import running_broker
 from fencepost.client import Admin, HangingTransaction, Producer, TopicPartition
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import Epoch, ProducerId
 
 AT = TopicPartition("t", 0)
 
@@ -58,7 +58,7 @@ def test_one_that_hangs_is_shown_by_partition_and_ended(
 
     async def find(_: Admin, names: object, *, max_transaction_timeout_ms: int) -> list[HangingTransaction]:
         asked.append((names, max_transaction_timeout_ms))
-        return [HangingTransaction(at, 3, ProducerId(7), 2, 5, 99) for at in (AT, TopicPartition("t", 1))]
+        return [HangingTransaction(at, 3, ProducerId(7), Epoch(2), 5, 99) for at in (AT, TopicPartition("t", 1))]
 
     async def abort(_: Admin, *given: object, max_transaction_timeout_ms: int) -> None:
         asked.append((*given, max_transaction_timeout_ms))

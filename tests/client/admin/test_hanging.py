@@ -29,7 +29,7 @@ from fencepost.protocol.messages import (
     list_transactions,
     write_txn_markers,
 )
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.simulation.world import ADDRESS, World
 
 AT, ELSEWHERE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -38,7 +38,7 @@ TIMEOUT_MS = 900_000
 
 
 def state(producer_id: int = 7, *, last: int = 0, start: int | None = 3, coordinator_epoch: int = 5) -> ProducerState:
-    return ProducerState(ProducerId(producer_id), 2, 0, last, coordinator_epoch, start)
+    return ProducerState(ProducerId(producer_id), Epoch(2), 0, last, coordinator_epoch, start)
 
 
 def description(*partitions: TopicPartition) -> TransactionDescription:
@@ -51,7 +51,7 @@ def description(*partitions: TopicPartition) -> TransactionDescription:
 def test_only_who_is_open_and_has_not_written_for_longer_than_a_transaction_may_take_is_looked_at(
     last: int, now: int, timeout_ms: int, is_open: bool
 ) -> None:
-    found = open_for_longer({AT: [state(last=last, start=3 if is_open else None)]}, timeout_ms, now)
+    found = open_for_longer({AT: [state(last=last, start=3 if is_open else None)]}, timeout_ms, Milliseconds(now))
     assert bool(found) == (is_open and now - last > timeout_ms)
     assert all((each.partition, each.start_offset, each.producer_id) == (AT, 3, 7) for each in found)
 
@@ -69,7 +69,7 @@ def test_only_who_is_open_and_has_not_written_for_longer_than_a_transaction_may_
     ids=["nobody", "another producer", "forgotten", "ended", "elsewhere", "open"],
 )
 def test_it_hangs_unless_a_coordinator_names_its_partition(ids: Any, described: Any, hangs: bool) -> None:
-    found = open_for_longer({AT: [state()]}, TIMEOUT_MS, TIMEOUT_MS + 1)
+    found = open_for_longer({AT: [state()]}, TIMEOUT_MS, Milliseconds(TIMEOUT_MS + 1))
     left = without_coordinator(found, ids, described)
     assert [each.partition for each in left] == ([AT] if hangs else [])
     assert all(each.transactional_id == ids.get(7) for each in left)
@@ -168,7 +168,7 @@ def test_what_nobody_knows_is_found_and_what_a_coordinator_knows_is_not() -> Non
         answers = Answers(nodes, state(7, last=last), state(8, last=last, start=4), state(9, last=last, start=None))
         answers.known = {"alive": (8, [AT])}
         async with nodes.admin() as admin:
-            expected = HangingTransaction(AT, 3, ProducerId(7), 2, 5, last)
+            expected = HangingTransaction(AT, 3, ProducerId(7), Epoch(2), 5, last)
             assert await admin.find_hanging_transactions() == [expected]
             assert await admin.find_hanging_transactions(["t"]) == [expected]
             assert await admin.find_hanging_transactions(max_transaction_timeout_ms=2 * TIMEOUT_MS) == []

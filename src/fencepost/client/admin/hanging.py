@@ -25,7 +25,7 @@ from fencepost.client.errors import BrokerError, MisuseError, PartlyRefusedError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import WriteTxnMarkersRequest
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
-from fencepost.protocol.types import ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -43,14 +43,14 @@ class HangingTransaction(NamedTuple):
     partition: TopicPartition
     start_offset: int
     producer_id: ProducerId
-    producer_epoch: int
+    producer_epoch: Epoch
     coordinator_epoch: int
     last_timestamp: int
     transactional_id: str | None = None
 
 
 def open_for_longer(
-    producers: Mapping[TopicPartition, Iterable[ProducerState]], timeout_ms: int, now: int
+    producers: Mapping[TopicPartition, Iterable[ProducerState]], timeout_ms: int, now: Milliseconds
 ) -> list[HangingTransaction]:
     """The transactions that nobody has written to for longer than a transaction may take."""
     return [

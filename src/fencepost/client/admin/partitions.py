@@ -14,7 +14,7 @@ from fencepost.protocol.messages import DeleteRecordsRequest, DescribeProducersR
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_producers import TopicRequest
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
-from fencepost.protocol.types import Isolation, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Isolation, ProducerId, TopicPartition
 
 _ISOLATION_SINCE: Final = 2
 
@@ -56,7 +56,7 @@ class ProducerState(NamedTuple):
     """
 
     producer_id: ProducerId
-    producer_epoch: int
+    producer_epoch: Epoch
     last_sequence: int
     last_timestamp: int
     coordinator_epoch: int
@@ -137,7 +137,7 @@ def _state(found: Any) -> ProducerState:
     start = found.current_txn_start_offset
     return ProducerState(
         ProducerId(found.producer_id),
-        found.producer_epoch,
+        Epoch(found.producer_epoch),
         found.last_sequence,
         found.last_timestamp,
         found.coordinator_epoch,
