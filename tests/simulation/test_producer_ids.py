@@ -12,8 +12,9 @@ from fencepost.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.simulation.cast import Window
-from fencepost.simulation.checkers.producer_ids import Handed, Pair, ProducerIds, handed
+from fencepost.simulation.checkers.producer_ids import Handed, ProducerIds, handed
 from fencepost.simulation.drawn_runs import carry_out
 from fencepost.simulation.plans import Circumstances, Plan
 from fencepost.simulation.troubles import Trouble
@@ -22,11 +23,11 @@ INIT_PRODUCER_ID, END_TXN, PRODUCE = 22, 26, 0
 
 
 def claim(name: str | None, producer_id: int, epoch: int) -> Handed:
-    return Handed(name, None, Pair(producer_id, epoch))
+    return Handed(name, None, ProducerIdAndEpoch.of(producer_id, epoch))
 
 
 def following(name: str, known: tuple[int, int], producer_id: int, epoch: int) -> Handed:
-    return Handed(name, Pair(*known), Pair(producer_id, epoch))
+    return Handed(name, ProducerIdAndEpoch.of(*known), ProducerIdAndEpoch.of(producer_id, epoch))
 
 
 def wrong(*answers: Handed) -> list[str]:

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from fencepost.protocol.types import ProducerIdAndEpoch
+
 _INIT_PRODUCER_ID: Final = 22
 _END_TXN: Final = 26
-
-
-class Pair(NamedTuple):
-    """What a producer writes under."""
-
-    producer_id: int
-    epoch: int
 
 
 class Handed(NamedTuple):
@@ -24,9 +19,9 @@ class Handed(NamedTuple):
 
     name: str | None
     """The transactional id; None: there is none."""
-    known: Pair | None
+    known: ProducerIdAndEpoch | None
     """The pair that the producer has; None: it is a new instance."""
-    pair: Pair
+    pair: ProducerIdAndEpoch
 
 
 def handed(api: int, request: Any, response: Any) -> Handed | None:
@@ -34,15 +29,15 @@ def handed(api: int, request: Any, response: Any) -> Handed | None:
     if api not in (_INIT_PRODUCER_ID, _END_TXN) or response.error_code or response.producer_id < 0:
         return None
     is_known = request.producer_id >= 0 and request.transactional_id is not None
-    known = Pair(request.producer_id, request.producer_epoch) if is_known else None
-    return Handed(request.transactional_id, known, Pair(response.producer_id, response.producer_epoch))
+    known = ProducerIdAndEpoch.of(request.producer_id, request.producer_epoch) if is_known else None
+    return Handed(request.transactional_id, known, ProducerIdAndEpoch.of(response.producer_id, response.producer_epoch))
 
 
 class ProducerIds:
     """All that was ever handed out in a world."""
 
     def __init__(self) -> None:
-        self._owners: dict[Pair, int] = {}
+        self._owners: dict[ProducerIdAndEpoch, int] = {}
         """The number of the instance that has each pair."""
         self._names: dict[int, str | int] = {}
         """Whose each producer id is: a transactional id or, where there is none, an instance."""
@@ -58,7 +53,7 @@ class ProducerIds:
         else:
             self._instances += 1
             owner = self._instances
-        who = f"producer id {pair.producer_id}, epoch {pair.epoch}"
+        who = f"producer id {pair.producer_id}, epoch {pair.producer_epoch}"
         if self._owners.setdefault(pair, owner) != owner:
             return f"{who}, is given to {told.name or 'a producer without transactions'}, and another producer has it"
         name: str | int = owner if told.name is None else told.name
