@@ -19,11 +19,11 @@ from fencepost.simulation.checkers.micro_batches.zombies import zombies
 from fencepost.simulation.micro_batches import (
     BEGINNING,
     PLACES,
+    DriverOutcomes,
     Ends,
     Row,
     Seen,
     Shown,
-    Told,
     rows_between,
     source_offsets,
 )
@@ -37,26 +37,26 @@ def shown(row: Row, batch_id: int, attempt: str = "") -> Shown:
     return Shown(row, batch_id, attempt or f"a0.{batch_id}.0.{row.target % 2}.0")
 
 
-def good() -> tuple[Told, Seen]:
+def good() -> tuple[DriverOutcomes, Seen]:
     """A history in which everything is as it should be."""
-    told, rows, start = Told(), {at: list[Shown]() for at in PLACES}, BEGINNING
+    outcomes, rows, start = DriverOutcomes(), {at: list[Shown]() for at in PLACES}, BEGINNING
     for batch_id, end in enumerate(ENDS):
         for row in rows_between("a", start, end):
             one = shown(row, batch_id)
             rows[PLACES[row.target]].append(one)
-            told.reported[one.attempt] = batch_id
-        told.committed[batch_id] = end
+            outcomes.reported[one.attempt] = batch_id
+        outcomes.committed[batch_id] = end
         start = end
-    told.skipped.append(ENDS[0])
-    told.failed["a9.1.0"] = 1
+    outcomes.skipped.append(ENDS[0])
+    outcomes.failed["a9.1.0"] = 1
     records = [("a", Progress.of("query", n, source_offsets(end))) for n, end in enumerate(ENDS)]
-    return told, Seen(rows, records, {"a": ENDS[-1]})
+    return outcomes, Seen(rows, records, {"a": ENDS[-1]})
 
 
 def test_nothing_is_said_of_a_good_history() -> None:
-    told, seen = good()
-    assert check({"a": told}, seen) == []
-    assert check({"a": Told()}, Seen({}, [], {"a": None})) == []
+    outcomes, seen = good()
+    assert check({"a": outcomes}, seen) == []
+    assert check({"a": DriverOutcomes()}, Seen({}, [], {"a": None})) == []
 
 
 def first(seen: Seen, batch_id: int = 0) -> tuple[list[Shown], Shown]:
@@ -69,96 +69,96 @@ def first(seen: Seen, batch_id: int = 0) -> tuple[list[Shown], Shown]:
     raise AssertionError("it has rows")
 
 
-def double_a_row(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def double_a_row(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     rows, one = first(seen)
     rows.insert(0, one)
     return seen
 
 
-def record_a_batch_twice(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def record_a_batch_twice(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     return seen._replace(records=[seen.records[0], *seen.records])
 
 
-def lose_a_row(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def lose_a_row(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     rows, one = first(seen)
     rows.remove(one)
     return seen
 
 
-def lose_a_record(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def lose_a_record(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     return seen._replace(records=[seen.records[0], seen.records[2]])
 
 
-def lose_the_last_record(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def lose_the_last_record(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     return seen._replace(records=seen.records[:-1])
 
 
-def show_a_row_before_its_batch(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def show_a_row_before_its_batch(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     rows, one = first(seen, 2)
     rows[rows.index(one)] = shown(one.row, 0, one.attempt)
     return seen
 
 
-def skip_what_was_never_committed(told: Told, seen: Seen) -> Seen:
-    told.skipped.append((9, 9))
+def skip_what_was_never_committed(outcomes: DriverOutcomes, seen: Seen) -> Seen:
+    outcomes.skipped.append((9, 9))
     return seen
 
 
-def commit_another_end(told: Told, seen: Seen) -> Seen:
-    told.committed[1] = (5, 3)
+def commit_another_end(outcomes: DriverOutcomes, seen: Seen) -> Seen:
+    outcomes.committed[1] = (5, 3)
     return seen
 
 
-def report_a_failure(told: Told, seen: Seen) -> Seen:
-    told.failed["a0.2.0"] = 2
+def report_a_failure(outcomes: DriverOutcomes, seen: Seen) -> Seen:
+    outcomes.failed["a0.2.0"] = 2
     return seen
 
 
-def show_an_attempt_that_never_reported(told: Told, seen: Seen) -> Seen:
-    del told.reported[first(seen)[1].attempt]
+def show_an_attempt_that_never_reported(outcomes: DriverOutcomes, seen: Seen) -> Seen:
+    del outcomes.reported[first(seen)[1].attempt]
     return seen
 
 
-def mix_two_runs(told: Told, seen: Seen) -> Seen:
+def mix_two_runs(outcomes: DriverOutcomes, seen: Seen) -> Seen:
     rows, one = first(seen)
-    told.reported["a0.0.1.0.0"] = 0
+    outcomes.reported["a0.0.1.0.0"] = 0
     rows[rows.index(one)] = one._replace(attempt="a0.0.1.0.0")
     return seen
 
 
-def mix_two_attempts(told: Told, seen: Seen) -> Seen:
+def mix_two_attempts(outcomes: DriverOutcomes, seen: Seen) -> Seen:
     rows, one = first(seen, 2)
     slot = one.attempt.rpartition(".")[0]
-    told.reported[f"{slot}.1"] = 2
+    outcomes.reported[f"{slot}.1"] = 2
     rows.append(Shown(one.row, 2, f"{slot}.1"))
     return seen
 
 
-def put_a_row_elsewhere(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def put_a_row_elsewhere(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     rows, one = first(seen)
     rows.remove(one)
     other = next(at for at in PLACES if seen.rows[at] is not rows)
     return seen._replace(rows={**seen.rows, other: [one, *seen.rows[other]]})
 
 
-def show_a_later_batch_first(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def show_a_later_batch_first(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     return seen._replace(rows={at: rows[::-1] for at, rows in seen.rows.items()})
 
 
-def leave_the_group_behind(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def leave_the_group_behind(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     return seen._replace(positions={"a": ENDS[0]})
 
 
-def leave_the_group_nowhere(told: Told, seen: Seen) -> Seen:  # noqa: ARG001
+def leave_the_group_nowhere(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     return seen._replace(positions={"a": None})
 
 
-def surprise(told: Told, seen: Seen) -> Seen:
-    told.surprises.append("what nobody should be told")
+def surprise(outcomes: DriverOutcomes, seen: Seen) -> Seen:
+    outcomes.surprises.append("what nobody should be told")
     return seen
 
 
-WRONG: Mapping[Callable[[Told, Seen], Seen], Callable[[Mapping[str, Told], Seen], list[str]]] = {
+WRONG: Mapping[Callable[[DriverOutcomes, Seen], Seen], Callable[[Mapping[str, DriverOutcomes], Seen], list[str]]] = {
     double_a_row: repeated,
     record_a_batch_twice: repeated,
     lose_a_row: skipped,
@@ -180,10 +180,10 @@ WRONG: Mapping[Callable[[Told, Seen], Seen], Callable[[Mapping[str, Told], Seen]
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_is_named(wrong: Callable[[Told, Seen], Seen]) -> None:
-    told, seen = good()
-    seen = wrong(told, seen)
-    assert WRONG[wrong]({"a": told}, seen)
+def test_what_is_wrong_is_named(wrong: Callable[[DriverOutcomes, Seen], Seen]) -> None:
+    outcomes, seen = good()
+    seen = wrong(outcomes, seen)
+    assert WRONG[wrong]({"a": outcomes}, seen)
 
 
 def test_every_checker_is_seen_to_fail() -> None:

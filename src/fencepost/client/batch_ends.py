@@ -119,9 +119,9 @@ class BatchEnds:
 
     def failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
         """A batch that is in no queue and not in flight failed for good."""
-        told = self._rules.failed(batch, outcome, error, is_spent)
+        failure = self._rules.failed(batch, outcome, error, is_spent)
         self._memory.give_back(batch.builder.size)
-        self.tell(batch, told, reported=self._rules.transactional_id is not None)
+        self.tell(batch, failure, reported=self._rules.transactional_id is not None)
         self.settle(lane)
         self._alarm.set(0.0)
 

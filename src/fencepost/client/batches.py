@@ -24,7 +24,7 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
-Told = Callable[[RecordMetadata, Exception | None], None]
+OnAcknowledged = Callable[[RecordMetadata, Exception | None], None]
 """Is told what became of a record: where it is, or why it failed."""
 
 
@@ -44,17 +44,23 @@ class Batch:
         "identity",
         "in_doubt",
         "is_stranded",
+        "on_acknowledged",
         "on_wire",
         "times",
         "together",
-        "told",
         "tries",
         "whole",
     )
 
-    def __init__(self, at: TopicPartition, compression: Compression, deadline: float, told: Told | None = None) -> None:
+    def __init__(
+        self,
+        at: TopicPartition,
+        compression: Compression,
+        deadline: float,
+        on_acknowledged: OnAcknowledged | None = None,
+    ) -> None:
         self.at = at
-        self.told = told
+        self.on_acknowledged = on_acknowledged
         """Is told of each record, also of one whose future nobody waits for any more."""
         self.builder = BatchBuilder(compression)
         self.whole: asyncio.Future[int] | None = None
@@ -113,7 +119,7 @@ class Batch:
         middle = len(records) // 2
         found = []
         for half in (records[:middle], records[middle:]):
-            batch = Batch(self.at, self.builder.compression, self.deadline, self.told)
+            batch = Batch(self.at, self.builder.compression, self.deadline, self.on_acknowledged)
             for record, future in half:
                 batch.append(record.timestamp, record.key, record.value, record.headers, future)
             batch.together = self.together
@@ -146,15 +152,15 @@ class Batch:
         if self.together is not None:
             self.together.written(self.at, base_offset, self.builder.count)
         for number, future in enumerate(self.futures):
-            if self.told is None and future.done():
+            if self.on_acknowledged is None and future.done():
                 continue
             offset = Offset(-1 if base_offset < 0 else base_offset + number)
             timestamp = self.times[number] if log_append_time < 0 else log_append_time
             metadata = RecordMetadata(self.at.topic, self.at.partition, offset, timestamp)
             if not future.done():
                 future.set_result(metadata)
-            if self.told is not None:
-                self.told(metadata, None)
+            if self.on_acknowledged is not None:
+                self.on_acknowledged(metadata, None)
 
     def fail(self, error: Exception, *, reported: bool) -> None:
         """Tell its records why they failed; nothing if they were told something before.
@@ -174,9 +180,9 @@ class Batch:
                 future.set_exception(error)
                 if reported:
                     future.exception()
-        if self.told is not None:
+        if self.on_acknowledged is not None:
             for time in self.times:
-                self.told(RecordMetadata(self.at.topic, self.at.partition, Offset(-1), time), error)
+                self.on_acknowledged(RecordMetadata(self.at.topic, self.at.partition, Offset(-1), time), error)
 
     def too_late(self) -> DeliveryError:
         """What its records are told when their time is up."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, Protocol
 
-from fencepost.client.batches import Headers, RecordMetadata, Told
+from fencepost.client.batches import Headers, OnAcknowledged, RecordMetadata
 from fencepost.protocol.types import Offset
 
 logger = logging.getLogger(__name__)
@@ -91,6 +91,6 @@ class Interceptors:
             raise
 
     @property
-    def told(self) -> Told | None:
+    def on_acknowledged(self) -> OnAcknowledged | None:
         """`after`; None where there is nobody to tell."""
         return self.after if self._each else None

@@ -127,7 +127,7 @@ class Producer:
             compression=self._compression,
             max_in_flight=checked_in_flight(max_in_flight_requests_per_connection),
             acks=in_request,
-            told=self._interceptors.told,
+            on_acknowledged=self._interceptors.on_acknowledged,
             counts=self._counts,
         )
         self._partitioner = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
@@ -337,7 +337,7 @@ class Producer:
 
     def statistics(self) -> ProducerStatistics:
         """What was sent, acknowledged, sent again and refused since this was made; also after it is closed."""
-        return self._counts.told(self._buffer_bytes, 0 if self._sender is None else self._sender.buffer_used)
+        return self._counts.snapshot(self._buffer_bytes, 0 if self._sender is None else self._sender.buffer_used)
 
     # Transactions
 

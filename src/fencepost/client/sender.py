@@ -13,7 +13,7 @@ from typing import Final
 
 from fencepost.client.alarm import Alarm
 from fencepost.client.batch_ends import BatchEnds
-from fencepost.client.batches import Batch, Headers, RecordMetadata, Told
+from fencepost.client.batches import Batch, Headers, OnAcknowledged, RecordMetadata
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
@@ -62,7 +62,7 @@ class Sender:
         compression: Compression,
         max_in_flight: int = 1,
         acks: int = _ALL,
-        told: Told | None = None,
+        on_acknowledged: OnAcknowledged | None = None,
         counts: SendCounts | None = None,
     ) -> None:
         """`max_in_flight`: requests to a node, and batches of a partition, that may be on the wire together.
@@ -80,7 +80,7 @@ class Sender:
         self._compression = compression
         self._max_in_flight = max_in_flight
         self._acks = acks
-        self._told = told
+        self._on_acknowledged = on_acknowledged
         self._counts = counts or SendCounts()
         self._requests: Counter[Connection] = Counter()  # on the wire
         self._loop = asyncio.get_running_loop()
@@ -129,7 +129,7 @@ class Sender:
         batch = lane.queue[-1] if lane.queue and lane.queue[-1].together is None else None
         before, full = 0 if batch is None else batch.builder.size, False
         if batch is None or not batch.append(timestamp, key, value, headers, future, self._batch_bytes):
-            batch = Batch(at, self._compression, self._loop.time() + self._delivery_timeout, self._told)
+            batch = Batch(at, self._compression, self._loop.time() + self._delivery_timeout, self._on_acknowledged)
             if not batch.append(timestamp, key, value, headers, future, self._max_request_size):
                 raise too_large(at, key, value, self._max_request_size)
             full = bool(lane.queue)
@@ -377,10 +377,10 @@ class Sender:
         found: dict[TopicPartition, PartitionProduceResponse] = {}
         if lost is not None:
             self._cluster.topics.clear()
-        elif (told := answer.result()) is not None:
+        elif (produced := answer.result()) is not None:
             found = {
                 TopicPartition(topic.name, part.index): part
-                for topic in told.responses
+                for topic in produced.responses
                 for part in topic.partition_responses
             }
         for lane, batch in sent:

@@ -73,7 +73,7 @@ class SendCounts:
         self.batches += 1
         self.sent_bytes += size
 
-    def told(self, buffer_bytes: int, buffer_used: int) -> ProducerStatistics:
+    def snapshot(self, buffer_bytes: int, buffer_used: int) -> ProducerStatistics:
         """What a person reads.  `buffer_bytes`: the limit, `buffer_used`: how much of it is in use."""
         return ProducerStatistics(
             record_send_total=self.sent,

@@ -96,7 +96,7 @@ class Checkpoint:
 
 
 @dataclass
-class Told:
+class DriverOutcomes:
     """What the drivers of one application were told."""
 
     committed: dict[int, Ends] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fencepost.client.cluster import Cluster
 from fencepost.protocol.records import BatchBuilder
-from fencepost.simulation.micro_batches import PLACES, Row, Shown, Told
+from fencepost.simulation.micro_batches import PLACES, DriverOutcomes, Row, Shown
 from fencepost.simulation.processes import Process
 from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark.attempt import Plan, claim
@@ -66,7 +66,7 @@ class Scheduler:
         self,
         world: World,
         driver: str,
-        told: Told,
+        outcomes: DriverOutcomes,
         batch_id: int,
         rows: Sequence[Row],
         trouble: TaskTrouble,
@@ -77,7 +77,7 @@ class Scheduler:
         """Called when all tasks are done, and the driver is about to commit."""
         self._world = world
         self._driver = driver
-        self._told = told
+        self._outcomes = outcomes
         self._batch_id = batch_id
         self._rows = rows
         self._trouble = trouble
@@ -174,7 +174,7 @@ class Scheduler:
 
     def _report(self, each: Running) -> list[Written]:
         report = each.task.result()
-        self._told.reported[each.tag] = self._batch_id
+        self._outcomes.reported[each.tag] = self._batch_id
         return report
 
     def _stall(self, process: Process) -> None:

@@ -18,8 +18,8 @@ from fencepost.simulation.micro_batches import (
     BEGINNING,
     TARGETS,
     Checkpoint,
+    DriverOutcomes,
     Ends,
-    Told,
     rows_between,
     source_offsets,
 )
@@ -89,10 +89,10 @@ class Life:
 class Application:
     """One application and its drivers, until `stop`."""
 
-    def __init__(self, world: World, name: str, told: Told, trouble: Trouble, patience: Patience) -> None:
+    def __init__(self, world: World, name: str, outcomes: DriverOutcomes, trouble: Trouble, patience: Patience) -> None:
         self._world = world
         self.name = name
-        self._told = told
+        self._outcomes = outcomes
         self._trouble = trouble
         self._patience = patience
         self._random = world.chance(f"application {name}")
@@ -111,7 +111,7 @@ class Application:
     @property
     def newest(self) -> int:
         """The newest batch that a driver was told to be committed."""
-        return max(self._told.committed, default=-1)
+        return max(self._outcomes.committed, default=-1)
 
     # Life and death
 
@@ -255,7 +255,7 @@ class Application:
 
     async def _batch(self, life: Life, driver: Driver) -> bool:
         """Write the next micro-batch; whether to go on with this driver."""
-        checkpoint, told = life.checkpoint, self._told
+        checkpoint, outcomes = life.checkpoint, self._outcomes
         number = checkpoint.done + 1
         if number not in checkpoint.ends:
             checkpoint.ends[number] = self._grown(checkpoint.start_of(number))
@@ -264,7 +264,7 @@ class Application:
         tasks, patience = self._trouble.tasks, self._patience
         name = f"{life.name}.{len(self._schedulers)}"
         about_to_commit = partial(self._about_to_commit, life)
-        scheduler = Scheduler(self._world, name, told, number, rows, tasks, patience, about_to_commit)
+        scheduler = Scheduler(self._world, name, outcomes, number, rows, tasks, patience, about_to_commit)
         life.scheduler = scheduler
         self._schedulers.append(scheduler)
         starts = source_offsets(start, self._cluster_id) if number else []
@@ -283,22 +283,22 @@ class Application:
         except ProducerFencedError:
             self._world.note(f"driver {life.name} is fenced")
             if not life.had_company and self._starts == life.starts_seen:
-                told.surprises.append(f"driver {life.name}, whom nobody replaced, is told that it was")
+                outcomes.surprises.append(f"driver {life.name}, whom nobody replaced, is told that it was")
             return False
         except (WriteFailed, ClientError) as error:
             self._world.note(f"driver {life.name} batch {number}: {type(error).__name__}: {error}")
             if isinstance(error, WriteFailed):
                 if not scheduler.runs:
                     return self._refused(life)
-                told.failed |= dict.fromkeys(scheduler.runs, number)
+                outcomes.failed |= dict.fromkeys(scheduler.runs, number)
             self._may_take_over(life)
             return self._random.random() < self._trouble.drivers.reuse
         checkpoint.done = max(checkpoint.done, number)
         if wrote:
-            told.committed[number] = end
+            outcomes.committed[number] = end
             self._prefer(checkpoint)
         else:
-            told.skipped.append(end)
+            outcomes.skipped.append(end)
         return True
 
     def _grown(self, start: Ends) -> Ends:
@@ -316,18 +316,18 @@ class Application:
     def _refused(self, life: Life) -> bool:
         self._candidates = [each for each in self._candidates if each is not life.checkpoint]
         if not self._candidates:
-            self._told.surprises.append(f"driver {life.name} is refused, and every other was before it")
+            self._outcomes.surprises.append(f"driver {life.name} is refused, and every other was before it")
             self._candidates = [life.checkpoint]
         return False
 
     async def _intruder(self, life: Life) -> None:
         """A driver of another query."""
         cluster, driver = self._driver(life)
-        scheduler = Scheduler(self._world, life.name, self._told, 0, [], TaskTrouble(), self._patience)
+        scheduler = Scheduler(self._world, life.name, self._outcomes, 0, [], TaskTrouble(), self._patience)
         self._schedulers.append(scheduler)
         try:
             await driver.write(Progress.of("another query", 0, source_offsets((1, 1))), 1, False, scheduler)
-            self._told.surprises.append(f"driver {life.name} of another query is let in")
+            self._outcomes.surprises.append(f"driver {life.name} of another query is let in")
         except (WriteFailed, ClientError) as error:
             self._world.note(f"driver {life.name}: {type(error).__name__}: {error}")
         finally:

@@ -17,7 +17,7 @@ from fencepost.broker.leader.fetch_sessions import (
     SMALLEST_ID,
     Fetching,
     FetchSessions,
-    Told,
+    SessionAnswer,
     partitions_of,
 )
 from fencepost.protocol.errors import ErrorCode
@@ -68,7 +68,7 @@ class Reader:
         named = finish(partitions_of(request, self.version, Pace()))
         return self.sessions.begin(request, named, self.version, Milliseconds(self.now))
 
-    def tell(self, fetching: Fetching | ErrorCode) -> Told:
+    def tell(self, fetching: Fetching | ErrorCode) -> SessionAnswer:
         assert isinstance(fetching, Fetching)
         results = [(asked, self.log.get(name_of(asked.key), partition())) for asked in fetching.partitions]
         return self.sessions.tell(fetching, results, Milliseconds(self.now))
@@ -313,7 +313,7 @@ def test_an_answer_that_was_overtaken_is_none() -> None:
     waiting = reader.begin()
     reader.epoch += 1
     assert reader.fetch() == []
-    assert reader.tell(waiting) == Told(ErrorCode.INVALID_FETCH_SESSION_EPOCH, reader.id, ())
+    assert reader.tell(waiting) == SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, reader.id, ())
 
 
 def test_a_session_that_is_closed_while_a_request_waits_still_answers_it() -> None:
@@ -323,7 +323,7 @@ def test_a_session_that_is_closed_while_a_request_waits_still_answers_it() -> No
     old = reader.id
     reader.epoch = CLOSE
     reader.fetch()
-    assert reader.tell(waiting) == Told(ErrorCode.NONE, old, [])
+    assert reader.tell(waiting) == SessionAnswer(ErrorCode.NONE, old, [])
 
 
 # Who gets a session (KIP-227, "Session caching")

@@ -48,8 +48,10 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestCo
         errors, needed = yield from _of_broker(transaction, node, pace)
         lsn = max(lsn, needed)
         topics = (yield from _once(errors, pace)) if transaction.verify_only else transaction.topics
-        told = yield from _by_topic(topics, errors, pace)
-        results.append(AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=told))
+        topic_results = yield from _by_topic(topics, errors, pace)
+        results.append(
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
+        )
     return Reply(AddPartitionsToTxnResponse(results_by_transaction=results), lsn)
 
 
@@ -67,14 +69,14 @@ def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, 
     partitions = yield from _partitions(request.topics, pace)
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         refused: Results = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        told = yield from _by_topic(request.topics, refused, pace)
-        return independent(AddPartitionsToTxnResponse(results_by_topic=told))
+        topic_results = yield from _by_topic(request.topics, refused, pace)
+        return independent(AddPartitionsToTxnResponse(results_by_topic=topic_results))
     looked_up = yield from each(partitions, partial(_unfit, context, node), pace)
     unfit = {at: error for at, error in zip(partitions, looked_up, strict=True) if error}
     if unfit:
         attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | unfit
-        told = yield from _by_topic(request.topics, attempted, pace)
-        return independent(AddPartitionsToTxnResponse(results_by_topic=told))
+        topic_results = yield from _by_topic(request.topics, attempted, pace)
+        return independent(AddPartitionsToTxnResponse(results_by_topic=topic_results))
     added = node.transactions.add_partitions(
         request.transactional_id, ProducerId(request.producer_id), Epoch(request.producer_epoch), partitions, 0
     )
@@ -123,11 +125,11 @@ def _by_topic(
     results = []
     for topic in topics:
         yield from pace.spend(ITEM)
-        told = yield from each(topic.partitions, partial(_told, topic.name, errors), pace)
-        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=told))
+        parts = yield from each(topic.partitions, partial(_result, topic.name, errors), pace)
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=parts))
     return results
 
 
-def _told(topic: str, errors: Results, index: int) -> AddPartitionsToTxnPartitionResult:
+def _result(topic: str, errors: Results, index: int) -> AddPartitionsToTxnPartitionResult:
     error = errors[TopicPartition(topic, index)]
     return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)

@@ -24,10 +24,10 @@ from fencepost.protocol.steps import Pace, Steps, each
 def alter_configs(request: AlterConfigsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace = Pace()
     outcomes = yield from alter_each(request.resources, replaced, request.validate_only, context, node, pace)
-    return independent(AlterConfigsResponse(responses=(yield from each(outcomes, _told, pace))))
+    return independent(AlterConfigsResponse(responses=(yield from each(outcomes, _result, pace))))
 
 
-def _told(altered: tuple[AlterConfigsResource, Outcome]) -> AlterConfigsResourceResponse:
+def _result(altered: tuple[AlterConfigsResource, Outcome]) -> AlterConfigsResourceResponse:
     resource, (error, message) = altered
     return AlterConfigsResourceResponse(
         error_code=error,

@@ -60,13 +60,13 @@ def _described(partition: Partition) -> DescribeLogDirsPartition:
 
 
 def _directory(topics: dict[str, list[DescribeLogDirsPartition]], node: Node) -> DescribeLogDirsResult:
-    told = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=str(node.storage.path.absolute()), topics=[])
+    directory = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=str(node.storage.path.absolute()), topics=[])
     try:
         room = node.storage.space.room()
     except OSError:
-        told.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        return told
+        directory.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return directory
     if room is not None:
-        told.total_bytes, told.usable_bytes = room.total, room.free
-    told.topics = [DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items()]
-    return told
+        directory.total_bytes, directory.usable_bytes = room.total, room.free
+    directory.topics = [DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items()]
+    return directory

@@ -29,10 +29,10 @@ def incremental_alter_configs(
 ) -> Steps[Reply]:
     pace = Pace()
     outcomes = yield from alter_each(request.resources, changed, request.validate_only, context, node, pace)
-    return independent(IncrementalAlterConfigsResponse(responses=(yield from each(outcomes, _told, pace))))
+    return independent(IncrementalAlterConfigsResponse(responses=(yield from each(outcomes, _result, pace))))
 
 
-def _told(altered: tuple[AlterConfigsResource, Outcome]) -> AlterConfigsResourceResponse:
+def _result(altered: tuple[AlterConfigsResource, Outcome]) -> AlterConfigsResourceResponse:
     resource, (error, message) = altered
     return AlterConfigsResourceResponse(
         error_code=error,

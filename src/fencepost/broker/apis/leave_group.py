@@ -35,7 +35,7 @@ def leave_group(request: LeaveGroupRequest, context: RequestContext, node: Node)
         return Reply(LeaveGroupResponse(error_code=error), lsn)
     leaving = yield from each(request.members, _identity, pace)
     errors, lsn = groups.leave_group(request.group_id, leaving)
-    members = yield from each(zip(leaving, errors, strict=True), _told, pace)
+    members = yield from each(zip(leaving, errors, strict=True), _result, pace)
     return Reply(LeaveGroupResponse(error_code=ErrorCode.NONE, members=members), lsn)
 
 
@@ -43,6 +43,6 @@ def _identity(member: Leaving) -> MemberIdentity:
     return MemberIdentity(member.member_id, member.group_instance_id)
 
 
-def _told(of: tuple[MemberIdentity, ErrorCode]) -> MemberResponse:
+def _result(of: tuple[MemberIdentity, ErrorCode]) -> MemberResponse:
     (member_id, group_instance_id), error = of
     return MemberResponse(member_id=member_id, group_instance_id=group_instance_id, error_code=error)

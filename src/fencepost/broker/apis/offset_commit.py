@@ -89,12 +89,12 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
     topics = []
     for number, topic in enumerate(request.topics):
         yield from pace.spend(ITEM)
-        told = yield from each(topic.partitions, partial(_told, errors, number), pace)
-        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=told))
+        parts = yield from each(topic.partitions, partial(_result, errors, number), pace)
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=parts))
     return Reply(OffsetCommitResponse(topics=topics), lsn)
 
 
-def _told(
+def _result(
     errors: Mapping[tuple[int, int], ErrorCode], number: int, asked: OffsetCommitRequestPartition
 ) -> OffsetCommitResponsePartition:
     index = asked.partition_index

@@ -41,12 +41,12 @@ def offset_delete(request: OffsetDeleteRequest, context: RequestContext, node: N
     topics = []
     for topic in request.topics:
         yield from pace.spend(ITEM)
-        told = yield from each(topic.partitions, partial(_told, topic.name, errors), pace)
-        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=told))
+        parts = yield from each(topic.partitions, partial(_result, topic.name, errors), pace)
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=parts))
     return Reply(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics), lsn)
 
 
-def _told(
+def _result(
     topic: str, errors: Mapping[TopicPartition, ErrorCode], asked: OffsetDeleteRequestPartition
 ) -> OffsetDeleteResponsePartition:
     index = asked.partition_index

@@ -115,8 +115,8 @@ def _one_group(
     topics = []
     for name, partitions in found.items():
         yield from pace.spend(ITEM)
-        told = yield from each(partitions.items(), _partition_of_one, pace)
-        topics.append(OffsetFetchResponseTopic(name=name, partitions=told))
+        parts = yield from each(partitions.items(), _partition_of_one, pace)
+        topics.append(OffsetFetchResponseTopic(name=name, partitions=parts))
     return OffsetFetchResponse(topics=topics)
 
 
@@ -155,8 +155,8 @@ def _group(
     for name, partitions in found.items():
         yield from pace.spend(ITEM)
         topic_id = node.topics.by_name[name].topic_id if name in node.topics.by_name else ZERO_UUID
-        told = yield from each(partitions.items(), _partition, pace)
-        topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=told))
+        parts = yield from each(partitions.items(), _partition, pace)
+        topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=parts))
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics + unknown)
 
 

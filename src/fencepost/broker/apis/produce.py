@@ -56,12 +56,12 @@ def _response(topics: Topics, pace: Pace) -> Steps[ProduceResponse]:
     for topic, writes in topics:
         if pace.is_used_up(ITEM):
             yield from pace.rest()
-        told = []
+        parts = []
         for write in writes:
             if pace.is_used_up(ITEM):
                 yield from pace.rest()
-            told.append(_one(write))
-        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=told))
+            parts.append(_one(write))
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=parts))
     return ProduceResponse(responses=responses)
 
 

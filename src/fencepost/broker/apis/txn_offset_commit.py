@@ -60,12 +60,12 @@ def _response(
     topics = []
     for number, topic in enumerate(request.topics):
         yield from pace.spend(ITEM)
-        told = yield from each(topic.partitions, partial(_told, errors, number, version), pace)
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=told))
+        parts = yield from each(topic.partitions, partial(_result, errors, number, version), pace)
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=parts))
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _told(
+def _result(
     errors: dict[Place, ErrorCode], number: int, version: int, asked: TxnOffsetCommitRequestPartition
 ) -> TxnOffsetCommitResponsePartition:
     index = asked.partition_index

@@ -86,12 +86,12 @@ def _result(producer_id: int, errors: Errors, pace: Pace) -> Steps[WritableTxnMa
     topics = []
     for topic, partitions in errors.items():
         yield from pace.spend(ITEM)
-        told = yield from each(partitions.items(), _told, pace)
-        topics.append(WritableTxnMarkerTopicResult(name=topic, partitions=told))
+        parts = yield from each(partitions.items(), _partition_result, pace)
+        topics.append(WritableTxnMarkerTopicResult(name=topic, partitions=parts))
     return WritableTxnMarkerResult(producer_id=producer_id, topics=topics)
 
 
-def _told(of: tuple[int, ErrorCode]) -> WritableTxnMarkerPartitionResult:
+def _partition_result(of: tuple[int, ErrorCode]) -> WritableTxnMarkerPartitionResult:
     return WritableTxnMarkerPartitionResult(partition_index=of[0], error_code=of[1])
 
 

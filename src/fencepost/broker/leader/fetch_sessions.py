@@ -135,7 +135,7 @@ class Fetching(NamedTuple):
     """The session's when this request came: if it has another one by the time of the answer, that one came too late."""
 
 
-class Told(NamedTuple):
+class SessionAnswer(NamedTuple):
     """What the reader is answered."""
 
     error: ErrorCode
@@ -182,16 +182,16 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == LAST_SESSION_EPOCH else session.epoch + 1
         return Fetching(list(session.partitions.values()), by_id, session=session, epoch=session.epoch)
 
-    def tell(self, fetching: Fetching, results: Sequence[Result], now: Milliseconds) -> Told:
+    def tell(self, fetching: Fetching, results: Sequence[Result], now: Milliseconds) -> SessionAnswer:
         """What the reader is told of what was read."""
         if fetching.begins:
-            return Told(ErrorCode.NONE, self._create(fetching.by_id, results, now), results)
+            return SessionAnswer(ErrorCode.NONE, self._create(fetching.by_id, results, now), results)
         session = fetching.session
         if session is None:
-            return Told(ErrorCode.NONE, NO_SESSION, results)
+            return SessionAnswer(ErrorCode.NONE, NO_SESSION, results)
         if session.epoch != fetching.epoch:
-            return Told(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id)
-        return Told(ErrorCode.NONE, session.session_id, session.news(results))
+            return SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id)
+        return SessionAnswer(ErrorCode.NONE, session.session_id, session.news(results))
 
     def _create(self, by_id: bool, results: Sequence[Result], now: Milliseconds) -> int:
         """A session that begins with these partitions; its id, or NO_SESSION."""

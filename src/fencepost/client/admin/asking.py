@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Told(NamedTuple, Generic[Item, Result]):
+class ItemResult(NamedTuple, Generic[Item, Result]):
     """What an answer says of one item.  `result` counts where there is no error."""
 
     item: Item
@@ -34,7 +34,7 @@ class Question(Generic[Item, Result]):
     """A request about many items, and how to read its answer."""
 
     request: Callable[[Sequence[Item]], Any]
-    read: Callable[[Any, Sequence[Item]], Iterable[Told[Item, Result]]]
+    read: Callable[[Any, Sequence[Item]], Iterable[ItemResult[Item, Result]]]
     """An answer, to what was asked about these."""
     refused: Callable[[Item], str]
     """What the refusal of an item means, as a sentence begins that the reason ends."""

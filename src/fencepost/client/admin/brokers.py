@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask_each_broker, known_nodes
+from fencepost.client.admin.asking import ItemResult, Question, ask_each_broker, known_nodes
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeLogDirsRequest
@@ -66,8 +66,8 @@ async def describe_log_dirs(
 ) -> dict[int, list[LogDirectory]]:
     """By broker, of these or of all."""
 
-    def read(answer: Any, asked: Sequence[int]) -> Iterator[Told[int, list[LogDirectory]]]:
-        yield Told(asked[0], answer.error_code, None, sorted(map(_directory, answer.results), key=_path))
+    def read(answer: Any, asked: Sequence[int]) -> Iterator[ItemResult[int, list[LogDirectory]]]:
+        yield ItemResult(asked[0], answer.error_code, None, sorted(map(_directory, answer.results), key=_path))
 
     question = Question(
         request=lambda _: DescribeLogDirsRequest(topics=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask
+from fencepost.client.admin.asking import ItemResult, Question, ask
 from fencepost.client.admin.routes import AnyBroker, Brokers, Route
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.protocol.errors import ErrorCode
@@ -66,10 +66,10 @@ async def describe_configs(
         resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for name in asked]
         return DescribeConfigsRequest(resources=resources, include_synonyms=True)
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, dict[str, ConfigEntry]]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, dict[str, ConfigEntry]]]:
         for found in answer.results:
             entries = {config.name: _entry(config) for config in found.configs}
-            yield Told(found.resource_name, found.error_code, found.error_message, entries)
+            yield ItemResult(found.resource_name, found.error_code, found.error_message, entries)
 
     question = Question(
         request=request,
@@ -92,8 +92,10 @@ async def alter_config(
     ]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
-        return (Told(found.resource_name, found.error_code, found.error_message, None) for found in answer.responses)
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
+        return (
+            ItemResult(found.resource_name, found.error_code, found.error_message, None) for found in answer.responses
+        )
 
     question = Question(
         request=lambda _: IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only),

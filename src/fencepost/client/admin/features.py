@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask, known_nodes
+from fencepost.client.admin.asking import ItemResult, Question, ask, known_nodes
 from fencepost.client.admin.routes import AnyBroker, Controller
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.connection import SOFTWARE
@@ -30,13 +30,13 @@ class FeatureDescription(NamedTuple):
 async def describe_features(cluster: Cluster, deadline: Deadline) -> dict[str, FeatureDescription]:
     """By name, as any of the brokers knows them."""
 
-    def read(answer: Any, asked: Any) -> Iterator[Told[str, dict[str, FeatureDescription]]]:
+    def read(answer: Any, asked: Any) -> Iterator[ItemResult[str, dict[str, FeatureDescription]]]:
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         found = {
             feature.name: FeatureDescription(feature.min_version, feature.max_version, levels.get(feature.name, 0))
             for feature in answer.supported_features
         }
-        yield Told(asked[0], answer.error_code, None, dict(sorted(found.items())))
+        yield ItemResult(asked[0], answer.error_code, None, dict(sorted(found.items())))
 
     question = Question(
         request=lambda _: ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1]),
@@ -59,10 +59,10 @@ async def update_feature(cluster: Cluster, feature: str, level: int, deadline: D
         upgrade_type=_SAFE_DOWNGRADE if level < now else _UPGRADE,
     )
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
         refused = [result for result in answer.results if result.error_code]
         found = refused[0] if refused and not answer.error_code else answer
-        yield Told(feature, found.error_code, found.error_message, None)
+        yield ItemResult(feature, found.error_code, found.error_message, None)
 
     question = Question(
         request=lambda _: UpdateFeaturesRequest(feature_updates=[update]),

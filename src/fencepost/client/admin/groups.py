@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask, ask_each_broker
+from fencepost.client.admin.asking import ItemResult, Question, ask, ask_each_broker
 from fencepost.client.admin.routes import Coordinators
 from fencepost.client.cluster import GROUP, Cluster, Deadline
 from fencepost.client.group_protocol import partitions_of
@@ -56,12 +56,12 @@ async def list_groups(
 ) -> dict[str, GroupListing]:
     """By id, of all brokers.  `states` and `types`: only these; all if there are none."""
 
-    def read(answer: Any, asked: Sequence[int]) -> Iterator[Told[int, list[GroupListing]]]:
+    def read(answer: Any, asked: Sequence[int]) -> Iterator[ItemResult[int, list[GroupListing]]]:
         found = [
             GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type)
             for group in answer.groups
         ]
-        yield Told(asked[0], answer.error_code, None, found)
+        yield ItemResult(asked[0], answer.error_code, None, found)
 
     least = _TYPES_SINCE if types else _STATES_SINCE if states else 0
     by_node = await ask_each_broker(
@@ -80,11 +80,11 @@ async def list_groups(
 async def describe_groups(cluster: Cluster, groups: Iterable[str], deadline: Deadline) -> dict[str, GroupDescription]:
     """By id, of their coordinators."""
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, GroupDescription]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, GroupDescription]]:
         for group in answer.groups:
             gone = not group.error_code and group.group_state == _DEAD
             error = ErrorCode.GROUP_ID_NOT_FOUND if gone else group.error_code
-            yield Told(group.group_id, error, group.error_message, _description(group))
+            yield ItemResult(group.group_id, error, group.error_message, _description(group))
 
     question = Question(
         request=lambda asked: DescribeGroupsRequest(groups=list(asked)),
@@ -125,8 +125,8 @@ def _partitions(assignment: bytes) -> list[TopicPartition]:
 async def delete_groups(cluster: Cluster, groups: Iterable[str], deadline: Deadline) -> None:
     """With their committed offsets; one that has members is refused."""
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
-        return (Told(group.group_id, group.error_code, None, None) for group in answer.results)
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
+        return (ItemResult(group.group_id, group.error_code, None, None) for group in answer.results)
 
     question = Question(
         request=lambda asked: DeleteGroupsRequest(groups_names=list(asked)),

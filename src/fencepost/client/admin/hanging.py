@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask_once, metadata
+from fencepost.client.admin.asking import ItemResult, Question, ask_once, metadata
 from fencepost.client.admin.partitions import ProducerState, describe_producers
 from fencepost.client.admin.routes import Leaders
 from fencepost.client.admin.topics import TopicDescription
@@ -234,11 +234,11 @@ async def _write_marker(cluster: Cluster, hanging: HangingTransaction, deadline:
         coordinator_epoch=max(hanging.coordinator_epoch, 0),
     )
 
-    def read(answer: Any, _: object) -> Iterator[Told[TopicPartition, None]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[TopicPartition, None]]:
         for written in answer.markers:
             for topic in written.topics:
                 for part in topic.partitions:
-                    yield Told(TopicPartition(topic.name, part.partition_index), part.error_code, None, None)
+                    yield ItemResult(TopicPartition(topic.name, part.partition_index), part.error_code, None, None)
 
     question = Question(
         request=lambda _: WriteTxnMarkersRequest(markers=[marker]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from fencepost.client.admin.asking import Question, Told, ask, refusal
+from fencepost.client.admin.asking import ItemResult, Question, ask, refusal
 from fencepost.client.admin.routes import Coordinators
 from fencepost.client.cluster import GROUP, Cluster, Deadline
 from fencepost.client.errors import BrokerError
@@ -48,7 +48,7 @@ async def list_group_offsets(
             return {}
         topics = [OffsetFetchRequestTopic(name=name, partition_indexes=found) for name, found in wanted.items()]
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, Offsets]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, Offsets]]:
         found: Offsets = {}
         error = answer.error_code
         for topic in answer.topics:
@@ -56,7 +56,7 @@ async def list_group_offsets(
                 error = error or part.error_code
                 position = OffsetAndMetadata(part.committed_offset, part.metadata or "", part.committed_leader_epoch)
                 found[TopicPartition(topic.name, part.partition_index)] = None if position.offset < 0 else position
-        yield Told(group, error, None, dict(sorted(found.items())))
+        yield ItemResult(group, error, None, dict(sorted(found.items())))
 
     question = Question(
         request=lambda _: OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable),
@@ -82,10 +82,10 @@ async def alter_group_offsets(
         for name, numbers in _by_topic(offsets).items()
     ]
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, Errors]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, Errors]]:
         errors = _errors(answer)
         whole = next((error for error in errors.values() if error.retriable and error not in _FINAL), ErrorCode.NONE)
-        yield Told(group, whole, None, errors)
+        yield ItemResult(group, whole, None, errors)
 
     question = Question(
         request=lambda _: OffsetCommitRequest(
@@ -121,8 +121,8 @@ async def delete_group_offsets(
         for name, numbers in _by_topic(partitions).items()
     ]
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, Errors]]:
-        yield Told(group, answer.error_code, None, _errors(answer))
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, Errors]]:
+        yield ItemResult(group, answer.error_code, None, _errors(answer))
 
     question = Question(
         request=lambda _: OffsetDeleteRequest(group_id=group, topics=topics),

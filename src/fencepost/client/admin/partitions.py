@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from fencepost.client.admin.asking import Question, Told, ask, patience_ms
+from fencepost.client.admin.asking import ItemResult, Question, ask, patience_ms
 from fencepost.client.admin.routes import Leaders
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.positions import isolation_of
@@ -78,10 +78,10 @@ async def list_offsets(
             replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=patience_ms(cluster)
         )
 
-    def read(answer: Any, _: object) -> Iterator[Told[TopicPartition, ListedOffset | None]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[TopicPartition, ListedOffset | None]]:
         for at, part in _parts(answer):
             listed = ListedOffset(part.offset, part.timestamp, part.leader_epoch)
-            yield Told(at, part.error_code, None, None if part.offset < 0 else listed)
+            yield ItemResult(at, part.error_code, None, None if part.offset < 0 else listed)
 
     least = _ISOLATION_SINCE if isolation is Isolation.READ_COMMITTED else 0
     question = Question(
@@ -107,7 +107,9 @@ async def delete_records(
 
     question = Question(
         request=request,
-        read=lambda answer, _: (Told(at, part.error_code, None, part.low_watermark) for at, part in _parts(answer)),
+        read=lambda answer, _: (
+            ItemResult(at, part.error_code, None, part.low_watermark) for at, part in _parts(answer)
+        ),
         refused=lambda at: f"no records of {at} were deleted",
     )
     return await ask(cluster, offsets, Leaders(cluster), question, deadline)
@@ -125,9 +127,11 @@ async def describe_producers(
         ]
         return DescribeProducersRequest(topics=topics)
 
-    def read(answer: Any, _: object) -> Iterator[Told[TopicPartition, list[ProducerState]]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[TopicPartition, list[ProducerState]]]:
         for at, part in _parts(answer):
-            yield Told(at, part.error_code, part.error_message, [_state(found) for found in part.active_producers])
+            yield ItemResult(
+                at, part.error_code, part.error_message, [_state(found) for found in part.active_producers]
+            )
 
     question = Question(request=request, read=read, refused=lambda at: f"the producers of {at} are not told")
     return await ask(cluster, partitions, Leaders(cluster), question, deadline)

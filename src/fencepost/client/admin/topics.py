@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask, metadata, patience_ms, refusal
+from fencepost.client.admin.asking import ItemResult, Question, ask, metadata, patience_ms, refusal
 from fencepost.client.admin.routes import Controller
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, PartlyRefusedError
@@ -114,10 +114,10 @@ async def create_topics(
         wanted = [_creatable(by_name[name]) for name in names]
         return CreateTopicsRequest(topics=wanted, timeout_ms=patience_ms(cluster), validate_only=validate_only)
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
         for topic in answer.topics:
             there = exist_ok and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-            yield Told(topic.name, 0 if there else topic.error_code, topic.error_message, None)
+            yield ItemResult(topic.name, 0 if there else topic.error_code, topic.error_message, None)
 
     question = Question(
         request=request, read=read, refused=lambda name: f"topic {name!r} was not created", final=_FINAL, once=True
@@ -169,11 +169,11 @@ async def delete_topics(cluster: Cluster, names: Iterable[str], deadline: Deadli
         states = [DeleteTopicState(name=name) for name in asked]
         return DeleteTopicsRequest(topics=states, topic_names=list(asked), timeout_ms=patience_ms(cluster))
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
         for topic in answer.responses:
             if topic.name is not None:
                 cluster.forget_topic(topic.name)
-                yield Told(topic.name, topic.error_code, topic.error_message, None)
+                yield ItemResult(topic.name, topic.error_code, topic.error_message, None)
 
     question = Question(
         request=request, read=read, refused=lambda name: f"topic {name!r} was not deleted", final=_FINAL, once=True
@@ -190,10 +190,10 @@ async def create_partitions(
         wanted = [CreatePartitionsTopic(name=name, count=counts[name]) for name in names]
         return CreatePartitionsRequest(topics=wanted, timeout_ms=patience_ms(cluster), validate_only=validate_only)
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, None]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
         for topic in answer.results:
             cluster.forget_topic(topic.name)
-            yield Told(topic.name, topic.error_code, topic.error_message, None)
+            yield ItemResult(topic.name, topic.error_code, topic.error_message, None)
 
     question = Question(
         request=request,

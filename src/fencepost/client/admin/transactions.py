@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import Question, Told, ask, ask_each_broker
+from fencepost.client.admin.asking import ItemResult, Question, ask, ask_each_broker
 from fencepost.client.admin.routes import Coordinators
 from fencepost.client.cluster import TRANSACTION, Cluster, Deadline
 from fencepost.protocol.errors import ErrorCode
@@ -54,7 +54,7 @@ async def list_transactions(
 ) -> dict[str, TransactionListing]:
     """By transactional id, of these brokers, each of which must answer, or of all that are there."""
 
-    def read(answer: Any, asked: Sequence[int]) -> Iterator[Told[int, list[TransactionListing]]]:
+    def read(answer: Any, asked: Sequence[int]) -> Iterator[ItemResult[int, list[TransactionListing]]]:
         found = [
             TransactionListing(state.transactional_id, state.transaction_state, ProducerId(state.producer_id))
             for state in answer.transaction_states
@@ -62,7 +62,7 @@ async def list_transactions(
         unknown = [state for state in given.states if state in answer.unknown_state_filters]
         if unknown:
             raise ValueError(f"states={list(given.states)}: there is no state {', '.join(unknown)}")
-        yield Told(asked[0], answer.error_code, None, found)
+        yield ItemResult(asked[0], answer.error_code, None, found)
 
     duration = given.running_longer_than_ms
     question = Question(
@@ -90,11 +90,11 @@ async def describe_transactions(
     Raises BrokerError.
     """
 
-    def read(answer: Any, _: object) -> Iterator[Told[str, TransactionDescription | None]]:
+    def read(answer: Any, _: object) -> Iterator[ItemResult[str, TransactionDescription | None]]:
         for state in answer.transaction_states:
             gone = state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
             described = None if gone else _description(state)
-            yield Told(state.transactional_id, 0 if gone else state.error_code, None, described)
+            yield ItemResult(state.transactional_id, 0 if gone else state.error_code, None, described)
 
     question = Question(
         request=lambda asked: DescribeTransactionsRequest(transactional_ids=list(asked)),

@@ -55,7 +55,7 @@ class Consumer(Blocking):
     @takes(consumer.Consumer)
     def __init__(self, *topics: str, **options: Any) -> None:
         self._consumer = consumer.Consumer(*topics, **options)
-        self._told: deque[Callable[[], object]] = deque()
+        self._callbacks_due: deque[Callable[[], object]] = deque()
         """Callbacks of commits that have ended, for the caller's own thread: they may call the consumer."""
         super().__init__(self._consumer.close)
 
@@ -70,9 +70,9 @@ class Consumer(Blocking):
             self._tell()
 
     def _tell(self) -> None:
-        while self._told:
+        while self._callbacks_due:
             try:
-                self._told.popleft()()
+                self._callbacks_due.popleft()()
             except Exception:
                 logger.exception("a callback of commit_async() failed")
 
@@ -147,15 +147,15 @@ class Consumer(Blocking):
     ) -> Future[Committed]:
         done: Future[Committed] = Future()
 
-        def told(positions: Committed, error: Exception | None) -> None:
+        def on_complete(positions: Committed, error: Exception | None) -> None:
             if callback is not None:
-                self._told.append(partial(callback, positions, error))
+                self._callbacks_due.append(partial(callback, positions, error))
             elif error is not None:
                 logger.warning("positions were not committed: %s", error)
             if done.set_running_or_notify_cancel():
                 done.set_result(positions) if error is None else done.set_exception(error)
 
-        self._consumer.commit_async(offsets, told)
+        self._consumer.commit_async(offsets, on_complete)
         return done
 
     @as_in(consumer.Consumer.committed)

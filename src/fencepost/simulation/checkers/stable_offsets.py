@@ -17,12 +17,12 @@ class StableOffsets:
     def __init__(self) -> None:
         self._open: dict[At, dict[int, int]] = {}
         """Of each producer id with an open transaction, where it begins."""
-        self._told: dict[At, int] = {}
+        self._newest: dict[At, int] = {}
 
     def forget(self, at: At) -> None:
         """Another topic of that name is made."""
         self._open.pop(at, None)
-        self._told.pop(at, None)
+        self._newest.pop(at, None)
 
     def add(self, at: At, header: BatchHeader) -> None:
         """A batch was appended."""
@@ -37,10 +37,10 @@ class StableOffsets:
         """Somebody is told the last stable offset, and the start of the log; what is wrong with that."""
         if stable < 0:
             return None
-        told = self._told.get(at, 0)
-        if stable < told:
-            return f"the last stable offset of {at[0]}-{at[1]} goes back from {told} to {stable}"
-        self._told[at] = stable
+        newest = self._newest.get(at, 0)
+        if stable < newest:
+            return f"the last stable offset of {at[0]}-{at[1]} goes back from {newest} to {stable}"
+        self._newest[at] = stable
         first = min(self._open.get(at, {}).values(), default=stable)
         if stable > max(first, start):
             return f"the last stable offset of {at[0]}-{at[1]} is {stable}, a transaction is open from {first} on"

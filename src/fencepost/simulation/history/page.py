@@ -33,7 +33,7 @@ from fencepost.simulation.history.events import (
     Trouble,
 )
 from fencepost.simulation.history.places import places
-from fencepost.simulation.history.story import COORDINATOR, DISK, NODE, RUN, Told, tell
+from fencepost.simulation.history.story import COORDINATOR, DISK, NODE, RUN, Sentence, tell
 
 #: In front of clients, and behind them.
 _FIRST: Final = (RUN,)
@@ -57,10 +57,10 @@ def of(events: Sequence[Event]) -> Iterator[str]:
 
 def drawing(events: Sequence[Event]) -> dict[str, Any]:
     """What the script in the page is given.  Rows are numbered by the event that they show."""
-    told = list(tell(events))
-    names = _lanes(told, {event.batch.partition for event in events if isinstance(event, Append)})
+    sentences = list(tell(events))
+    names = _lanes(sentences, {event.batch.partition for event in events if isinstance(event, Append)})
     number = {name: n for n, name in enumerate(names)}
-    keys = _keys(events, told)
+    keys = _keys(events, sentences)
     run = next((event for event in events if isinstance(event, Run)), None)
     return {
         "run": None if run is None else asdict(run),
@@ -76,7 +76,7 @@ def drawing(events: Sequence[Event]) -> dict[str, Any]:
                 "of": _belongs_to(event),
                 "event": _compact(asdict(event)),
             }
-            for n, (each, event) in enumerate(zip(told, events, strict=True))
+            for n, (each, event) in enumerate(zip(sentences, events, strict=True))
         ],
         "arrows": _arrows(events),
         "troubles": _spans(events, Trouble),
@@ -89,9 +89,9 @@ def drawing(events: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def _lanes(told: Sequence[Told], partitions: Collection[str]) -> list[str]:
+def _lanes(sentences: Sequence[Sentence], partitions: Collection[str]) -> list[str]:
     """Clients as they come, then the node with what is in it; partitions by name, internal topics last."""
-    found = dict.fromkeys(each.lane for each in told)
+    found = dict.fromkeys(each.lane for each in sentences)
     last = (*_LAST, *sorted(partitions, key=lambda name: (name.startswith("__"), name)), DISK)
     clients = [name for name in found if name not in (*_FIRST, *last)]
     return [name for name in (*_FIRST, *clients, *last) if name in found]
@@ -143,13 +143,13 @@ def _belongs_to(event: Event) -> str:
     return ""
 
 
-def _keys(events: Sequence[Event], told: Sequence[Told]) -> list[list[str]]:
+def _keys(events: Sequence[Event], sentences: Sequence[Sentence]) -> list[list[str]]:
     """What each event can be filtered by.  An exchange is found whole, by whatever any part of it names."""
     owners = {event.producer_id: event.transactional_id for event in events if isinstance(event, Transition)}
     ids = {*owners.values(), *(event.transactional_id for event in events if isinstance(event, Request))}
     own = [
         dict.fromkeys((*_named(event, owners), *([f"id {each.lane}"] if each.lane in ids else [])))
-        for each, event in zip(told, events, strict=True)
+        for each, event in zip(sentences, events, strict=True)
     ]
     together: dict[str, dict[str, None]] = defaultdict(dict)
     for event, named in zip(events, own, strict=True):

@@ -39,7 +39,7 @@ _LOST: Final = {
 }
 
 
-class Told(NamedTuple):
+class Sentence(NamedTuple):
     """An event, told."""
 
     time: int
@@ -48,7 +48,7 @@ class Told(NamedTuple):
     text: str
 
 
-def tell(events: Iterable[Event]) -> Iterator[Told]:
+def tell(events: Iterable[Event]) -> Iterator[Sentence]:
     """Every event in order.  What belongs together is known by the number of the exchange or call, behind #."""
     asked: dict[int, Request] = {}
     called: dict[int, Call] = {}
@@ -60,58 +60,58 @@ def tell(events: Iterable[Event]) -> Iterator[Told]:
                 clients[lane(event.client)] = None
             case Call():
                 called[event.call] = event
-        told = _told(event, asked, called)
-        whose = lane(told.text.partition(" ")[0])
-        yield told._replace(lane=whose) if isinstance(event, Note) and whose in clients else told
+        sentence = _sentence(event, asked, called)
+        whose = lane(sentence.text.partition(" ")[0])
+        yield sentence._replace(lane=whose) if isinstance(event, Note) and whose in clients else sentence
 
 
-def _told(event: Event, asked: dict[int, Request], called: dict[int, Call]) -> Told:
+def _sentence(event: Event, asked: dict[int, Request], called: dict[int, Call]) -> Sentence:
     match event:
         case Run():
-            return Told(0, RUN, f"seed {event.seed}: {event.command}")
+            return Sentence(0, RUN, f"seed {event.seed}: {event.command}")
         case RequestFault() | Arrival() | Answer() | Return() | Loss():
             return _of_exchange(event, asked.get(event.exchange))
         case Request():
-            return Told(event.time, lane(event.client), f"{event.api} #{event.exchange} {_asks(event)}".rstrip())
+            return Sentence(event.time, lane(event.client), f"{event.api} #{event.exchange} {_asks(event)}".rstrip())
         case Append():
-            return Told(event.time, event.batch.partition, _appended(event))
+            return Sentence(event.time, event.batch.partition, _appended(event))
         case Durable():
-            return Told(event.time, DISK, f"durable up to lsn {event.lsn}")
+            return Sentence(event.time, DISK, f"durable up to lsn {event.lsn}")
         case Transition():
-            return Told(event.time, COORDINATOR, _transition(event))
+            return Sentence(event.time, COORDINATOR, _transition(event))
         case Call():
-            return Told(event.time, lane(event.client), f"{event.operation} is called")
+            return Sentence(event.time, lane(event.client), f"{event.operation} is called")
         case Outcome():
             call = called.get(event.call)
             name = "a call" if call is None else call.operation
             how = f"raises {event.error}" if event.error else "returns"
-            return Told(event.time, RUN if call is None else lane(call.client), f"{name} {how}")
+            return Sentence(event.time, RUN if call is None else lane(call.client), f"{name} {how}")
         case NodeChange():
-            return Told(event.time, NODE, f"{event.what}, life {event.life}")
+            return Sentence(event.time, NODE, f"{event.what}, life {event.life}")
         case Trouble():
-            return Told(event.time, RUN, f"{event.what}: {'over' if event.is_over else 'begins'}")
+            return Sentence(event.time, RUN, f"{event.what}: {'over' if event.is_over else 'begins'}")
         case CallFault():
-            return Told(event.time, COORDINATOR, f"{event.call} {event.what}: {event.about}")
+            return Sentence(event.time, COORDINATOR, f"{event.call} {event.what}: {event.about}")
         case Note():
-            return Told(event.time, RUN, event.text)
+            return Sentence(event.time, RUN, event.text)
         case Failure():
-            return Told(event.time, RUN, f"BROKEN {event.failed}: {event.what}")
+            return Sentence(event.time, RUN, f"BROKEN {event.failed}: {event.what}")
 
 
-def _of_exchange(event: RequestFault | Arrival | Answer | Return | Loss, request: Request | None) -> Told:
+def _of_exchange(event: RequestFault | Arrival | Answer | Return | Loss, request: Request | None) -> Sentence:
     name = f"{'' if request is None else request.api} #{event.exchange}".strip()
     client = RUN if request is None else lane(request.client)
     match event:
         case RequestFault():
-            return Told(event.time, client, f"{name}: {event.what}")
+            return Sentence(event.time, client, f"{name}: {event.what}")
         case Arrival():
-            return Told(event.time, NODE, f"{name} arrives")
+            return Sentence(event.time, NODE, f"{name} arrives")
         case Answer():
-            return Told(event.time, NODE, f"{name} is answered {_answers(event)}".rstrip())
+            return Sentence(event.time, NODE, f"{name} is answered {_answers(event)}".rstrip())
         case Return():
-            return Told(event.time, client, f"{name}: the answer arrives")
+            return Sentence(event.time, client, f"{name}: the answer arrives")
         case Loss():
-            return Told(event.time, client, f"{name}: {_LOST.get(event.what, event.what)}")
+            return Sentence(event.time, client, f"{name}: {_LOST.get(event.what, event.what)}")
 
 
 def _asks(event: Request) -> str:

@@ -17,10 +17,10 @@ from fencepost.simulation.micro_batches import (
     SOURCE,
     SOURCE_PARTITIONS,
     TARGETS,
+    DriverOutcomes,
     Ends,
     Seen,
     Shown,
-    Told,
 )
 from fencepost.simulation.processes import Process
 from fencepost.simulation.spark_tasks import Patience
@@ -54,11 +54,11 @@ class Applications:
     def __init__(self, world: World, plan: ApplicationsPlan) -> None:
         self._world = world
         self._plan = plan
-        self.told = {name: Told() for name in plan.names}
+        self.outcomes = {name: DriverOutcomes() for name in plan.names}
         self.seen: Seen | None = None
         """What is there, when all is over."""
         self._applications = [
-            Application(world, name, self.told[name], plan.trouble, plan.patience) for name in plan.names
+            Application(world, name, self.outcomes[name], plan.trouble, plan.patience) for name in plan.names
         ]
         self._keepers: list[asyncio.Future[None]] = []
         self._others: list[asyncio.Future[None]] = []
@@ -109,7 +109,7 @@ class Applications:
 
     async def judge(self) -> list[str]:
         self.seen = await look(self._world, self._plan.names)
-        return check(self.told, self.seen)
+        return check(self.outcomes, self.seen)
 
 
 async def _hold_transactions_open(process: Process, seconds: float) -> None:

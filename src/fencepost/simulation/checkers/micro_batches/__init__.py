@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes
 from fencepost.simulation.checkers.micro_batches.forgotten import forgotten
 from fencepost.simulation.checkers.micro_batches.misplaced import misplaced
 from fencepost.simulation.checkers.micro_batches.offsets_apart import offsets_apart
@@ -19,6 +19,6 @@ from fencepost.simulation.micro_batches import Seen
 CHECKERS: Final = (repeated, skipped, torn, forgotten, taken_back, zombies, misplaced, offsets_apart, surprised)
 
 
-def check(told: EveryTold, seen: Seen) -> list[str]:
+def check(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """All broken promises."""
-    return [fault for checker in CHECKERS for fault in checker(told, seen)]
+    return [fault for checker in CHECKERS for fault in checker(outcomes, seen)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fencepost.simulation.micro_batches import BEGINNING, Ends, Seen, Shown, Told, end_of
+from fencepost.simulation.micro_batches import BEGINNING, DriverOutcomes, Ends, Seen, Shown, end_of
 
-EveryTold = Mapping[str, Told]
+AllOutcomes = Mapping[str, DriverOutcomes]
 """Application -> what its drivers were told."""
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold, batches
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes, batches
 from fencepost.simulation.micro_batches import BEGINNING, Seen
 
 
-def forgotten(told: EveryTold, seen: Seen) -> list[str]:
+def forgotten(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """A batch that a driver was told to be committed is recorded, with the end that it had, or lies before one."""
     faults = []
-    for application, known in told.items():
+    for application, known in outcomes.items():
         recorded = batches(seen, application)
         last = max((end for _, end in recorded.values()), default=BEGINNING)
         faults += [

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes
 from fencepost.simulation.micro_batches import PLACES, Seen
 
 
-def misplaced(told: EveryTold, seen: Seen) -> list[str]:
+def misplaced(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """Every row is where it belongs, behind those of earlier batches; within one Spark may give them in any order."""
     faults = []
     for at, rows in seen.rows.items():
         last: dict[str, int] = {}
         for shown in rows:
             application = shown.row.application
-            if application not in told or PLACES[shown.row.target] != at:
+            if application not in outcomes or PLACES[shown.row.target] != at:
                 faults.append(f"{tuple(shown.row)} is shown in {at.topic}-{at.partition}")
             if shown.batch_id < last.get(application, -1):
                 faults.append(f"{tuple(shown.row)} in {at.topic}-{at.partition} is behind a later batch")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes
 from fencepost.simulation.micro_batches import Seen, end_of
 
 
-def offsets_apart(told: EveryTold, seen: Seen) -> list[str]:
+def offsets_apart(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """The group of an application is where its last recorded batch ended."""
     faults = []
-    for application in told:
+    for application in outcomes:
         ends = [end_of(record) for name, record in seen.records if name == application]
         expected = ends[-1] if ends else None
         if seen.positions[application] != expected:

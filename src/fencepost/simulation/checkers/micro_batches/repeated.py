@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold, shown_of
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes, shown_of
 from fencepost.simulation.micro_batches import Seen
 
 
-def repeated(told: EveryTold, seen: Seen) -> list[str]:
+def repeated(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """No row is shown twice, and no batch is recorded twice."""
     faults = []
-    for application in told:
+    for application in outcomes:
         rows = Counter(shown.row for shown in shown_of(seen, application))
         faults += [f"{tuple(row)} is shown {count} times" for row, count in rows.items() if count > 1]
         records = Counter(record.batch_id for name, record in seen.records if name == application)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold, shown_of
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes, shown_of
 from fencepost.simulation.micro_batches import BEGINNING, Seen, end_of, rows_between
 
 
-def skipped(told: EveryTold, seen: Seen) -> list[str]:
+def skipped(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """Batches are recorded one after the other, none goes back, and every row up to the last end is shown."""
     faults = []
-    for application in told:
+    for application in outcomes:
         records = [record for name, record in seen.records if name == application]
         numbers = [record.batch_id for record in records]
         if numbers != list(range(len(numbers))):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes
 from fencepost.simulation.micro_batches import Seen
 
 
-def surprised(told: EveryTold, seen: Seen) -> list[str]:  # noqa: ARG001 - all checkers are called alike
+def surprised(outcomes: AllOutcomes, seen: Seen) -> list[str]:  # noqa: ARG001 - all checkers are called alike
     """No driver is fenced, refused or let in for nothing."""
-    return [surprise for known in told.values() for surprise in known.surprises]
+    return [surprise for known in outcomes.values() for surprise in known.surprises]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold, shown_of
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes, shown_of
 from fencepost.simulation.micro_batches import Seen
 
 
-def taken_back(told: EveryTold, seen: Seen) -> list[str]:
+def taken_back(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """Of a run whose failure was reported nothing is shown."""
     return [
         f"{tuple(shown.row)} of run {shown.run} of {application} is shown, which was reported to have failed"
-        for application, known in told.items()
+        for application, known in outcomes.items()
         for shown in shown_of(seen, application)
         if shown.run in known.failed
     ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold, batches, shown_of
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes, batches, shown_of
 from fencepost.simulation.micro_batches import Row, Seen, rows_between
 
 
-def torn(told: EveryTold, seen: Seen) -> list[str]:
+def torn(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """Of a batch all rows and its progress record are shown, or nothing of it."""
     faults = []
-    for application in told:
+    for application in outcomes:
         recorded = batches(seen, application)
         by_batch: dict[int, set[Row]] = {}
         for shown in shown_of(seen, application):

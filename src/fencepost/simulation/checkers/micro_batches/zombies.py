@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.micro_batches.batches import EveryTold, shown_of
+from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes, shown_of
 from fencepost.simulation.micro_batches import Seen
 
 
-def zombies(told: EveryTold, seen: Seen) -> list[str]:
+def zombies(outcomes: AllOutcomes, seen: Seen) -> list[str]:
     """Only rows of attempts are shown that their driver heard of: one run of a batch, one attempt of a slot."""
     faults = []
-    for application, known in told.items():
+    for application, known in outcomes.items():
         runs: dict[int, str] = {}
         attempts: dict[str, str] = {}
         for shown in shown_of(seen, application):
