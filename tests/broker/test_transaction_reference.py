@@ -16,7 +16,7 @@ from tests.broker.wire import Client, batch, end, find_coordinator, init_answer,
 
 from fencepost.broker import Broker
 from fencepost.broker.leader.markers import LocalMarkers
-from fencepost.coordinator.transaction.journal import TOPIC, encode
+from fencepost.coordinator.transaction.journal import encode
 from fencepost.coordinator.transaction.markers import Marker, Results
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.producer_state import Origin
@@ -34,7 +34,14 @@ from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxn
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import (
+    TRANSACTION_STATE,
+    Epoch,
+    Milliseconds,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 from fencepost.runtime import at_once
 
 Reply = tuple[ErrorCode, ProducerIdAndEpoch | None]
@@ -299,7 +306,9 @@ def at_once_with_each(ids: Sequence[Id], work: Callable[[Id], None]) -> None:
 def remember(broker: Broker, seeds: Sequence[TransactionMetadata]) -> None:
     """Have the coordinator find these ids in its journal."""
     for seed in seeds:
-        journal = broker.node.storage.partition(TOPIC, broker.node.transactions.partition_for(seed.transactional_id))
+        journal = broker.node.storage.partition(
+            TRANSACTION_STATE, broker.node.transactions.partition_for(seed.transactional_id)
+        )
         assert journal is not None
         journal.append(encode(seed, 2), Origin.COORDINATOR)
     for index in range(broker.node.transactions.settings.partitions):

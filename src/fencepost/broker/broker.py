@@ -13,7 +13,7 @@ from fencepost.broker.leader.markers import LocalMarkers
 from fencepost.broker.leader.registrar import LocalRegistrar, Registrar
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.metadata.store import MetadataStore, SqliteMetadataStore
-from fencepost.broker.metadata.topic_rules import INTERNAL, TRANSACTION_STATE
+from fencepost.broker.metadata.topic_rules import INTERNAL
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.node import Endpoint, Node
 from fencepost.broker.opening import Parts, open_node
@@ -24,7 +24,7 @@ from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, LocalDisk
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import TRANSACTION_STATE, TopicPartition
 from fencepost.runtime import Listener, Runtime, Slices, Work
 
 logger = get_logger(__name__)

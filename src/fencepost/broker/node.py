@@ -15,7 +15,7 @@ from fencepost.broker.leader.registrar import Registrar
 from fencepost.broker.metadata.features import Features
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.metadata.store import MetadataStore
-from fencepost.broker.metadata.topic_rules import TRANSACTION_STATE, TopicRefused
+from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.metadata.topics import Topics
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.broker.network.disconnections import Disconnections
@@ -29,6 +29,7 @@ from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import TRANSACTION_STATE
 from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)

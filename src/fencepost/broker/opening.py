@@ -19,7 +19,6 @@ from fencepost.broker.metadata.features import Features
 from fencepost.broker.metadata.producer_ids import PRODUCER_IDS, StoredProducerIds
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.metadata.store import MetadataStore, guarded
-from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.broker.metadata.topics import Topics
 from fencepost.broker.node import Endpoint, Node
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
@@ -29,6 +28,7 @@ from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import DiskFull
 from fencepost.log.storage import DirectoryUnusable, Storage
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.runtime import Runtime, Slices
 
 

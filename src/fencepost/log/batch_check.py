@@ -19,9 +19,8 @@ from fencepost.protocol.compression import LARGEST_BATCH, Compression, TooLarge,
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_scan import Scanned, moments, scan, scan_at_once
 from fencepost.protocol.steps import UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
-from fencepost.protocol.types import Buffer, Milliseconds
+from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds
 
-NO_TIMESTAMP: Final = -1
 _CODECS = frozenset(Compression)
 
 _SMALLEST_RECORD: Final = 7

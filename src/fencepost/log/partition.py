@@ -19,7 +19,7 @@ from fencepost.log.damage import DamageNotes, FileDamaged, not_written
 from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.leader_epochs import end_offset_for_epoch
 from fencepost.log.outcome import Appended, Refused, explained
-from fencepost.log.producer_state import NO_EPOCH, Origin, VerificationGuard
+from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
 from fencepost.log.recompression import recompress
 from fencepost.log.retention import new_start
@@ -42,7 +42,7 @@ from fencepost.protocol.compression import decompress
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import Buffer, Epoch, Isolation, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_EPOCH, Buffer, Epoch, Isolation, Milliseconds, ProducerId
 
 __all__ = ["Appended", "Journal", "Partition", "Refused"]
 

@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 from fencepost.protocol.batch import MAX_INT32, NO_SEQUENCE, BatchHeader, next_sequence
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import MAX_PRODUCER_EPOCH, Epoch, ProducerId
+from fencepost.protocol.types import MAX_PRODUCER_EPOCH, NO_EPOCH, Epoch, ProducerId
 
-NO_EPOCH = Epoch(-1)
 NO_TRANSACTION_VERSION = -1
 WINDOW = 5
 """Batches per producer that are remembered, as many as a producer may have in flight."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fencepost.log.producer_state import (
-    NO_EPOCH,
     BatchMetadata,
     Origin,
     ProducerEntry,
@@ -17,7 +16,7 @@ from fencepost.log.producer_state import (
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_EPOCH, Epoch, Milliseconds, ProducerId
 
 
 class CompletedTransaction(NamedTuple):

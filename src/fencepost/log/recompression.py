@@ -7,12 +7,12 @@ from the records, so of the attributes only those are left that it knows, and a 
 from __future__ import annotations
 
 from fencepost.log.outcome import Refused
-from fencepost.log.producer_state import NO_EPOCH
 from fencepost.log.settings import LogSettings
 from fencepost.protocol.batch import NO_PRODUCER_ID, BatchHeader
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import seal
+from fencepost.protocol.types import NO_EPOCH
 
 
 def recompress(records: bytes, header: BatchHeader, compression: Compression, settings: LogSettings) -> bytes | Refused:

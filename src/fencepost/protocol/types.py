@@ -16,6 +16,14 @@ coordinators are plain numbers, so that the type checker tells them from a produ
 ProducerId = NewType("ProducerId", int)
 """From 0 on; -1: none."""
 
+NO_EPOCH: Final = Epoch(-1)
+NO_TIMESTAMP: Final = Milliseconds(-1)
+
+TRANSACTION_STATE: Final = "__transaction_state"
+"""The topic that is the journal of transaction coordinators."""
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+"""The topic that is the journal of group coordinators."""
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 # How a field is laid out.  To the type checker they are the plain Python type.

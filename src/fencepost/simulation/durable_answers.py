@@ -29,7 +29,7 @@ from fencepost.protocol.codec import RequestHeader, decode_stored, stored_versio
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import GroupMetadataKey, TransactionLogKey
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, Buffer
 from fencepost.runtime import Work
 from fencepost.simulation.checkers.producer_ids import Handed, ProducerIds, handed
 from fencepost.simulation.checkers.sequences import Sequences
@@ -37,8 +37,6 @@ from fencepost.simulation.checkers.stable_offsets import StableOffsets
 from fencepost.simulation.network import SimulatedTransport
 
 Key = Hashable
-_TRANSACTIONS: Final = "__transaction_state"
-_GROUPS: Final = "__consumer_offsets"
 _OF_MEMBERS: Final = 2
 """Version of the keys of records about the members of a group."""
 _OF_TOPICS: Final = {
@@ -60,10 +58,10 @@ class Appends:
         """A batch was appended."""
         at = partition.topic, partition.index
         self._newest[at] = self._newest[*at, header.producer_id] = lsn
-        if partition.topic == _TRANSACTIONS and not header.is_control:
+        if partition.topic == TRANSACTION_STATE and not header.is_control:
             for record in decode_batch(batch, 0, header):
                 self._newest[_id(decode_stored(TransactionLogKey, record.key or b"").transactional_id)] = lsn
-        if partition.topic == _GROUPS and not header.is_control:
+        if partition.topic == CONSUMER_OFFSETS and not header.is_control:
             for record in decode_batch(batch, 0, header):
                 if stored_version(record.key or b"") == _OF_MEMBERS:
                     self._newest[_members(decode_stored(GroupMetadataKey, record.key or b"").group)] = lsn
@@ -127,7 +125,7 @@ def _tells_of_id(topics: Any) -> bool:
 
 
 def _group(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
-    yield _GROUPS, node.groups.partition_for(request.group_id)
+    yield CONSUMER_OFFSETS, node.groups.partition_for(request.group_id)
 
 
 def _generation(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
@@ -144,18 +142,18 @@ def _committed(request: Any, response: Any, node: Node) -> Iterator[Key]:
 
 def _fetched_groups(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
     for name in [request.group_id, *(group.group_id for group in request.groups)]:
-        yield _GROUPS, node.groups.partition_for(name)
+        yield CONSUMER_OFFSETS, node.groups.partition_for(name)
 
 
 def _named_groups(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
     names = request.groups if hasattr(request, "groups") else request.groups_names
     for name in names:
-        yield _GROUPS, node.groups.partition_for(name)
+        yield CONSUMER_OFFSETS, node.groups.partition_for(name)
 
 
 def _listed_groups(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
     for group in response.groups:
-        yield _GROUPS, node.groups.partition_for(group.group_id)
+        yield CONSUMER_OFFSETS, node.groups.partition_for(group.group_id)
 
 
 def _written(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from fencepost.broker.metadata.topic_rules import TRANSACTION_STATE
+from fencepost.protocol.types import TRANSACTION_STATE
 from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
 from fencepost.simulation.checkers.transactions import check
 from fencepost.simulation.checkers.transactions.misplaced import misplaced

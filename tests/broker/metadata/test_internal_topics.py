@@ -21,7 +21,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.broker import running_broker
-from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS, INTERNAL, TRANSACTION_STATE
+from fencepost.broker.metadata.topic_rules import INTERNAL
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AlterConfigsRequest,
@@ -38,7 +38,7 @@ from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig as IncrementalConfig
 from fencepost.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from fencepost.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, ProducerIdAndEpoch
 
 client = clients()
 

@@ -20,7 +20,6 @@ from fencepost.coordinator.group import (
     MemberIdentity,
 )
 from fencepost.coordinator.group.classic.group import ClassicGroup, Member
-from fencepost.coordinator.group.journal import TOPIC
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import Producers
@@ -30,7 +29,14 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import Milliseconds, Offset, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import (
+    CONSUMER_OFFSETS,
+    Milliseconds,
+    Offset,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 from fencepost.runtime import at_once
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -114,7 +120,7 @@ class World:
         return self.journal.end
 
     def partition(self, topic: str, index: int) -> FakeJournal | None:
-        return self.journal if (topic, index) == (TOPIC, 0) else None
+        return self.journal if (topic, index) == (CONSUMER_OFFSETS, 0) else None
 
     def restarted(self) -> GroupCoordinator:
         """Another coordinator, which knows what the journal says."""

@@ -13,7 +13,7 @@ from fencepost.coordinator.transaction import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from fencepost.coordinator.transaction.journal import TOPIC, decode, encode, read
+from fencepost.coordinator.transaction.journal import decode, encode, read
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.partition import Appended, Refused
@@ -21,7 +21,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
-from fencepost.protocol.types import Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import TRANSACTION_STATE, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import at_once
 
 START = Milliseconds(1_700_000_000_000)
@@ -99,7 +99,7 @@ class FakeStorage:
         self.journals = [FakeJournal(self) for _ in range(partitions)]
 
     def partition(self, topic: str, index: int) -> FakeJournal | None:
-        return self.journals[index] if topic == TOPIC and index < len(self.journals) else None
+        return self.journals[index] if topic == TRANSACTION_STATE and index < len(self.journals) else None
 
 
 class FakeMarkers:

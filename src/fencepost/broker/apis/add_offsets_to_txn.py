@@ -8,14 +8,13 @@ v4    TRANSACTION_ABORTABLE may be answered
 from __future__ import annotations
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
 from fencepost.broker.network.older_clients import Call, error_for
 from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.protocol.types import CONSUMER_OFFSETS, Epoch, ProducerId, TopicPartition
 
 
 @serves(AddOffsetsToTxnRequest, in_turn=True)

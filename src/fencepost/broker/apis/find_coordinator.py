@@ -13,7 +13,6 @@ from __future__ import annotations
 from functools import partial
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
@@ -22,6 +21,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from fencepost.protocol.messages.find_coordinator import Coordinator
 from fencepost.protocol.steps import Pace, Steps, each
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 GROUP, TRANSACTION = 0, 1
 _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}

@@ -14,7 +14,6 @@ from functools import partial
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.leader.offset_plan import OffsetPlan, Place
-from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
 from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
 from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
@@ -27,6 +26,7 @@ from fencepost.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from fencepost.protocol.steps import ITEM, Pace, Steps, each
+from fencepost.protocol.types import CONSUMER_OFFSETS
 
 _LOAD_IN_PROGRESS_SINCE = 2
 _GROUP_NOT_FOUND_SINCE = 6

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Sequence
 from inspect import isawaitable
 from typing import Final
 
-from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
 from fencepost.coordinator.group import GroupCoordinator
 from fencepost.coordinator.transaction.markers import Marker, Markers, Results
 from fencepost.log.partition import Refused
@@ -14,7 +13,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.log.storage import Storage
 from fencepost.protocol.control import ABORT, COMMIT, ControlRecord, control_batch
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import CONSUMER_OFFSETS, TopicPartition
 from fencepost.runtime import Clock, Slices
 
 AT_ONCE: Final = 100

@@ -9,7 +9,6 @@ from typing import Final
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.leader.verification import Mode, Verified, verify
-from fencepost.broker.metadata.topic_rules import CONSUMER_OFFSETS
 from fencepost.broker.network.pacing import HandlerSteps, awaited
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -20,7 +19,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import TxnOffsetCommitRequest
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 from fencepost.protocol.steps import ITEM, Pace, Steps
-from fencepost.protocol.types import Offset, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import CONSUMER_OFFSETS, Offset, ProducerIdAndEpoch, TopicPartition
 
 TOPIC_IDS_SINCE: Final = 6
 IMPLICIT_ADD_SINCE: Final = 5

@@ -21,6 +21,7 @@ from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import TRANSACTION_STATE
 
 logger = get_logger(__name__)
 
@@ -138,7 +139,7 @@ def _producer_ids(partition: Partition) -> Iterator[int]:
     yield from partition.producers.entries
     for header, _ in partition.scan(partition.log_start_offset):
         yield header.producer_id
-    if partition.topic != journal.TOPIC:
+    if partition.topic != TRANSACTION_STATE:
         return
     try:
         for records in journal.read(partition.index, partition.scan(0)):

@@ -9,11 +9,10 @@ from typing import Final
 from fencepost.broker.metadata.settings import BadSetting, check_topic_settings
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 logger = get_logger(__name__)
 
-TRANSACTION_STATE: Final = "__transaction_state"
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
 INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 _JOURNAL: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 #: compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.

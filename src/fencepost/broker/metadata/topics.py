@@ -16,7 +16,6 @@ from fencepost.broker.metadata.topic_rules import (
     INTERNAL,
     INTERNAL_SETTINGS,
     LARGEST_COUNT,
-    TRANSACTION_STATE,
     TopicRefused,
     checked,
     topic_name_error,
@@ -29,6 +28,7 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import TRANSACTION_STATE
 from fencepost.runtime import Slices, Work, at_once
 
 logger = get_logger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.client.admin.asking import ItemResult, Question, ask_once, metadata
 from fencepost.client.admin.partitions import ProducerState, describe_producers
@@ -25,11 +25,10 @@ from fencepost.client.errors import BrokerError, MisuseError, PartlyRefusedError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import WriteTxnMarkersRequest
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import TRANSACTION_STATE, Epoch, Milliseconds, ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_JOURNAL: Final = "__transaction_state"
 """Who leads a partition of it is the coordinator of the transactional ids there."""
 
 
@@ -156,19 +155,19 @@ async def _coordinators(cluster: Cluster, deadline: Deadline) -> list[tuple[int,
 
     Raises BrokerError where nobody leads one: what its coordinator is going to end nobody can tell.
     """
-    answer = await metadata(cluster, [_JOURNAL], deadline)
+    answer = await metadata(cluster, [TRANSACTION_STATE], deadline)
     (topic,) = answer.topics
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return []
     if topic.error_code:
-        raise BrokerError(topic.error_code, f"which transactions hang cannot be told without {_JOURNAL}")
+        raise BrokerError(topic.error_code, f"which transactions hang cannot be told without {TRANSACTION_STATE}")
     alive = {broker.node_id for broker in answer.brokers}
     for part in topic.partitions:
         if part.leader_id not in alive:
             raise BrokerError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"which transactions hang cannot be told: nobody leads {_JOURNAL}-{part.partition_index}, and the "
-                "coordinator that comes back with it may be going to commit them",
+                f"which transactions hang cannot be told: nobody leads {TRANSACTION_STATE}-{part.partition_index}, "
+                "and the coordinator that comes back with it may be going to commit them",
             )
     return [
         (part.leader_id, part.leader_epoch) for part in sorted(topic.partitions, key=lambda part: part.partition_index)

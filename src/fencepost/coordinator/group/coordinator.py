@@ -33,7 +33,14 @@ from fencepost.protocol.control import COMMIT, ControlRecord
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.partitioning import partition_for_id
-from fencepost.protocol.types import Milliseconds, Offset, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import (
+    CONSUMER_OFFSETS,
+    Milliseconds,
+    Offset,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 from fencepost.runtime import Clock, Work, at_once
 
 logger = get_logger(__name__)
@@ -100,7 +107,7 @@ class GroupCoordinator:
         None if there is nothing to do.  After JournalUnreadable they go on being answered 14.  What was committed of
         topics that were `deleted` is forgotten.
         """
-        log = self._storage.partition(journal.TOPIC, index)
+        log = self._storage.partition(CONSUMER_OFFSETS, index)
         if log is None or index in self._shards or index in self._loading:
             return None
         begun = self._loading[index] = Loading(GroupCoordinatorShard(index, log, self._storage))
@@ -255,7 +262,7 @@ class GroupCoordinator:
 
         `control`: what `batch`, the marker of this producer, says.
         """
-        partition = self._storage.partition(journal.TOPIC, index)
+        partition = self._storage.partition(CONSUMER_OFFSETS, index)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         outcome = partition.append(

@@ -12,7 +12,6 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.stored import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from fencepost.protocol.types import NO_PRODUCER, Milliseconds, ProducerIdAndEpoch, TopicPartition
 
-TOPIC: Final = "__consumer_offsets"
 OFFSET_KEY_VERSION: Final = 1
 #: Those of an offset; no difference is made between them.
 OFFSET_KEY_VERSIONS: Final = (0, OFFSET_KEY_VERSION)

@@ -12,7 +12,7 @@ from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.codec import stored_version
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_keys import UnreadRecord, keys_of
-from fencepost.protocol.types import NO_PRODUCER, Buffer, ProducerId
+from fencepost.protocol.types import CONSUMER_OFFSETS, NO_PRODUCER, Buffer, ProducerId
 
 
 class _Newest:
@@ -127,7 +127,7 @@ class Loading:
                 else:
                     self.shard.read(header, batch)
             except ProtocolError as error:
-                raise JournalUnreadable(journal.TOPIC, self.shard.index, header.base_offset, str(error)) from error
+                raise JournalUnreadable(CONSUMER_OFFSETS, self.shard.index, header.base_offset, str(error)) from error
         return False
 
     def _batch(self) -> tuple[BatchHeader, Buffer] | None:
@@ -138,7 +138,7 @@ class Loading:
                 self._batches = self.shard.log.scan(self._next)
                 found = next(self._batches, None)
         except FileDamaged as damaged:
-            raise JournalUnreadable(journal.TOPIC, self.shard.index, self._next, str(damaged)) from damaged
+            raise JournalUnreadable(CONSUMER_OFFSETS, self.shard.index, self._next, str(damaged)) from damaged
         if found is not None:
             self._next = found[0].last_offset + 1
         return found
@@ -150,4 +150,4 @@ class Loading:
             else:
                 self.shard.take_offset(record.read(), producer_id)
         except ProtocolError as error:
-            raise JournalUnreadable(journal.TOPIC, self.shard.index, record.offset, str(error)) from error
+            raise JournalUnreadable(CONSUMER_OFFSETS, self.shard.index, record.offset, str(error)) from error

@@ -39,15 +39,22 @@ from fencepost.coordinator.transaction.prepare import fence
 from fencepost.coordinator.transaction.settings import TransactionSettings
 from fencepost.coordinator.transaction.state import IDLE, State
 from fencepost.coordinator.transaction.transaction import (
-    NO_EPOCH,
     NO_PARTITIONS,
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     TransactionMetadata,
     is_exhausted,
 )
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import LAST_CLIENT_EPOCH, NO_PRODUCER, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch
+from fencepost.protocol.types import (
+    LAST_CLIENT_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER,
+    NO_TIMESTAMP,
+    Epoch,
+    Milliseconds,
+    ProducerId,
+    ProducerIdAndEpoch,
+)
 
 
 class Claim(Enum):

@@ -20,9 +20,16 @@ from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_keys import UnreadRecord, keys_of
 from fencepost.protocol.stored import TransactionLogKey, TransactionLogValue, TransactionPartitions
-from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import (
+    TRANSACTION_STATE,
+    Buffer,
+    Epoch,
+    Milliseconds,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 
-TOPIC: Final = "__transaction_state"
 #: Header of a version 0 record: the version 1 encoding of what version 0 has no room for.
 HEADER: Final = "fencepost"
 #: Tombstones are written in batches of at most so many bytes (KAFKA-13099).
@@ -101,7 +108,7 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
         try:
             found = next(batches, None)
         except FileDamaged as damaged:
-            raise JournalUnreadable(TOPIC, partition, following, str(damaged)) from damaged
+            raise JournalUnreadable(TRANSACTION_STATE, partition, following, str(damaged)) from damaged
         if found is None:
             return
         header, batch = found
@@ -116,7 +123,7 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
                 if record.key is None:
                     raise ProtocolError("a record without a key")
         except ProtocolError as error:
-            raise JournalUnreadable(TOPIC, partition, header.base_offset, str(error)) from error
+            raise JournalUnreadable(TRANSACTION_STATE, partition, header.base_offset, str(error)) from error
         yield keyed
 
 
@@ -128,7 +135,7 @@ def decode(partition: int, record: UnreadRecord) -> Entry | None:
     try:
         return _decode(record.read())
     except ProtocolError as error:
-        raise JournalUnreadable(TOPIC, partition, record.offset, str(error)) from error
+        raise JournalUnreadable(TRANSACTION_STATE, partition, record.offset, str(error)) from error
 
 
 def _value(transaction: TransactionMetadata) -> TransactionLogValue:

@@ -26,7 +26,6 @@ from typing import Literal
 from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, NeedsProducerId
 from fencepost.coordinator.transaction.state import COMPLETION, State
 from fencepost.coordinator.transaction.transaction import (
-    NO_EPOCH,
     NO_PARTITIONS,
     NO_PRODUCER_ID,
     TransactionMetadata,
@@ -35,6 +34,7 @@ from fencepost.coordinator.transaction.transaction import (
 from fencepost.protocol.types import (
     LAST_CLIENT_EPOCH,
     MAX_PRODUCER_EPOCH,
+    NO_EPOCH,
     NO_PRODUCER,
     Epoch,
     Milliseconds,

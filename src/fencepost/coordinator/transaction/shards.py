@@ -13,7 +13,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_keys import UnreadRecord
-from fencepost.protocol.types import Buffer, Milliseconds, TopicPartition
+from fencepost.protocol.types import TRANSACTION_STATE, Buffer, Milliseconds, TopicPartition
 from fencepost.runtime import Work
 
 
@@ -183,7 +183,7 @@ class TransactionCoordinatorShards:
 
     def begin(self, index: int) -> Loading | None:
         """Start to load a partition that this node leads now.  None if this election is known already (KAFKA-15468)."""
-        log = self._journals.partition(journal.TOPIC, index)
+        log = self._journals.partition(TRANSACTION_STATE, index)
         if log is None:
             return None
         known = self._loaded.get(index) or (self.loading[index].shard if index in self.loading else None)

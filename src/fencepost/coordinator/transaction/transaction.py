@@ -26,7 +26,9 @@ from typing import Final, NamedTuple
 from fencepost.coordinator.transaction.state import PREPARED, State
 from fencepost.protocol.types import (
     LAST_CLIENT_EPOCH,
+    NO_EPOCH,
     NO_PRODUCER,
+    NO_TIMESTAMP,
     Epoch,
     Milliseconds,
     ProducerId,
@@ -35,8 +37,6 @@ from fencepost.protocol.types import (
 )
 
 NO_PRODUCER_ID: Final = ProducerId(-1)
-NO_EPOCH: Final = Epoch(-1)
-NO_TIMESTAMP: Final = Milliseconds(-1)
 #: Time-out of a transaction that takes part in a two-phase commit (KIP-939): none.
 NO_TIMEOUT: Final = Milliseconds(2**31 - 1)
 #: A set that keeps its order; never changed in place.

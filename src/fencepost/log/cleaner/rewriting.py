@@ -21,9 +21,8 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.compression import Compression, compress_in_steps, decompress
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import read_varint, varint
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import NO_TIMESTAMP, Buffer
 
-NO_TIMESTAMP = -1
 _AT_ONCE: Final = 1000
 """Records that are copied in one step."""
 

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from fencepost.protocol import batch
 from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 #: What coordinators write has sequences of no meaning.
-_INTERNAL: Final = ("__transaction_state", "__consumer_offsets")
+_INTERNAL: Final = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 
 
 class _Place(NamedTuple):

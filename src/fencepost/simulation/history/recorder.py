@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from fencepost.coordinator.transaction.state import State
 from fencepost.protocol.batch import BatchHeader
@@ -17,7 +17,7 @@ from fencepost.protocol.codec import decode_stored
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import TransactionLogKey, TransactionLogValue
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import TRANSACTION_STATE, Buffer
 from fencepost.simulation.history import messages
 from fencepost.simulation.history.events import (
     Answer,
@@ -37,8 +37,6 @@ from fencepost.simulation.history.events import (
     Transition,
     Trouble,
 )
-
-_JOURNAL: Final = "__transaction_state"
 
 
 class End(Protocol):
@@ -221,7 +219,7 @@ class Recorder:
             control = read_control_record(data, 0, header)
             marker = "COMMIT" if control is not None and control.type == COMMIT else "ABORT"
         self._add(Append(self.time, batch, int(header.base_offset), int(header.last_offset), marker, lsn))
-        if topic == _JOURNAL and not header.is_control:
+        if topic == TRANSACTION_STATE and not header.is_control:
             for record in decode_batch(data, 0, header):
                 self._changed(decode_stored(TransactionLogKey, record.key or b"").transactional_id, record.value, lsn)
 

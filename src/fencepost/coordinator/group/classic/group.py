@@ -20,12 +20,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from fencepost.protocol.consumer_protocol import CONSUMER, subscribed_topics
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds
+from fencepost.protocol.types import NO_TIMESTAMP, Epoch, Milliseconds
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """What a member can do, most preferred first: names of protocols (assignors), and its metadata for each."""
-
-NO_TIMESTAMP: Final = Milliseconds(-1)
 
 
 class ClassicGroupState(Enum):
