@@ -14,7 +14,7 @@ from fencepost.log.batch_check import LEAST_UNFOLDED, MOST_RECORD_ERRORS, Checke
 from fencepost.log.settings import LogSettings
 from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, MAX_INT32, crc_matches, read_header
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
 from fencepost.protocol.steps import STEP, Pace, Steps, finish
 from fencepost.protocol.types import Milliseconds
@@ -207,3 +207,37 @@ def test_what_is_large_is_compressed_in_another_thread() -> None:
         steps.send(work())
     anew = done.value.value.anew
     assert decode_batch(anew) == decode_batch(data)
+
+
+@pytest.mark.parametrize("compression", [each for each in Compression if each])
+@pytest.mark.parametrize(
+    ("most", "error"), [(LEAST_UNFOLDED, None), (LEAST_UNFOLDED // 8, ErrorCode.MESSAGE_TOO_LARGE)]
+)
+def test_what_unfolds_to_very_much_is_unfolded_in_another_thread(
+    compression: Compression, most: int, error: ErrorCode | None
+) -> None:
+    """And not looked at in the buffer that it came in."""
+    body, count = records_of(2 * LEAST_UNFOLDED + 100_000)
+    whole = seal(body, count, START, START, compression=compression)
+    settings, data = SETTINGS.with_(check_max_records=count, max_message_bytes=most), bytearray(whole)
+    steps, elsewhere = check_batch(data, read_header(whole), settings, Milliseconds(START), Pace()), 0
+
+    def counted() -> Steps[Checked]:
+        nonlocal elsewhere
+        work = next(steps)
+        data[HEADER_SIZE:] = bytes(len(data) - HEADER_SIZE)
+        while True:
+            elsewhere += work is not None
+            try:
+                result = yield work
+            except ProtocolError as wrong:
+                work = steps.throw(wrong)
+            else:
+                work = steps.send(result)
+
+    with pytest.raises(RuntimeError) as done:  # of the StopIteration in a generator
+        finish(counted())
+    assert isinstance(done.value.__cause__, StopIteration)
+    refused = done.value.__cause__.value.refused
+    assert (None if refused is None else refused.error) == error
+    assert elsewhere == 1

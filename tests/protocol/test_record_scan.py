@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.compression import Compression, TooLarge
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.record_scan import Scanned, first_moment, scan, scan_at_once
+from fencepost.protocol.record_scan import UNFOLDED_AT_ONCE, Scanned, first_moment, scan, scan_at_once
 from fencepost.protocol.records import NewRecord, Record, decode_batch, encode_batch, varint
 from fencepost.protocol.steps import STEP, Pace, Steps, finish
 
@@ -204,3 +204,12 @@ def test_the_first_record_of_a_time_is_looked_for_in_steps() -> None:
     assert took(first_moment(batch, header, NOW + 5 * STEP, 0, LARGE, Pace()))[0] is None
     with pytest.raises(ProtocolError):
         finish(first_moment(batch, header, NOW, 0, 1000, Pace()))
+
+
+def test_a_time_is_looked_for_in_what_another_thread_unfolds() -> None:
+    records = [(NOW + n, None, bytes(UNFOLDED_AT_ONCE // 3), ()) for n in range(4)]
+    batch = encode_batch(records, compression=Compression.ZSTD)
+    assert callable(next(first_moment(batch, read_header(batch), NOW + 3, 0, 4 * UNFOLDED_AT_ONCE, Pace())))
+    assert finish(first_moment(batch, read_header(batch), NOW + 3, 0, 4 * UNFOLDED_AT_ONCE, Pace())) == (NOW + 3, 3)
+    with pytest.raises(TooLarge):
+        finish(first_moment(batch, read_header(batch), NOW + 3, 0, UNFOLDED_AT_ONCE + 1, Pace()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.protocol.steps import ITEM, STEP, Pace, Steps, each, in_order
+from fencepost.protocol.steps import ITEM, STEP, Pace, Steps, each, elsewhere, finish, in_order
 
 
 def in_so_many(steps: Steps[Any]) -> tuple[Any, int]:
@@ -37,3 +37,17 @@ def test_each_is_answered_in_its_place_and_in_steps(count: int) -> None:
     found, interruptions = in_so_many(each(range(count), lambda number: number * 2, Pace()))
     assert found == [number * 2 for number in range(count)]
     assert interruptions == count * ITEM // STEP
+
+
+def test_what_fails_elsewhere_fails_where_it_was_asked_for() -> None:
+    def work() -> int:
+        raise ValueError("elsewhere")
+
+    def steps() -> Steps[str]:
+        try:
+            yield from elsewhere(work)
+        except ValueError as error:
+            return str(error)
+        return "went on"
+
+    assert finish(steps()) == "elsewhere"

@@ -15,9 +15,9 @@ from fencepost.log.outcome import Refused
 from fencepost.log.recompression import recompress
 from fencepost.log.settings import LONG, LogSettings
 from fencepost.protocol.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, BatchHeader, crc_matches
-from fencepost.protocol.compression import LARGEST_BATCH, Compression, TooLarge, decompress
+from fencepost.protocol.compression import LARGEST_BATCH, Compression, TooLarge
 from fencepost.protocol.errors import ErrorCode, ProtocolError
-from fencepost.protocol.record_scan import Scanned, moments, scan, scan_at_once
+from fencepost.protocol.record_scan import UNFOLDED_AT_ONCE, Scanned, moments, scan, scan_at_once, unfolded
 from fencepost.protocol.steps import UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
 from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds
 
@@ -36,8 +36,8 @@ _LARGEST_RATIO: Final[Mapping[int, int]] = {
 }
 
 _MOST_UNFOLDED: Final = 16
-LEAST_UNFOLDED: Final = 16 * 1024 * 1024
-"""Bytes to which any batch may unfold: less than 50 ms of work for every codec."""
+LEAST_UNFOLDED: Final = UNFOLDED_AT_ONCE
+"""Bytes to which any batch may unfold."""
 
 MOST_RECORD_ERRORS: Final = 100
 """How many records of a batch are named as wrong.  (Apache Kafka names all.)"""
@@ -86,7 +86,7 @@ def check_batch(
     pace.left -= len(records) // _SUMMED_IN_A_UNIT
     try:
         if compression:
-            records = decompress(Compression(compression), records, most_unfolded(settings))
+            records = yield from unfolded(Compression(compression), records, most_unfolded(settings))
             pace.left -= len(records) // UNFOLDED_IN_A_UNIT
     except TooLarge as large:
         return Checked(settings, header, Refused(ErrorCode.MESSAGE_TOO_LARGE, str(large)))

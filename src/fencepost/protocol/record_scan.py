@@ -7,16 +7,20 @@ a batch is its writer's word: all work here is bounded by the bytes that there a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from fencepost.compiled.in_use import compiled
 from fencepost.protocol import record_kernel
 from fencepost.protocol.batch import HEADER_SIZE, MAX_INT32, BatchHeader
-from fencepost.protocol.compression import decompress
+from fencepost.protocol.compression import Compression, TooLarge, decompress
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import continue_varint
-from fencepost.protocol.steps import STEP, UNFOLDED_IN_A_UNIT, Pace, Steps
+from fencepost.protocol.steps import STEP, UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
 from fencepost.protocol.types import Buffer
+
+UNFOLDED_AT_ONCE: Final = 16 * 1024 * 1024
+"""Bytes: less than 50 ms of work for every codec."""
 
 _INT64: Final = 1 << 63
 _SMALLEST_SIZE: Final = 6 << 1
@@ -307,6 +311,16 @@ def moments(body: Buffer, header: BatchHeader) -> Iterator[Moment]:
         raise ProtocolError("a record does not end where it should") from None
 
 
+def unfolded(compression: Compression, body: Buffer, limit: int) -> Steps[bytes]:
+    """As `decompress`; in another thread where it takes long, as it may in a topic that takes very large batches."""
+    if limit <= UNFOLDED_AT_ONCE:
+        return decompress(compression, body, limit)
+    try:
+        return decompress(compression, body, UNFOLDED_AT_ONCE)
+    except TooLarge:
+        return (yield from elsewhere(partial(decompress, compression, bytes(body), limit)))
+
+
 def first_moment(
     batch: bytes, header: BatchHeader, timestamp: int, offset: int, limit: int, pace: Pace
 ) -> Steps[tuple[int, int] | None]:
@@ -317,7 +331,7 @@ def first_moment(
     """
     body = bytes(memoryview(batch)[HEADER_SIZE:])
     if header.attributes & 7:
-        body = decompress(header.compression, body, limit)
+        body = yield from unfolded(header.compression, body, limit)
         pace.left -= len(body) // UNFOLDED_IN_A_UNIT
     until, base = max(pace.left, 1), header.base_offset
     for number, (time, place, _) in enumerate(moments(body, header), 1):

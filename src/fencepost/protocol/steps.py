@@ -90,6 +90,11 @@ def finish(steps: Steps[T]) -> T:
     try:
         pause = next(steps)
         while True:
-            pause = steps.send(None if pause is None else pause())
+            try:
+                result = None if pause is None else pause()
+            except Exception as error:
+                pause = steps.throw(error)
+            else:
+                pause = steps.send(result)
     except StopIteration as done:
         return cast(T, done.value)

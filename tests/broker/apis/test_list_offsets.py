@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.wire import NOW, Client, batch, clients, ended, init, list_offset, new_topic, produce
+from tests.broker.wire import MEGABYTE, NOW, Client, batch, clients, ended, init, list_offset, new_topic, produce
 
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from fencepost.protocol.records import encode_batch
 
 client = clients()
 VERSIONS = range(1, 12)
@@ -149,3 +151,16 @@ def test_only_consumers_stop_at_the_last_stable_offset(client: Client) -> None:
         request = ask_twice(topic, isolation_level=1, replica_id=replica)
         del request.topics[0].partitions[1]
         assert client.ask(request).topics[0].partitions[0].offset == end
+
+
+def test_a_batch_that_unfolds_to_more_than_is_taken_now_is_told_of_by_its_header(client: Client) -> None:
+    """It was taken before max.message.bytes became smaller; that it is too large is found in another thread."""
+    topic = new_topic(client, max_message_bytes=str(2 * MEGABYTE))
+    data = encode_batch([(NOW + n, None, bytes(10 * MEGABYTE), ()) for n in range(3)], compression=Compression.ZSTD)
+    assert produce(client, topic, data).error_code == ErrorCode.NONE
+    assert (found := list_offset(client, topic, NOW + 1)).offset == 1, found
+    partition = client.broker.node.storage.partition(topic, 0)
+    assert partition is not None
+    partition.settings = partition.settings.with_(max_message_bytes=MEGABYTE + 100_000)
+    found = list_offset(client, topic, NOW + 1)
+    assert (found.error_code, found.offset, found.timestamp) == (ErrorCode.NONE, 0, NOW + 2)

@@ -89,10 +89,14 @@ def _while_it_is_there(
     try:
         pause = next(steps)
         while True:
-            result = yield pause
+            failure, result = None, None
+            try:
+                result = yield pause
+            except Exception as error:
+                failure = error
             if node.storage.partition(partition.topic, partition.index) is not partition:
                 return _refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            pause = steps.send(result)
+            pause = steps.send(result) if failure is None else steps.throw(failure)
     except StopIteration as done:
         return cast(ListOffsetsPartitionResponse, done.value)
 
