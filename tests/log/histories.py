@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from tests.log.log_doubles import START, StoppedClock, batch, marker, topic_id
 
@@ -100,16 +102,30 @@ def fold(written: list[Written]) -> tuple[dict[int, Producer], list[tuple[int, i
 
 
 class World:
-    """One node, its disk, and what it was given."""
+    """One node, its disk, and what it was given.
 
-    def __init__(self, seed: int, disk: SimulatedDisk, partitions: int = 4) -> None:
+    `flushes`: how its lives may flush.  Where that may be "os" it is killed and never loses its power, in the midst of
+    a start only: of an append that a kill interrupts then nobody can say whether it is there.
+    """
+
+    def __init__(
+        self, seed: int, disk: SimulatedDisk, partitions: int = 4, flushes: Sequence[str] = ("durable",)
+    ) -> None:
         self.random = Random(seed)
         self.disk = disk
+        self.flushes = flushes
         self.clock = StoppedClock()
         # Some are hardly ever without a checkpoint under way.
         self.settings = SETTINGS.with_(checkpoint_bytes=(6000, 1500, 400)[seed % 3])
+        self.deletes = (0.01, 0.1)[seed // 3 % 2]
+        """How many of its steps delete a topic."""
         self.names = [("orders", n) for n in range(partitions - 1)] + [("other", 0)]
         self.histories: dict[tuple[str, int], History] = {name: History() for name in self.names}
+        self.ids = {name: topic_id(f"{name}") for name in self.names}
+        self.deleted: dict[UUID, str] = {}
+        """Topics of earlier histories, each of one partition: what the metadata store says of them."""
+        self.going: set[tuple[str, int]] = set()
+        """Partitions that are deleted, and not made again yet."""
         self.storage = self._make()
         self.ready = False
         self.tagged = 0
@@ -123,23 +139,34 @@ class World:
                 raise Violation(f"the node ended by itself: {failure}")
 
         open_files = USUAL if self.disk.descriptors is None else self.disk.descriptors // 2
-        slices = Slices(steps=1)
-        return Storage(self.disk, ROOT, self.settings, self.clock, "durable", failed, open_files, slices=slices)
+        flush, slices = self.random.choice(self.flushes), Slices(steps=1)
+        return Storage(self.disk, ROOT, self.settings, self.clock, flush, failed, open_files, slices=slices)
+
+    @property
+    def loses_power(self) -> bool:
+        return "os" not in self.flushes
 
     def start(self) -> None:
         """Start the node.  Until `ready` nobody has been served."""
         self.ready = False
         self.storage = self._make()
         try:
+            self.storage.deleted = self.deleted
             self.storage.open()
-            for topic, index in self.names:
-                self.storage.create_partition(topic, topic_id(topic), index)
+            for name in self.names:
+                if name not in self.going:
+                    self._create(name)
             self.storage.start()
+            self.deleted.clear()
+            self._check_deleted()
         except (StorageFailed, DirectoryUnusable) as failure:
             raise Violation(f"the node does not start: {failure}") from failure
         for offline in self.storage.offline.values():
             raise Violation(f"{offline.topic}-{offline.index} does not open: {offline.reason}")
         self.ready = True
+
+    def _create(self, name: tuple[str, int]) -> None:
+        self.storage.create_partition(name[0], self.ids[name], name[1])
 
     # Work
 
@@ -148,15 +175,52 @@ class World:
             if self.disk.off:
                 return
             try:
-                self._step()
+                if self.random.random() < self.deletes and len(self.there) > 1:
+                    await self._delete()
+                elif self.going and self.random.random() < 0.3:
+                    await self._make_again(self.random.choice(sorted(self.going)))
+                else:
+                    self._step()
             except PowerCut:
                 return
             if self.random.random() < 0.4:
                 await asyncio.sleep(self.random.choice((0, 0, 0.0005, 0.003)))
 
+    async def _make_again(self, name: tuple[str, int]) -> None:
+        """The metadata store is the first to know; it is answered when the commit log knows it too."""
+        self.going.remove(name)
+        self._create(name)
+        await self._durable(self.storage.last_appended)
+
+    async def _durable(self, lsn: int) -> bool:
+        """False if the power is cut before that."""
+        waiting = asyncio.ensure_future(self.storage.wait_durable(lsn))
+        await asyncio.wait([waiting], timeout=1)
+        if not waiting.done():
+            waiting.cancel()
+            assert self.disk.off
+        return waiting.done()
+
+    async def _delete(self) -> None:
+        """As `Topics` does it: others know that the topic is deleted until the commit log knows it."""
+        name = self.random.choice(self.there)
+        partition, old = self.partition(name), self.ids[name]
+        self.deleted[old] = name[0]
+        self.ids[name] = UUID(int=self.random.getrandbits(128), version=4)
+        self.histories[name] = History()
+        self.going.add(name)
+        assert self.storage.delete_partition(partition), "it is renamed"
+        self.storage.deleted_durably()
+        if await self._durable(self.storage.lsn):
+            del self.deleted[old]
+
+    @property
+    def there(self) -> list[tuple[str, int]]:
+        return [name for name in self.names if name not in self.going]
+
     def _step(self) -> None:
         self.clock.at += self.random.randrange(20)
-        name = self.random.choice(self.names)
+        name = self.random.choice(self.there)
         partition = self.partition(name)
         history = self.histories[name]
         dice = self.random.random()
@@ -233,6 +297,13 @@ class World:
 
     # The end of a life, and the check
 
+    def _check_deleted(self) -> None:
+        """What was deleted before the start is gone, and does not come back."""
+        there = {f"{topic}-{index}" for topic, index in self.there}
+        left = [path for path in self.disk.list(ROOT) if "-" in path and path not in there | {"commit-log"}]
+        if left:
+            raise Violation(f"{left} are left of topics that were deleted")
+
     def note(self) -> None:
         """What has been promised so far: to readers by the high watermark."""
         for name, history in self.histories.items():
@@ -243,7 +314,8 @@ class World:
     def check(self, durable: int) -> None:
         """Compare what was started again with what was given and promised; then take it as the new past."""
         newest, oldest_lost = 0, None
-        for name, history in self.histories.items():
+        for name in self.there:
+            history = self.histories[name]
             kept = self._check_bytes(self.partition(name), history)
             for number, item in enumerate(history.written):
                 if number < kept:
@@ -255,7 +327,8 @@ class World:
             history.written = history.written[:kept]
         if oldest_lost is not None and oldest_lost <= newest:
             raise Violation(f"what survived is no prefix: lsn {oldest_lost} is lost, {newest} is there")
-        for name, history in self.histories.items():
+        for name in self.there:
+            history = self.histories[name]
             self._check_start(self.partition(name), history, durable)
             self._check_state(self.partition(name), history)
             self._check_reads(self.partition(name), history)
@@ -363,7 +436,7 @@ async def live(world: World, lives: int, steps: int) -> None:
                 lose(world)
                 continue
             break
-        if not disk.off and random.random() < 0.5:
+        if not disk.off and random.random() < 0.5 and world.loses_power:
             disk.cut_power_after(random.randrange(1, steps * 4))
         world.check(durable)
         await world.work(random.randrange(steps))
@@ -375,7 +448,10 @@ async def live(world: World, lives: int, steps: int) -> None:
             await stop(world)
         durable = max(durable, world.storage.durable)
         lose(world)
-    disk.power_loss()
+    if world.loses_power:
+        disk.power_loss()
+    else:
+        disk.crash()
     world.start()
     world.check(durable)
 
@@ -391,7 +467,7 @@ async def stop(world: World) -> None:
 
 def lose(world: World) -> None:
     world.storage.abandon()
-    if world.random.random() < 0.3:
+    if world.random.random() < 0.3 or not world.loses_power:
         world.disk.crash()
     else:
         world.disk.power_loss()

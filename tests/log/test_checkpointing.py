@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.log.log_doubles import ROOT, Node, VirtualLoop, append, batch, run, values_of
+from tests.log.log_doubles import ROOT, Node, VirtualLoop, append, batch, run, topic_id, values_of
 
 from fencepost.log import checkpointing
 from fencepost.log.checkpoint import Checkpoint
@@ -175,5 +175,30 @@ def test_who_stops_in_the_middle_of_a_checkpoint_waits_for_nothing_that_never_co
             await storage.wait_durable(storage.lsn)
             await storage.settle()
         await asyncio.sleep(1)
+
+    run(main())
+
+
+@pytest.mark.parametrize("turns", range(0, 24, 2))
+def test_a_partition_that_is_made_meanwhile_is_there_after_a_power_loss(turns: int) -> None:
+    """Also where it is made while the directory is synced that its own is in."""
+
+    async def main() -> None:
+        for seed in range(20):
+            node = sliced([("t", 0)], seed)
+            await node.settled()
+            append(node.of("t"), batch(tag="before"))
+            await node.settled()
+            node.storage.checkpoint_soon()
+            for _ in range(turns):
+                await asyncio.sleep(0.0001)
+            node.names.append(("new", 0))
+            node.storage.create_partition("new", topic_id("new"), 0)
+            append(node.of("new"), batch(tag="meanwhile"))
+            await node.settled()
+            node.lose_power()
+            assert node.storage.offline == {}
+            assert values_of(node.of("new")) == [b"meanwhile"]
+            node.storage.close()
 
     run(main())

@@ -13,6 +13,7 @@ from tests.log.log_doubles import ROOT, Node, StoppedClock, append, batch, delet
 from fencepost.log.checkpoint_files import write_partition_metadata
 from fencepost.log.data_directory import DirectoryUnusable, deleted_name, remove_partition, survey
 from fencepost.log.disk import Disk, LocalDisk
+from fencepost.log.partition import Partition
 from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
 from fencepost.simulation.disk import SimulatedDisk
@@ -413,3 +414,37 @@ def test_only_the_topic_that_was_deleted_is_removed_and_none_of_its_name(
         write_partition_metadata(disk, ROOT / "t-0", ids[its_id])
     found = survey(disk, ROOT, in_use=(), deleted={ids["old"]: "t"})
     assert (found.deleted, found.strays) == (deleted, [] if deleted else ["t-0"])
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+@pytest.mark.parametrize("fails", ["kill", "power"])
+def test_what_was_begun_in_the_place_of_a_deleted_partition_and_not_durable_stops_no_start(
+    fails: str, count: int
+) -> None:
+    """The segments of the new one are not named yet, and those of the old one are, as removed."""
+
+    async def main() -> None:
+        disk = SimulatedDisk(Random(count))
+        node = Node(disk, segment_bytes=150)
+        for number in range(5):
+            append(node.partition, batch(5, tag=f"old {number}"))
+        node.restart()
+        await node.settled()
+        assert delete_topic(node.storage, "t")
+        await node.settled()
+        new = uuid.uuid4()
+        node.storage.create_partition("t", new, 0)
+        for number in range(count):
+            append(node.partition, batch(2, tag=f"{number}"))
+        node.storage.abandon()
+        (disk.crash if fails == "kill" else disk.power_loss)()
+        for _ in range(2):
+            storage = Storage(disk, ROOT, node.settings, node.clock)
+            storage.open()
+            found = storage.create_partition("t", new, 0)
+            storage.start()
+            assert isinstance(found, Partition), found
+            assert values_of(found) == []
+            storage.close()
+
+    run(main())

@@ -37,6 +37,13 @@ def test_what_was_acknowledged_survives(seed: int) -> None:
     assert history(seed).survived, "a history in which nothing survived shows nothing"
 
 
+@pytest.mark.parametrize("flushes", [["os"], ["os", "durable"]])
+@pytest.mark.parametrize("seed", range(30))
+def test_what_was_answered_survives_a_kill_where_nothing_is_synced(seed: int, flushes: Sequence[str]) -> None:
+    world = World(seed, SimulatedDisk(Random(seed)), flushes=flushes)
+    run(live(world, lives=8, steps=80))
+
+
 def test_a_seed_is_a_history() -> None:
     first, second = history(7), history(7)
     assert first.histories == second.histories

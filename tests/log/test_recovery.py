@@ -8,6 +8,7 @@ from struct import pack
 import pytest
 from tests.log.log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, run, values_of
 
+from fencepost.log import storage
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.reading import Fetched
 from fencepost.log.upkeep import upkeep
@@ -16,6 +17,7 @@ from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation, Milliseconds
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.disk_faults import FaultyDisk
 
 DIRECTORY = ROOT / "t-0"
 
@@ -28,6 +30,34 @@ def test_a_lost_segment_is_not_passed_over() -> None:
         node.disk.remove(DIRECTORY / f"{0:020d}.log")
         node.kill()
         assert "0.log is missing and once had 70" in node.storage.offline["t", 0].reason
+
+    run(main())
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_no_damaged_byte_of_what_only_the_segment_has_is_served(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit log has its checksum: a start names the file, instead of handing out what was never written."""
+    monkeypatch.setattr(storage, "EXTENT_THRESHOLD", 200)
+
+    async def main() -> None:
+        disk = FaultyDisk(Random(part))
+        node = Node(disk)
+        for number in range(3):
+            append(node.partition, batch(tag=f"{number}", size=100 + 200 * (number % 2)))
+        await node.settled()
+        whole = bytes_of(node.partition)
+        path, at, count = DIRECTORY / f"{0:020d}.log", len(whole[0]), len(whole[1])
+        for damaged in range(at + part, at + count, 5):
+            disk.crash()
+            node.disk = disk.copy()
+            file = node.disk.open(path)
+            file.pwrite(bytes([file.pread(1, damaged)[0] ^ 1]), damaged)
+            node.start()
+            told = f"{path} has lost bytes {at} to {at + count}, which were synced; put back a copy"
+            assert told in node.storage.offline["t", 0].reason
+        node.disk = disk
+        node.kill()
+        assert bytes_of(node.partition) == whole
 
     run(main())
 

@@ -9,7 +9,9 @@ import pytest
 from tests.log.log_doubles import START, batch
 
 from fencepost.log.segment import Segment
+from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.protocol.batch import read_header, stamp
+from fencepost.protocol.types import ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.disk_faults import FaultyDisk
 
@@ -54,6 +56,21 @@ def test_indexes_are_cut_behind_a_position() -> None:
     segment.cut_indexes(position, offset)
     assert (segment.indexes.offsets.floor(10_000) or (0, position))[1] < position
     assert segment.max_timestamp <= START + 10
+
+
+def test_what_was_aborted_behind_a_cut_is_forgotten_whatever_the_batches_before_it_are() -> None:
+    """A start that needs nothing of a damaged batch is not stopped by it: who reads it is told."""
+    disk, places = without_sums([0] * 20)
+    index = TransactionIndex()
+    for first, last in ((9, 10), (12, 15)):
+        index.append(AbortedTransaction(ProducerId(7), BASE + first, BASE + last, BASE + last + 1))
+    disk.open(Path(f"/{BASE:020d}.txnindex")).pwrite(index.encode(), 0)
+    offset, position, _ = places[10]
+    disk.open(Path(f"/{BASE:020d}.log")).pwrite(b"\xff" * 8, places[9][1])
+    segment = Segment(disk, Path("/"), BASE, 2, 200)
+    assert len(segment.transactions) == 2
+    segment.cut_indexes(position, offset)
+    assert segment.transactions.entries == []
 
 
 def test_removal_takes_every_file() -> None:

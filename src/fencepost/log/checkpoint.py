@@ -10,7 +10,13 @@ from fencepost.log.commit_log_entries import NamedFile
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.log.partition import Partition
-from fencepost.log.producer_snapshot import remove_snapshot, snapshot_exists, snapshot_offsets, write_snapshot
+from fencepost.log.producer_snapshot import (
+    open_snapshot,
+    remove_snapshot,
+    snapshot_exists,
+    snapshot_offsets,
+    write_snapshot,
+)
 from fencepost.node_log import get_logger
 
 logger = get_logger(__name__)
@@ -71,6 +77,8 @@ class Checkpoint:
             self.add_directory(partition.directory)
             for segment in segments:
                 opened += segment.write_indexes()
+                # Of what is before the log nothing else says who is known, if the newest one is not to be used.
+                opened += open_snapshot(self._disk, partition.directory, segment.base_offset)
             end = partition.log_end_offset
             if end != partition.checkpoint_offset or not snapshot_exists(self._disk, partition.directory, end):
                 # Else it is the last checkpoint's, and being rewritten it might be lost.

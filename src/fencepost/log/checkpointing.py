@@ -82,7 +82,7 @@ class Checkpoints:
         """
         self.aside = aside
         generation, opened = replay.newest + 1, self._partitions.values()
-        if not waits or aside.directories() or not agrees(replay, opened):
+        if not waits or not self._sizes_kept or aside.directories() or not agrees(replay, opened):
             self.now(generation, replay.starts)
         else:
             self.begin_at_start(generation, named_segments(replay, opened))
@@ -222,8 +222,8 @@ class Checkpoints:
 
         Those that are made later are in the new generation with all that they have.
         """
-        yield ()
         there = iter(list(self._partitions.values()))
+        yield ()
         while few := list(islice(there, _TOGETHER)):
             yield few
 

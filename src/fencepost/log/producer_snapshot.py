@@ -116,6 +116,12 @@ def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) 
     return entries
 
 
+def open_snapshot(disk: Disk, directory: Path, offset: int) -> list[File]:
+    """Both files as they are, open, to be synced and closed by the caller; nothing where there is no snapshot."""
+    path = snapshot_path(directory, offset)
+    return [disk.open(each) for each in (path, path.with_suffix(".window")) if disk.exists(each)]
+
+
 def snapshot_exists(disk: Disk, directory: Path, offset: int) -> bool:
     """Whether there is a snapshot as of this offset, good or not."""
     return disk.exists(snapshot_path(directory, offset))

@@ -55,7 +55,8 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     if not by_scan:
         # Every segment that was begun since the oldest checkpoint is known.  One that is not was begun in vain, or
         # removed by a start that was killed, and then a power loss has brought it back.
-        first = min((base for base, file in known.items() if file.checkpoint_offset >= 0), default=-1)
+        there = {base: file for base, file in known.items() if not file.removed}
+        first = min((base for base, file in there.items() if file.checkpoint_offset >= 0), default=-1)
         for base in [base for base in bases if base > first and base not in known]:
             _open(partition, base, number).remove()
             bases.remove(base)

@@ -94,11 +94,17 @@ class Removals:
             asyncio.get_running_loop().call_soon(self._next_due)
         call_each(partial(self.now, remove) for remove in few)
 
-    def take_segment(self, directory: Path, segment: Segment, delay_ms: int) -> None:
-        """Mark the files of a segment; after the delay they are removed."""
+    def take_segment(self, directory: Path, segment: Segment, delay_ms: int, is_there: Callable[[], bool]) -> None:
+        """Mark the files of a segment; after the delay they are removed.
+
+        `is_there`: whether the partition is.  Else its files have gone with its directory, and what is in the place of
+        that may be the next topic's of its name.
+        """
 
         def take() -> None:
             segment.close()
+            if not is_there():
+                return
             marked = self._space.attempt(lambda: mark(self._disk, directory, segment.base_offset))
             self.after(delay_ms, lambda: self._remove(marked))
 

@@ -344,9 +344,9 @@ class Storage:
         partition.reader.forget()
         lsn = self._log.add_remove(f"{partition.directory.name}/{segment.path.name}")
         self._schedule_flush()
-
-        delay = partition.settings.file_delete_delay_ms
-        self.when_durable(lsn, partial(self.removals.take_segment, partition.directory, segment, delay))
+        at, delay = (partition.topic, partition.index), partition.settings.file_delete_delay_ms
+        take = partial(self.removals.take_segment, partition.directory, segment, delay)
+        self.when_durable(lsn, lambda: take(lambda: self._partitions.get(at) is partition))
 
     def start_moved(self, partition: Partition) -> int:
         lsn = self._log.add_start(partition.log_start_offset, partition.directory.name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,7 @@ from fencepost.runtime import Slices, Work
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.simulation.metadata import MemoryMetadataStore
 
+T = TypeVar("T")
 PARTITIONS = 2
 NODE = {".lock", "commit-log", "fencepost.version"}
 NAMES = [
@@ -61,8 +63,10 @@ def nothing() -> Work[None]:
 class Node:
     """Topics on a disk that can be cut off, and what was acknowledged of each."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, flush: str = "durable", steps: int = 0) -> None:
         self.disk = SimulatedDisk(Random(seed))
+        self.flush = flush
+        self.slices = Slices(steps=steps) if steps else Slices()
         self.store = MemoryMetadataStore()
         self.chance = Random(seed)
         self.clock = StoppedClock()
@@ -75,13 +79,12 @@ class Node:
         def failed(failure: StorageFailed) -> None:
             assert self.disk.off or life != self.disk.life, failure
 
-        self.storage = Storage(self.disk, ROOT, given.log_settings(), self.clock, "durable", failed)
+        self.storage = Storage(self.disk, ROOT, given.log_settings(), self.clock, self.flush, failed)
         self.storage.open()
         self.topics = Topics(self.store, self.storage, given, self.chance)
         self.topics.load()
         self.storage.start()
         self.topics.deletions_finished(self.topics.half_deleted)
-        self.slices = Slices()
 
     async def end(self) -> None:
         """Nothing of it goes on: the checkpoint of its start is given up, too."""
@@ -89,10 +92,11 @@ class Node:
         await asyncio.sleep(0)
 
     async def create(self, name: str) -> None:
-        topic = await self.topics.create(name, PARTITIONS, {}, self.slices)
+        topic = await self._answered(self.topics.create(name, PARTITIONS, {}, self.slices))
         for partition in topic.partitions:
             append(self.storage.partition(name, partition.index), batch(tag=f"{topic.topic_id}"))  # type: ignore[arg-type]
-        await self.durable()
+        if self.flush == "durable":
+            await self.durable()
         self.acknowledged[topic.topic_id] = [f"{topic.topic_id}".encode()]
 
     async def delete(self, name: str, settle: bool) -> None:
@@ -100,13 +104,16 @@ class Node:
         # Whoever has not heard that it is deleted may find it either way.
         self.acknowledged.pop(topic.topic_id, None)
         self.topics.withdraw(topic)
+        await self._answered(self.topics.remove([topic], nothing(), self.slices))
+        if settle:
+            await self.durable()
+
+    async def _answered(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            await asyncio.wait_for(self.topics.remove([topic], nothing(), self.slices), 10)
+            return await asyncio.wait_for(work, 10)
         except TimeoutError:
             assert self.disk.off, "only then it never becomes durable"
             raise PowerCut from None
-        if settle:
-            await self.durable()
 
     async def durable(self) -> None:
         while self.storage.durable < self.storage.last_appended:
@@ -141,13 +148,13 @@ async def live(node: Node, names: list[str], settle: bool) -> None:
             await node.delete(name, settle)
 
 
-def lives(seed: int, names: list[str], operation: int, power_loss: bool, settle: bool) -> bool:
+def lives(seed: int, names: list[str], operation: int, power_loss: bool, settle: bool, flush: str = "durable") -> bool:
     """Stop at that operation on the disk, start again, check, go on; false if there are not so many."""
     reached = False
 
     async def main() -> None:
         nonlocal reached
-        node = Node(seed)
+        node = Node(seed, flush)
         node.disk.cut_power_after(operation)
         try:
             await live(node, names, settle)
@@ -176,12 +183,12 @@ def lives(seed: int, names: list[str], operation: int, power_loss: bool, settle:
     return reached
 
 
-@pytest.mark.parametrize("power_loss", [False, True])
+@pytest.mark.parametrize(("power_loss", "flush"), [(False, "durable"), (True, "durable"), (False, "os")])
 @pytest.mark.parametrize("settle", [False, True])
-def test_a_stop_at_every_step(power_loss: bool, settle: bool) -> None:
+def test_a_stop_at_every_step(power_loss: bool, flush: str, settle: bool) -> None:
     for seed in range(3):
         operation = seed + 1
-        while lives(seed, ["t", "t-0"], operation, power_loss, settle):
+        while lives(seed, ["t", "t-0"], operation, power_loss, settle, flush):
             operation += 3
         assert operation > 60
 
@@ -249,6 +256,55 @@ def test_a_deletion_that_could_not_be_done_is_done_by_the_next_start() -> None:
         node.check()
         await node.create("t")
         node.check()
+
+    run(main())
+
+
+@pytest.mark.parametrize("turns", range(16))
+def test_a_topic_may_be_made_again_while_the_deleted_one_of_its_name_is_still_going(turns: int) -> None:
+    async def main() -> None:
+        node = Node(turns, steps=1)
+        await node.create("t")
+        deleting = asyncio.ensure_future(node.delete("t", settle=False))
+        for _ in range(turns + 1):
+            await asyncio.sleep(0)
+        await node.create("t")
+        await deleting
+        await node.storage.settle()
+        node.check()
+        node.disk.power_loss()
+        node.start()
+        node.check()
+        await node.end()
+
+    run(main())
+
+
+@pytest.mark.parametrize("turns", range(16))
+def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(turns: int) -> None:
+    async def main() -> None:
+        node = Node(turns, steps=1)
+        await node.create("t")
+        topic = node.topics.by_name["t"]
+        growing = asyncio.ensure_future(node.topics.add_partitions(topic, PARTITIONS + 5, node.slices))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        had_grown = growing.done()
+        await node.delete("t", settle=True)
+        if had_grown:
+            await growing
+        else:
+            with pytest.raises(TopicRefused, match="deleted meanwhile") as refused:
+                await growing
+            assert refused.value.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await node.storage.settle()
+        assert node.topics.by_name == node.topics.by_id == {}
+        await node.create("t")
+        node.check()
+        node.disk.power_loss()
+        node.start()
+        node.check()
+        await node.end()
 
     run(main())
 

@@ -19,7 +19,7 @@ from tests.log.cleaner_doubles import (
     table,
     until_idle,
 )
-from tests.log.log_doubles import START, Node, append, end, run
+from tests.log.log_doubles import ROOT, START, Node, append, end, run
 
 from fencepost.log.cleaner import cleaning, rewriting
 from fencepost.log.cleaner.cleaning import Pass, Steps
@@ -120,6 +120,35 @@ def test_only_what_is_superseded_goes(seed: int) -> None:
             before.check(node.partition)
             node.clock.at += random.choice((0, 0, RETENTION + 1))
         assert written < read
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_cleaned_log_says_of_transactions_needs_nothing_beside_its_batches(seed: int) -> None:
+    """The commit log and the snapshots are lost: a batch that only its producer still needs opens nothing for ever."""
+
+    async def main() -> None:
+        random = Random(seed)
+        node = Node(**SETTINGS)
+        write(node, seed, random.randrange(10, 60))
+        for _ in range(5):
+            # Only others go on to write, so that these batches are the last of their producers.
+            append(node.partition, encode_batch([(node.clock.at, b"other", b"1", ())]))
+            node.partition.roll()
+            await node.settled()
+            await until_idle(node)
+            node.clock.at += RETENTION + 1
+        before, opened = Before(node.partition), node.partition.producers.open_transactions()
+        node.storage.close()
+        for directory in (ROOT / "commit-log", ROOT / "t-0"):
+            for name in node.disk.list(directory):
+                if directory.name == "commit-log" or name.endswith((".snapshot", ".window")):
+                    node.disk.remove(directory / name)
+        node.start()
+        assert node.partition.producers.open_transactions() == opened
+        assert node.partition.last_stable_offset == before.stable
+        assert table(committed(node.partition)) == before.table
 
     run(main())
 

@@ -172,7 +172,11 @@ class Topics:
         try:
             if name in self._going:
                 await asyncio.shield(self._going[name])
-            return await slices.run(self._creation(name, count, settings))
+            topic = await slices.run(self._creation(name, count, settings))
+            if self._storage.flush_to_os:
+                # Of an earlier topic of its name the commit log may know what is removed; no record waits for it here.
+                await self._storage.wait_durable(self._storage.last_appended)
+            return topic
         finally:
             self._coming.pop(name).set_result(None)
 
