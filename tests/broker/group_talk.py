@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tests.broker.wire import Client, find_coordinator
@@ -49,6 +50,38 @@ def _topic_id(client: Client, topic: str) -> Any:
     return ZERO_UUID if known is None else known.topic_id
 
 
+def txn_commit_request(
+    client: Client,
+    transactional_id: str,
+    pair: tuple[int, int],
+    topics: Sequence[str],
+    *offsets: int,
+    group: str = "g",
+    who: Who = NOBODY,
+    metadata: str = "",
+) -> TxnOffsetCommitRequest:
+    """Of partitions from 0 on of each topic."""
+    partitions = [
+        TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
+        )
+        for index, offset in enumerate(offsets)
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=pair[0],
+        producer_epoch=pair[1],
+        generation_id=who.generation,
+        member_id=who.member_id,
+        group_instance_id=who.instance,
+        topics=[
+            TxnOffsetCommitRequestTopic(name=topic, topic_id=_topic_id(client, topic), partitions=partitions)
+            for topic in topics
+        ],
+    )
+
+
 def txn_commit(
     client: Client,
     transactional_id: str,
@@ -61,21 +94,8 @@ def txn_commit(
     version: int = 6,
 ) -> list[int]:
     """TxnOffsetCommit of partitions from 0 on; their errors."""
-    partitions = [
-        TxnOffsetCommitRequestPartition(
-            partition_index=index, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
-        )
-        for index, offset in enumerate(offsets)
-    ]
-    request = TxnOffsetCommitRequest(
-        transactional_id=transactional_id,
-        group_id=group,
-        producer_id=pair[0],
-        producer_epoch=pair[1],
-        generation_id=who.generation,
-        member_id=who.member_id,
-        group_instance_id=who.instance,
-        topics=[TxnOffsetCommitRequestTopic(name=topic, topic_id=_topic_id(client, topic), partitions=partitions)],
+    request = txn_commit_request(
+        client, transactional_id, pair, [topic], *offsets, group=group, who=who, metadata=metadata
     )
     answer = client.ask(request, version)
     return [each.error_code for each in answer.topics[0].partitions]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from fencepost.client.errors import ConnectionLostError
 from fencepost.client.fetcher import Fetcher
+from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 def fetcher(cluster: Any = None) -> Fetcher:
@@ -59,3 +64,27 @@ def test_a_node_may_wait_for_records_and_then_take_as_long_as_for_any_answer() -
 
     asyncio.run(main())
     assert given == [2500]
+
+
+@pytest.mark.parametrize("again", [OLD, NEW])
+def test_an_answer_that_was_asked_for_in_a_former_assignment_is_not_handed_out(again: uuid.UUID) -> None:
+    """At the same offset: the topic may have been deleted meanwhile, and made again."""
+
+    def answer(topic_id: uuid.UUID, value: bytes) -> Any:
+        records = encode_batch([(0, None, value, ())])
+        part = SimpleNamespace(partition_index=0, records=records, error_code=0, aborted_transactions=None)
+        return SimpleNamespace(
+            error_code=0, responses=[SimpleNamespace(topic="", topic_id=topic_id, partitions=[part])]
+        )
+
+    async def main() -> None:
+        found = fetcher()
+        found.follow({A: 0}, {"t": OLD})
+        asked = {A: (found.followed[A], 0)}
+        found.follow({A: 0}, {"t": again})
+        found._take_answer(answer(OLD, b"old"), asked)
+        assert found.take(10) == []
+        found._take_answer(answer(again, b"new"), {A: (found.followed[A], 0)})
+        assert [record.value for record in found.take(10)] == [b"new"]
+
+    asyncio.run(main())

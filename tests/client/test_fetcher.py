@@ -10,7 +10,7 @@ import pytest
 from tests.client.test_producer import simulate
 
 from fencepost.broker.network.registry import SERVED
-from fencepost.client import Consumer, Producer, TopicPartition
+from fencepost.client import Consumer, ConsumerRecord, Producer, TopicPartition
 from fencepost.client.fetcher import Fetcher
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
@@ -151,5 +151,25 @@ def test_iterating_a_busy_partition_mends_the_lost_position_of_another() -> None
                 if record.partition == IDLE.partition:
                     break
             assert seen < 100
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 13, 21])
+def test_what_is_assigned_last_is_read_whatever_was_being_looked_up(turns: int) -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY, IDLE], 1)
+        async with reader(world) as consumer:
+            consumer.assign([BUSY])
+            assert await consumer.poll(0) == []
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            consumer.assign([IDLE])
+            found = list[ConsumerRecord]()
+            while not found:
+                found = await consumer.poll(1000)
+            assert [(each.topic, each.partition) for each in found] == [IDLE]
+            assert consumer.assignment() == [IDLE]
+            assert await consumer.poll(100) == []
 
     simulate(scenario)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.client.test_group import PARTITIONS, PATIENT, SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import producer, simulate
 
+from fencepost.broker.network.registry import SERVED, Reply
 from fencepost.client import Admin, Consumer, Producer, TopicPartition
 from fencepost.client.errors import BrokerError, MisuseError, NoOffsetError
 from fencepost.client.transactional_id import OffsetAndMetadata
@@ -17,6 +19,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
 
 FIRST, SECOND = PARTITIONS
+LIST_OFFSETS = 2
 
 
 def test_a_position_is_found_as_it_was_stored() -> None:
@@ -304,5 +307,37 @@ def test_the_first_and_the_last_record_can_be_gone_to_and_the_lag_is_known() -> 
             assert [record.value for record in await reader.poll(5000)] == [b"%d" % n for n in range(5)]
             with pytest.raises(MisuseError, match="not assigned"):
                 await reader.lag([TopicPartition("t", 9)])
+
+    simulate(scenario)
+
+
+RETRIABLE = [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+@pytest.mark.parametrize("error", RETRIABLE)
+@pytest.mark.parametrize("refused", [[FIRST], [SECOND], [FIRST, SECOND]])
+def test_an_offset_that_cannot_be_told_yet_is_asked_for_again(
+    refused: list[TopicPartition], error: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler, answers = SERVED[LIST_OFFSETS].handler, list[Any]()
+
+    def handled(request: Any, context: Any, node: Any) -> Any:
+        reply = handler(request, context, node)
+        assert isinstance(reply, Reply)
+        if len(answers) < 2:
+            for topic in reply.response.topics:
+                for part in topic.partitions:
+                    if (topic.name, part.partition_index) in refused:
+                        part.error_code, part.offset, part.timestamp = error, -1, -1
+        answers.append(reply.response)
+        return reply
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b""] * (3 + partition), partition=partition)
+        async with member(world, "alone") as reader:
+            monkeypatch.setitem(SERVED, LIST_OFFSETS, replace(SERVED[LIST_OFFSETS], handler=handled))
+            assert await reader.end_offsets(PARTITIONS) == {FIRST: 3, SECOND: 4}
+        assert len(answers) == 3
 
     simulate(scenario)

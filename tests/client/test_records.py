@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from fencepost.client.records import opened
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.control import control_batch
+from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import TopicPartition
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
+CRC_AT = 17
 PRODUCERS = st.integers(0, 3)
 STEPS = st.lists(
     st.one_of(
@@ -70,3 +72,14 @@ def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
     assert [record.value for record in found] == [b"%d" % at for at in expected]
     assert position == max(start, offset)
     assert stable <= offset
+
+
+def test_a_batch_with_a_wrong_bit_is_refused_wherever_it_is() -> None:
+    """From its checksum on: what is before that the broker writes itself."""
+    whole = encode_batch([(0, b"key", b"value", ()), (1, None, b"another", (("h", b"x"),))])
+    for at in range(CRC_AT, len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << at % 8
+        with pytest.raises(ProtocolError):
+            opened(bytes(damaged), None, 0)
+    assert len(opened(whole, None, 0)[0].records(TopicPartition("t", 0), 0)) == 2

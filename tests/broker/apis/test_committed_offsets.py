@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.broker.group_talk import (
     join_request,
     leave,
     txn_commit,
+    txn_commit_request,
 )
 from tests.broker.wire import Client, clients, ended, init, new_topic, serving, wait_until
 
@@ -215,3 +217,29 @@ def test_an_offset_may_be_kept_for_ever(client: Client, version: int) -> None:
     )
     assert client.ask(request, version).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert committed_offset(client, topic) == (3, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("lengths", list(product((0, 4096, 4097), repeat=3)))
+def test_each_partition_is_told_of_its_own_metadata(client: Client, lengths: tuple[int, ...]) -> None:
+    """Facts §7.2, 9: what is too long for one keeps no other from being committed, with or without a transaction."""
+    find_group(client)
+    topic, other = new_topic(client, 3), new_topic(client, 3)
+    expected = [ErrorCode.OFFSET_METADATA_TOO_LARGE if length > 4096 else ErrorCode.NONE for length in lengths]
+    plain = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=7, committed_metadata="m" * length)
+        for index, length in enumerate(lengths)
+    ]
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=plain)]
+    request = OffsetCommitRequest(group_id="g", member_id="", generation_id_or_member_epoch=-1, topics=topics)
+    told = client.ask(request, 9).topics[0].partitions
+    assert [each.error_code for each in told] == expected
+    pair = init(client, "t")
+    in_transaction = txn_commit_request(client, "t", pair, [other], 7, 7, 7)
+    for each, length in zip(in_transaction.topics[0].partitions, lengths, strict=True):
+        each.committed_metadata = "m" * length
+    told = client.ask(in_transaction, 6).topics[0].partitions
+    assert [each.error_code for each in told] == expected
+    ended(client, "t", pair)
+    for name in (topic, other):
+        for index, error in enumerate(expected):
+            assert committed_offset(client, name, index) == (-1 if error else 7, 0)

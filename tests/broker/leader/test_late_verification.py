@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable
 
 import pytest
-from tests.broker.group_talk import committed_offset, find_group, txn_commit
+from tests.broker.group_talk import committed_offset, find_group, txn_commit, txn_commit_request
 from tests.broker.metadata.test_deleted_topics import make_again
 from tests.broker.wire import (
     Client,
@@ -174,3 +174,26 @@ def test_an_offset_waits_for_its_answer_like_a_record(client: Client, registrar:
     if not lost:
         ended(client, "t", pair)
         assert committed_offset(client, topic, stable=True) == (5, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_no_offset_is_committed_of_a_topic_that_is_deleted_meanwhile(
+    client: Client, registrar: SlowRegistrar, made_again: bool
+) -> None:
+    """It would be where a group begins in the next topic of that name."""
+    find_group(client)
+    topic, pair = new_topic(client), init(client, "t")
+    stays = new_topic(client)
+    other = Client(client.broker)
+    other.send(txn_commit_request(client, "t", pair, [topic, stays], 5), version=6)
+    registrar.wait_for(1)
+    client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1000))
+    if made_again:
+        make_again(client, topic)
+    registrar.release()
+    told = [each.partitions[0].error_code for each in other.receive().topics]
+    assert told == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
+    ended(client, "t", pair)
+    assert committed_offset(client, stays, stable=True) == (5, ErrorCode.NONE)
+    assert committed_offset(client, topic, stable=True) == (-1, ErrorCode.NONE)
+    other.close()
