@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fencepost.client import Admin, Consumer, Producer
+from fencepost.client import Admin, ConfigChange, Consumer, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ProducerFencedError, TimedOutError
 from fencepost.client.fetch_requests import fetch_partition
@@ -371,6 +371,29 @@ def test_progress_is_found_without_reading_all_of_it() -> None:
             assert await read_progress(cluster, "nobody") is None
             assert min(fetched) == 0
             await cluster.close()
+
+    in_world(test)
+
+
+@pytest.mark.parametrize("removed", [1, 3, 7, 400])
+def test_progress_is_looked_for_from_where_its_topic_begins(removed: int) -> None:
+    """Whoever had no batch yet reads all of what is there, and no more."""
+
+    async def test(bench: Bench) -> None:
+        async with Producer(ADDRESS, runtime=bench.world.runtime("others")) as others:
+            assert await bench.driver().write(batch(0), 2, False, Tasks(bench, b"row"))
+            for number in range(removed):
+                await others.send(progress.TOPIC, b"{}", key=b"%d" % number, partition=0)
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            # Somebody once had it lose records, and has set that right.
+            await admin.alter_topic_config(progress.TOPIC, ConfigChange({"cleanup.policy": "delete"}))
+            await admin.delete_records({progress.PARTITION: removed})
+            await admin.alter_topic_config(progress.TOPIC, ConfigChange({"cleanup.policy": "compact"}))
+        cluster = bench.cluster("another")
+        assert await read_progress(cluster, "nobody") is None
+        await cluster.close()
+        assert await bench.driver("second").write(batch(1), 2, True, Tasks(bench, b"row"))
+        assert await bench.progress() == batch(1)
 
     in_world(test)
 

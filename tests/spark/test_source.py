@@ -23,11 +23,12 @@ from fencepost.client.portal import Portal
 from fencepost.protocol.messages import DeleteRecordsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.record_columns import FIELDS
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark.options import EARLIEST, Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
+from fencepost.spark.reading import read_range
 from fencepost.spark.source import BatchReader, Range, StreamReader
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -455,6 +456,24 @@ def test_a_topic_that_is_made_anew_before_a_task_reads_it_is_named(
                 rows_of(reader, parts, name)
         else:
             assert rows_of(reader, parts, name) == []
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_a_range_is_read_to_its_last_record_however_little_a_fetch_gives(broker: Broker, count: int) -> None:
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        name = f"little-{count}"
+        writer = stack.enter_context(Producer(broker.bootstrap_servers, linger_ms=0))
+        stack.enter_context(Admin(broker.bootstrap_servers)).create_topic(name, partitions=1)
+        for number in range(count):
+            writer.send(name, b"%d" % number, partition=0).result()
+        patch.setattr("fencepost.spark.reading._FETCH_BYTES", 1)
+        for start, end in ((a, b) for a in range(count) for b in range(a + 1, count + 1)):
+            at = TopicPartition(name, 0)
+            batches = read_range(
+                broker.bootstrap_servers, None, at, start, end, Isolation.READ_COMMITTED, ["value"], True
+            )
+            found = [value for batch in batches for value in batch.column(0).to_pylist()]
+            assert found == [b"%d" % number for number in range(start, end)]
 
 
 @pytest.mark.parametrize("by_id", [True, False])

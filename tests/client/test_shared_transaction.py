@@ -1,0 +1,64 @@
+"""A transaction that several processes write to, on virtual time: all of it is there, or each says what went wrong."""
+
+from __future__ import annotations
+
+import pytest
+from tests.client.test_producer import shown, simulate
+
+from fencepost.client import TopicPartition
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError
+from fencepost.client.shared_transaction import SharedTransaction, Ticket
+from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.records import BatchBuilder
+from fencepost.simulation.world import ADDRESS, World
+
+PLACES = [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+def one(value: bytes) -> BatchBuilder:
+    records = BatchBuilder()
+    records.append(0, None, value, ())
+    return records
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_part_writes_to_as_many_partitions_as_it_likes(commits: bool, level: int) -> None:
+    async def scenario(world: World) -> None:
+        cluster = Cluster(ADDRESS, runtime=world.runtime("all"))
+        owner = TransactionalId(cluster, "id")
+        ticket = Ticket("id", await owner.init(60_000), level == 2)
+        part = SharedTransaction(cluster, ticket)
+        for at in PLACES * 2:
+            await part.write(at, one(b"row"))
+        await part.finish()
+        await part.close()
+        await owner.end(ticket.identity, commits, ticket.tv2)
+        await cluster.close()
+        assert await shown(world) == ([b"row"] * 4 if commits else [])
+
+    simulate(scenario, level)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_part_that_was_refused_says_why_to_whoever_asks_it(level: int) -> None:
+    async def scenario(world: World) -> None:
+        cluster = Cluster(ADDRESS, runtime=world.runtime("task"))
+        ticket = Ticket("id", await TransactionalId(cluster, "id").init(60_000), level == 2)
+        part = SharedTransaction(cluster, ticket)
+        await part.write(PLACES[0], one(b"lost"))
+        await part.finish()
+        await TransactionalId(cluster, "id").init(60_000)
+        told = await part.write(PLACES[0], one(b"late"))
+        with pytest.raises(ClientError) as refused:
+            await part.finish()
+        for ask in (lambda: told, part.finish, lambda: part.write(PLACES[0], one(b"later"))):
+            with pytest.raises(ClientError) as again:
+                await ask()
+            assert again.value is refused.value
+        await part.close()
+        await cluster.close()
+        assert await shown(world) == []
+
+    simulate(scenario, level)
