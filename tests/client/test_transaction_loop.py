@@ -84,6 +84,9 @@ class Reader:
     def group_metadata(self) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata("group", self._generation, "member")
 
+    def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata:
+        return member
+
     def assignment(self) -> list[TopicPartition]:
         return [] if self._goes_to_committed else [AT]
 

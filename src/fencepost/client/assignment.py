@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from fencepost.client.errors import MisuseError
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.lasting import Lasting
 from fencepost.client.lost_positions import find_lost_positions
+from fencepost.client.membership import Membership
 from fencepost.client.positions import EARLIEST, Positions
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.subscription import Subscription
@@ -31,7 +31,7 @@ class Assignment:
         subscription: Subscription,
         fetcher: Fetcher,
         places: Positions,
-        group: Group | None,
+        group: Membership | None,
         before_joining: Callable[[], Awaitable[None]],
     ) -> None:
         self._subscription = subscription
@@ -184,7 +184,7 @@ class Assignment:
         """Whether partitions are read on through a rebalance."""
         return self._group is not None and self._assigned is None and self._group.is_cooperative
 
-    async def _join(self, group: Group) -> bool:
+    async def _join(self, group: Membership) -> bool:
         """Give up what is not to be kept, join, and take what the group gives; whether that is done.
 
         It is not where others are waited for and something stays ours (KIP-429).  What is given is taken by the call
@@ -211,7 +211,7 @@ class Assignment:
         finally:
             self._fetcher.wake()
 
-    async def _before_rebalance(self, group: Group) -> None:
+    async def _before_rebalance(self, group: Membership) -> None:
         if self._fetcher.followed:
             await self._before_joining()
         self._to_follow = None
@@ -225,7 +225,7 @@ class Assignment:
             self._give_up()
             self._sought.clear()
 
-    async def _take(self, group: Group, assigned: Sequence[TopicPartition]) -> None:
+    async def _take(self, group: Membership, assigned: Sequence[TopicPartition]) -> None:
         """What the group gave: others wait for what is not in it any more, and are given it in the next generation."""
         added = [at for at in assigned if at not in self._owned]
         revoked = [at for at in self._owned if at not in assigned]
@@ -233,7 +233,6 @@ class Assignment:
         read = {*self._fetcher.followed, *self._leaderless}
         self._to_follow = [at for at in assigned if at not in read]
         self._sought = {at: found for at, found in self._sought.items() if at in self._to_follow}
-        group.must_join = group.must_join or bool(revoked)
         error: Exception | None = None
         try:
             if revoked:
@@ -241,6 +240,7 @@ class Assignment:
             await self._give_away(revoked)
         except Exception as raised:
             error = raised
+        group.has_now(list(self._owned), gave_up=bool(revoked))
         await self._tell("on_partitions_assigned", added)
         if error is not None:
             raise error
@@ -309,10 +309,10 @@ class Assignment:
         if self._assigned is None and self._subscription.has_changed():
             self._follow_the_pattern()
         if self._assigned is None:
-            topics |= dict.fromkeys((*self._subscription.topics, *(group.leader.counted if group is not None else ())))
+            topics |= dict.fromkeys((*self._subscription.topics, *(group.counted if group is not None else ())))
         views = self._subscription.views(list(topics), self._fetcher.refresh)
         if group is not None:
-            group.must_join = group.must_join or group.leader.has_changed(views)
+            group.must_join = group.must_join or group.is_to_share_out(views)
         if group is not None or self._assigned is not None:
             return {}
         places = {TopicPartition(name, n): view.topic_id for name, view in views.items() for n in view.leaders}

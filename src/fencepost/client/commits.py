@@ -23,8 +23,8 @@ from fencepost.client.errors import (
     TimedOutError,
 )
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
+from fencepost.client.membership import Membership
 from fencepost.client.positions import Positions
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
 from fencepost.protocol.types import TopicPartition
@@ -75,7 +75,7 @@ class Commits:
     """`auto_commit_interval_ms` is in milliseconds; None: nothing is committed by itself."""
 
     def __init__(
-        self, group: Group | None, fetcher: Fetcher, places: Positions, auto_commit_interval_ms: float | None
+        self, group: Membership | None, fetcher: Fetcher, places: Positions, auto_commit_interval_ms: float | None
     ) -> None:
         self._group = group
         self._offsets = None if group is None else GroupOffsets(group)

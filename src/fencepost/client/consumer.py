@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 from fencepost.client.assignment import Assignment
-from fencepost.client.assignors import COOPERATIVE_STICKY, RANGE, strategies_of
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import commit_order
 from fencepost.client.commit_order.partition import OpenTransaction
@@ -20,7 +19,7 @@ from fencepost.client.deadline import Deadline, attempt
 from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.forgotten import left_by_a_consumer, tell_if_forgotten
-from fencepost.client.group import Group
+from fencepost.client.group_choice import CLASSIC, group_settings, membership
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.positions import EARLIEST, LATEST, Positions, isolation_of
 from fencepost.client.reading import Reading
@@ -46,9 +45,13 @@ class Consumer:
     in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses BrokerError.
 
     `partition_assignment_strategy` names how a group shares partitions out: range, roundrobin, sticky or
-    cooperative-sticky, several in the order of preference; all members must have one in common.  With
-    cooperative-sticky alone a member keeps what stays its own through a rebalance.  A member that asks for no records
-    for `max_poll_interval_ms` leaves the group, which is logged, and joins again when it asks.
+    cooperative-sticky, several in the order of preference (None: range, cooperative-sticky); all members must have one
+    in common.  With cooperative-sticky alone a member keeps what stays its own through a rebalance.  A member that asks
+    for no records for `max_poll_interval_ms` leaves the group, which is logged, and joins again when it asks.  It is
+    heard of every `heartbeat_interval_ms` (None: 3000), and taken for dead after `session_timeout_ms` (None: 45 000).
+
+    With group_protocol="consumer" the broker decides about all three, and a rebalance stops nobody (KIP-848, Apache
+    Kafka 4.0 and later); `group_remote_assignor` is its "uniform" or "range", None leaves it the choice.
 
     Partitions that are added are seen after `metadata_max_age_ms`; without a group they are read from their beginning.
     A topic that was deleted and made anew is read from its beginning.
@@ -74,11 +77,13 @@ class Consumer:
         auto_offset_reset: str = "earliest",
         auto_commit: bool = True,
         auto_commit_interval_ms: int = 5000,
-        partition_assignment_strategy: str | Sequence[str] = (RANGE, COOPERATIVE_STICKY),
-        session_timeout_ms: int = 45_000,
+        group_protocol: str = CLASSIC,
+        group_remote_assignor: str | None = None,
+        partition_assignment_strategy: str | Sequence[str] | None = None,
+        session_timeout_ms: int | None = None,
         rebalance_timeout_ms: int = 300_000,
         max_poll_interval_ms: int = 300_000,
-        heartbeat_interval_ms: int = 3000,
+        heartbeat_interval_ms: int | None = None,
         fetch_max_wait_ms: int = 500,
         fetch_min_bytes: int = 1,
         fetch_max_bytes: int = 50 * 1024 * 1024,
@@ -90,7 +95,8 @@ class Consumer:
         runtime: Runtime | None = None,
         **security: Unpack[SecurityOptions],
     ) -> None:
-        check_settings(topics, locals())
+        settings = group_settings(locals())
+        check_settings(topics, settings)
         order = commit_order(
             delivery, isolation_level, transaction_buffer_bytes, spill_directory, open_transaction_warning_ms
         )
@@ -115,18 +121,7 @@ class Consumer:
             max_partition_bytes=max_partition_fetch_bytes,
             order=order,
         )
-        self._group: Group | None = None
-        if group_id is not None:
-            self._group = Group(
-                self._cluster,
-                group_id,
-                group_instance_id,
-                strategies=strategies_of(partition_assignment_strategy),
-                session_timeout_ms=session_timeout_ms,
-                rebalance_timeout_ms=rebalance_timeout_ms,
-                heartbeat_interval_ms=heartbeat_interval_ms,
-                max_poll_interval_ms=max_poll_interval_ms,
-            )
+        self._group = membership(self._cluster, settings)
         self._commits = Commits(
             self._group, self._fetcher, self._places, auto_commit_interval_ms if auto_commit else None
         )
@@ -233,6 +228,10 @@ class Consumer:
         if self._group is None:
             raise MisuseError("this consumer has no group_id: give it one")
         return self._group.metadata()
+
+    def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata:
+        """That member with its newest epoch, as long as no `poll` has given anything up (KIP-848); else as it was."""
+        return (self._group.as_of_now(member) if self._group is not None else None) or member
 
     @property
     def keeps_positions(self) -> bool:

@@ -9,6 +9,7 @@ from fencepost.client.settings import check_counts, check_milliseconds, check_sw
 
 _TEXTS: Final = (
     *("group_id", "group_instance_id", "spill_directory", "isolation_level", "delivery", "auto_offset_reset"),
+    *("group_protocol", "group_remote_assignor"),
 )
 _MILLISECONDS: Final = (
     *("auto_commit_interval_ms", "session_timeout_ms", "rebalance_timeout_ms", "max_poll_interval_ms"),

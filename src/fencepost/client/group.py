@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fencepost.client.assignors import RANGE, STICKY, is_cooperative
-from fencepost.client.cluster import Cluster, Deadline, Use
+from fencepost.client.cluster import Cluster, Deadline, TopicView, Use
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
@@ -18,6 +18,7 @@ from fencepost.client.errors import (
 from fencepost.client.group_leader import GroupLeader
 from fencepost.client.group_protocol import partitions_of, subscription
 from fencepost.client.group_requests import GroupRequests
+from fencepost.client.membership import replaced_error
 from fencepost.client.transactional_id import ConsumerGroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -62,6 +63,7 @@ class Group:
         self.polled_at = math.inf
         """When records were asked for last, by the loop's clock."""
         self._strategies = strategies
+        self.has_epochs = False
         self.is_cooperative = is_cooperative(strategies)
         """Whether we keep our partitions while we join."""
         self._had: Sequence[TopicPartition] = ()
@@ -110,9 +112,30 @@ class Group:
                 self._heart = asyncio.get_running_loop().create_task(self._beat())
                 return assigned
 
+    def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata | None:
+        """The same, or None if that was in another generation, or our place is lost."""
+        return member if member == self._followed and not self.has_lost_place else None
+
     def follow(self) -> None:
         """The partitions of the newest generation are read from now on: commits are made in its name."""
         self._followed = self._joined
+
+    def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
+        """Others wait for what was given up, and get it in the next generation."""
+        self.must_join = self.must_join or gave_up
+
+    def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
+        """The coordinator is in another generation, or a rebalance waits for us."""
+        self.must_join = self.must_join or member == self._followed
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """What we shared out, if we lead."""
+        return self.leader.counted
+
+    def is_to_share_out(self, topics: Mapping[str, TopicView]) -> bool:
+        """Whether there are other partitions than we shared out, if we lead."""
+        return self.leader.has_changed(topics)
 
     def _protocols(self, topics: Sequence[str], owned: Sequence[TopicPartition]) -> list[JoinGroupRequestProtocol]:
         generation = self._joined.generation_id
@@ -179,10 +202,7 @@ class Group:
     def check_fenced(self, error: ErrorCode) -> None:
         """Two members with one id would take the place from each other for ever: the first one gives up."""
         if error is ErrorCode.FENCED_INSTANCE_ID:
-            self.fenced = FencedInstanceIdError(
-                f"another consumer with group_instance_id {self._instance_id!r} has joined group {self.group_id!r}: "
-                "this one can do nothing more there. If both are meant to run, give each an id of its own"
-            )
+            self.fenced = replaced_error(self._instance_id, self.group_id)
             raise self.fenced
 
     async def _beat(self) -> None:

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from fencepost.client.deadline import Deadline
 from fencepost.client.errors import BrokerError, CommitFailedError
-from fencepost.client.group import NO_MEMBER, Group
 from fencepost.client.group_requests import MOVED
+from fencepost.client.membership import Membership
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic
+from fencepost.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
 #: Newest OffsetCommit that names topics; the ones after it need topic ids.
 _NAMES_TOPICS_UNTIL: Final = 9
+#: OffsetFetch and OffsetCommit that have room for a member epoch.
+_WITH_EPOCH: Final = 9
+#: OffsetFetch that asks for one group.
+_OF_ONE_GROUP: Final = 7
+#: What a coordinator answers to whom it does not count among the members.
+_NO_MEMBER: Final = (
+    *(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS),
+    *(ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND),
+)
 
 
 class GroupOffsets:
     """The group's positions, as one member reads and commits them."""
 
-    def __init__(self, member: Group) -> None:
+    def __init__(self, member: Membership) -> None:
         self._member = member
         self._requests = member.requests
 
@@ -33,17 +46,19 @@ class GroupOffsets:
         by_topic: dict[str, list[int]] = {}
         for at in partitions:
             by_topic.setdefault(at.topic, []).append(at.partition)
-        topics = [OffsetFetchRequestTopic(name=name, partition_indexes=found) for name, found in by_topic.items()]
-        request = OffsetFetchRequest(group_id=self._requests.group_id, topics=topics, require_stable=True)
-        deadline = self._requests.cluster.deadline(f"reading the positions of group {self._requests.group_id!r}")
+        group_id, who = self._requests.group_id, self._member.metadata()
+        deadline = self._requests.cluster.deadline(f"reading the positions of group {group_id!r}")
         while True:
-            answer = await self._requests.ask(request, deadline, most=7, least=7)
+            answer = await self._fetch(by_topic, who, deadline)
             errors = [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
             errors.append(ErrorCode(answer.error_code))
-            wrong = next((error for error in errors if error and not error.retriable), None)
-            if wrong is not None:
-                raise BrokerError(wrong, f"the positions of group {self._requests.group_id!r} cannot be read")
-            if not any(errors):
+            if ErrorCode.UNKNOWN_MEMBER_ID in errors:
+                who = ConsumerGroupMetadata(group_id)  # they may be read by anybody
+            elif ErrorCode.STALE_MEMBER_EPOCH in errors:
+                who = self._member.as_of_now(who) or ConsumerGroupMetadata(group_id)
+            elif (wrong := next((error for error in errors if error and not error.retriable), None)) is not None:
+                raise BrokerError(wrong, f"the positions of group {group_id!r} cannot be read")
+            elif not any(errors):
                 break
             await deadline.pause(next(error.name for error in errors if error))
         return {
@@ -53,6 +68,27 @@ class GroupOffsets:
             for topic in answer.topics
             for part in topic.partitions
         }
+
+    async def _fetch(self, topics: Mapping[str, list[int]], who: ConsumerGroupMetadata, deadline: Deadline) -> Any:
+        """What is said of our group; whoever has a member epoch says it (KIP-848)."""
+        group_id = self._requests.group_id
+        if not self._member.has_epochs:
+            asked = [OffsetFetchRequestTopic(name=name, partition_indexes=found) for name, found in topics.items()]
+            request = OffsetFetchRequest(group_id=group_id, topics=asked, require_stable=True)
+            return await self._requests.ask(request, deadline, most=_OF_ONE_GROUP, least=_OF_ONE_GROUP)
+        named = [OffsetFetchRequestTopics(name=name, partition_indexes=found) for name, found in topics.items()]
+        group = OffsetFetchRequestGroup(
+            group_id=group_id, member_id=who.member_id or None, member_epoch=who.generation_id, topics=named
+        )
+        request = OffsetFetchRequest(groups=[group], require_stable=True)
+        while True:
+            answer = await self._requests.ask(request, deadline, most=_WITH_EPOCH, least=_WITH_EPOCH)
+            (told,) = answer.groups
+            error = ErrorCode(told.error_code)
+            if not (error in MOVED or error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+                return told
+            self._requests.forget_coordinator()
+            await deadline.pause(error.name)
 
     def deadline(self) -> Deadline:
         """Of a commit that begins now."""
@@ -71,7 +107,7 @@ class GroupOffsets:
 
         Raises CommitFailedError if we are no longer in the group, FencedInstanceIdError, BrokerError.
         """
-        member, deadline = member or self._member.metadata(), deadline or self.deadline()
+        who, deadline = member or self._member.metadata(), deadline or self.deadline()
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for at, position in offsets.items():
             by_topic.setdefault(at.topic, []).append(
@@ -82,37 +118,44 @@ class GroupOffsets:
                     committed_metadata=position.metadata,
                 )
             )
-        request = OffsetCommitRequest(
-            group_id=self._requests.group_id,
-            generation_id_or_member_epoch=member.generation_id,
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            topics=[
-                OffsetCommitRequestTopic(name=name, topic_id=topic_ids.get(name, ZERO_UUID), partitions=found)
-                for name, found in by_topic.items()
-            ],
-        )
         most = None if all(topic_ids.get(name) for name in by_topic) else _NAMES_TOPICS_UNTIL
+        least = _WITH_EPOCH if self._member.has_epochs else 0
         while True:
-            answer = await self._requests.ask(request, deadline, most=most)
+            request = OffsetCommitRequest(
+                group_id=self._requests.group_id,
+                generation_id_or_member_epoch=who.generation_id,
+                member_id=who.member_id,
+                group_instance_id=who.group_instance_id,
+                topics=[
+                    OffsetCommitRequestTopic(name=name, topic_id=topic_ids.get(name, ZERO_UUID), partitions=found)
+                    for name, found in by_topic.items()
+                ],
+            )
+            answer = await self._requests.ask(request, deadline, most=most, least=least)
             errors = [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
             error = next((error for error in errors if error and error is not ErrorCode.UNKNOWN_TOPIC_ID), None)
             if error is None:
                 return
             self._member.check_fenced(error)
-            if error in (*NO_MEMBER, ErrorCode.GROUP_ID_NOT_FOUND):
-                self._member.must_join = self._member.must_join or member == self._member.metadata()
-                what_next = (
-                    "poll, and commit again what is ours then"
-                    if self._member.is_cooperative
-                    else "the records since the last commit go to whoever has the partitions now"
-                )
-                raise CommitFailedError(
-                    f"group {self._requests.group_id!r} has been rebalanced ({error.name}): the positions were not "
-                    f"taken, {what_next}"
-                )
-            if not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            now = self._member.as_of_now(who) if error is ErrorCode.STALE_MEMBER_EPOCH else None
+            if now is not None:
+                who = now  # or as soon as we hear of it: what it is about was not given up meanwhile
+            elif error in _NO_MEMBER or error is ErrorCode.STALE_MEMBER_EPOCH:
+                self._member.commit_was_refused(who)
+                raise self._not_taken(error)
+            elif not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise BrokerError(error, f"the positions of group {self._requests.group_id!r} were not taken")
-            if error in MOVED:
+            elif error in MOVED:
                 self._requests.forget_coordinator()
             await deadline.pause(error.name)
+
+    def _not_taken(self, error: ErrorCode) -> CommitFailedError:
+        what_next = (
+            "poll, and commit again what is ours then"
+            if self._member.is_cooperative
+            else "the records since the last commit go to whoever has the partitions now"
+        )
+        return CommitFailedError(
+            f"group {self._requests.group_id!r} has been rebalanced ({error.name}): the positions were not "
+            f"taken, {what_next}"
+        )

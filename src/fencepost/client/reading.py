@@ -10,7 +10,7 @@ from fencepost.client.assignment import Assignment
 from fencepost.client.commits import Commits
 from fencepost.client.errors import MisuseError
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.group import Group
+from fencepost.client.membership import Membership
 from fencepost.client.records import ConsumerRecord
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Reading:
         assignment: Assignment,
         fetcher: Fetcher,
         commits: Commits,
-        group: Group | None,
+        group: Membership | None,
         check_open: Callable[[], None],
     ) -> None:
         self._assignment = assignment

@@ -107,9 +107,8 @@ _TABLE: Final[Mapping[Remedy, Mapping[str, tuple[E, ...]]]] = {
             E.INVALID_SESSION_TIMEOUT,
         ),
         "Choose transaction_timeout_ms of at most transaction.max.timeout.ms": (E.INVALID_TRANSACTION_TIMEOUT,),
-        "Give all members of the group a partition_assignment_strategy in common": (
-            *(E.INCONSISTENT_GROUP_PROTOCOL, E.UNSUPPORTED_ASSIGNOR),
-        ),
+        "Give all members of the group a partition_assignment_strategy in common": (E.INCONSISTENT_GROUP_PROTOCOL,),
+        "Choose a group_remote_assignor that the broker has (group.consumer.assignors)": (E.UNSUPPORTED_ASSIGNOR,),
         "Use a newer broker, or leave out what it does not know": (
             *(E.UNSUPPORTED_VERSION, E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_COMPRESSION_TYPE),
             *(E.MISMATCHED_ENDPOINT_TYPE, E.UNSUPPORTED_ENDPOINT_TYPE),
@@ -117,7 +116,9 @@ _TABLE: Final[Mapping[Remedy, Mapping[str, tuple[E, ...]]]] = {
         "It is there already: use it, or choose another name": (E.TOPIC_ALREADY_EXISTS,),
         "Stop the members of the group first": (E.NON_EMPTY_GROUP, E.GROUP_SUBSCRIBED_TO_TOPIC),
         "Check the name: the cluster has none that is called so": (E.GROUP_ID_NOT_FOUND, E.TRANSACTIONAL_ID_NOT_FOUND),
-        "Let fewer consumers into the group, or raise group.max.size": (E.GROUP_MAX_SIZE_REACHED,),
+        "Let fewer consumers into the group, or raise group.max.size (group.consumer.max.size)": (
+            E.GROUP_MAX_SIZE_REACHED,
+        ),
         "Set delete.topic.enable of the broker to delete topics": (E.TOPIC_DELETION_DISABLED,),
         "Choose a level that every broker supports": (E.FEATURE_UPDATE_FAILED, E.INVALID_UPDATE_VERSION),
         "Check the path: the broker has no such directory": (E.LOG_DIR_NOT_FOUND,),

@@ -291,7 +291,13 @@ class TransactionLoop:
         try:
             if error is None:
                 phase = Phase.SEND_OFFSETS
-                await self._done(phase, lambda: producer.send_offsets_to_transaction(handed.positions, handed.member))
+                # Nobody has polled, so whatever epoch the member has by now the partitions are ours still, or lost.
+                await self._done(
+                    phase,
+                    lambda: producer.send_offsets_to_transaction(
+                        handed.positions, self._consumer.as_of_now(handed.member)
+                    ),
+                )
                 phase = Phase.COMMIT
                 await self._done(phase, producer.commit_transaction)
         except BaseException as failure:

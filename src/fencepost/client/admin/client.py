@@ -175,7 +175,7 @@ class Admin:
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """State of groups, and what each member was assigned.
 
-        Those of the classic protocol: Apache Kafka refuses to describe one of KIP-848 so.
+        Those of the classic protocol and those of KIP-848, whose members are told with what they have now.
         """
         asked = checks.many("group_ids", group_ids)
         return await groups.describe_groups(self._cluster, asked, self._deadline("describing groups"))

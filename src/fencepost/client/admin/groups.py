@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import ItemResult, Question, ask, ask_each_broker
+from fencepost.client.admin.asking import ItemResult, Question, ask, ask_each_broker, refusal
 from fencepost.client.admin.routes import Coordinators
 from fencepost.client.cluster import GROUP, Cluster, Deadline
+from fencepost.client.errors import BrokerError, PartlyRefusedError, UnsupportedByBrokerError
 from fencepost.client.group_protocol import partitions_of
 from fencepost.protocol.errors import ErrorCode, ProtocolError
-from fencepost.protocol.messages import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from fencepost.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from fencepost.protocol.types import TopicPartition
 
 #: Before version 6 a group that is not there is described as one in this state.
@@ -78,20 +85,72 @@ async def list_groups(
 
 
 async def describe_groups(cluster: Cluster, groups: Iterable[str], deadline: Deadline) -> dict[str, GroupDescription]:
-    """By id, of their coordinators."""
+    """By id, of their coordinators.
 
-    def read(answer: Any, _: object) -> Iterator[ItemResult[str, GroupDescription]]:
-        for group in answer.groups:
-            gone = not group.error_code and group.group_state == _DEAD
-            error = ErrorCode.GROUP_ID_NOT_FOUND if gone else group.error_code
-            yield ItemResult(group.group_id, error, group.error_message, _description(group))
+    One that a coordinator does not know as a classic group is asked for as one of the new protocol (KIP-848); brokers
+    before that have none.
+    """
+    wanted = list(dict.fromkeys(groups))
+    found, refused = await _described(cluster, wanted, _AS_CLASSIC, deadline)
+    others = [group for group, error in refused.items() if error.code == ErrorCode.GROUP_ID_NOT_FOUND]
+    if others:
+        with suppress(UnsupportedByBrokerError):
+            more, refused_too = await _described(cluster, others, _AS_CONSUMER, deadline)
+            found |= more
+            refused = {group: error for group, error in refused.items() if group not in more} | refused_too
+    if refused:
+        raise refusal(refused, found)
+    return {group: found[group] for group in wanted}
 
-    question = Question(
-        request=lambda asked: DescribeGroupsRequest(groups=list(asked)),
-        read=read,
-        refused=lambda group: f"group {group!r} cannot be described",
-    )
-    return await ask(cluster, groups, Coordinators(cluster, GROUP), question, deadline)
+
+async def _described(
+    cluster: Cluster, groups: Sequence[str], question: Question[str, GroupDescription], deadline: Deadline
+) -> tuple[dict[str, GroupDescription], dict[str, BrokerError]]:
+    """Those that are described, and why the others are not."""
+    try:
+        return await ask(cluster, groups, Coordinators(cluster, GROUP), question, deadline), {}
+    except PartlyRefusedError as error:
+        return dict(error.done), dict(error.refused)
+    except BrokerError as error:
+        return {}, {groups[0]: error}
+
+
+def _read_classic(answer: Any, _: object) -> Iterator[ItemResult[str, GroupDescription]]:
+    for group in answer.groups:
+        gone = not group.error_code and group.group_state == _DEAD
+        error = ErrorCode.GROUP_ID_NOT_FOUND if gone else group.error_code
+        yield ItemResult(group.group_id, error, group.error_message, _description(group))
+
+
+def _read_consumer(answer: Any, _: object) -> Iterator[ItemResult[str, GroupDescription]]:
+    for group in answer.groups:
+        members = [
+            MemberDescription(
+                *(member.member_id, member.instance_id, member.client_id, member.client_host),
+                sorted(
+                    TopicPartition(topic.topic_name, number)
+                    for topic in member.assignment.topic_partitions
+                    for number in topic.partitions
+                ),
+            )
+            for member in group.members
+        ]
+        described = GroupDescription(
+            group.group_id, group.group_state, _CONSUMER, group.assignor_name, sorted(members, key=_member_id)
+        )
+        yield ItemResult(group.group_id, group.error_code, group.error_message, described)
+
+
+def _refused(group: str) -> str:
+    return f"group {group!r} cannot be described"
+
+
+_AS_CLASSIC: Final[Question[str, GroupDescription]] = Question(
+    request=lambda asked: DescribeGroupsRequest(groups=list(asked)), read=_read_classic, refused=_refused
+)
+_AS_CONSUMER: Final[Question[str, GroupDescription]] = Question(
+    request=lambda asked: ConsumerGroupDescribeRequest(group_ids=list(asked)), read=_read_consumer, refused=_refused
+)
 
 
 def _description(group: Any) -> GroupDescription:

@@ -6,6 +6,14 @@ from fencepost.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnReques
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from fencepost.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from fencepost.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from fencepost.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -62,6 +70,8 @@ REQUESTS: dict[int, Any] = _by_key(
         AddPartitionsToTxnRequest,
         AlterConfigsRequest,
         ApiVersionsRequest,
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupHeartbeatRequest,
         CreatePartitionsRequest,
         CreateTopicsRequest,
         DeleteGroupsRequest,
@@ -107,6 +117,8 @@ RESPONSES: dict[int, Any] = _by_key(
         AddPartitionsToTxnResponse,
         AlterConfigsResponse,
         ApiVersionsResponse,
+        ConsumerGroupDescribeResponse,
+        ConsumerGroupHeartbeatResponse,
         CreatePartitionsResponse,
         CreateTopicsResponse,
         DeleteGroupsResponse,
@@ -157,6 +169,10 @@ __all__ = [
     "AlterConfigsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "ConsumerGroupDescribeRequest",
+    "ConsumerGroupDescribeResponse",
+    "ConsumerGroupHeartbeatRequest",
+    "ConsumerGroupHeartbeatResponse",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
     "CreateTopicsRequest",

@@ -1,0 +1,1 @@
+"""Membership in a group of the new protocol (KIP-848)."""

@@ -1,0 +1,359 @@
+"""A member of a group of the new protocol: the coordinator shares partitions out, heartbeats say which (KIP-848).
+
+One heartbeat at a time is under way, and it is the only one that changes who we are: whoever waits for a place in the
+group waits for its answer, and may stop waiting without anything being lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from fencepost.client.cluster import Cluster, Deadline, TopicView
+from fencepost.client.consumer_group.decisions import (
+    EVENTS,
+    HEARTBEATING,
+    JOIN,
+    MEMBERS,
+    UNSETTLED,
+    Event,
+    State,
+    Verdict,
+    after,
+    epoch_of_leaving,
+    verdict_of,
+)
+from fencepost.client.consumer_group.heartbeats import Place, Standing, heartbeat, places_in
+from fencepost.client.consumer_group.sentences import refusal, trouble
+from fencepost.client.consumer_group.topic_names import TopicNames
+from fencepost.client.errors import (
+    ClientError,
+    FencedInstanceIdError,
+    RetriableError,
+    TimedOutError,
+    UnsupportedByBrokerError,
+)
+from fencepost.client.group_requests import GroupRequests
+from fencepost.client.membership import replaced_error
+from fencepost.client.transactional_id import ConsumerGroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ConsumerGroupHeartbeatRequest
+from fencepost.protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two heartbeats of which the first one was refused for now.
+_PAUSE: Final = 0.5
+#: Seconds between two heartbeats, whatever the coordinator says: it may not make us ask without end.
+_SHORTEST_INTERVAL: Final = 0.05
+#: Milliseconds that a member takes to say that it goes; nobody is told when that fails.
+_GOODBYE_MS: Final = 2000
+#: First version of ConsumerGroupHeartbeat that has room for a regular expression.
+_WITH_REGEX: Final = 1
+
+
+class ConsumerGroupMember:
+    """Joins, says that it lives, and leaves.  `server_assignor`: by Kafka's name; None: as the coordinator likes.
+
+    Partitions are given up and taken by whoever calls `join`, and tells by `has_now` when that is done.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        group_instance_id: str | None,
+        *,
+        server_assignor: str | None = None,
+        rebalance_timeout_ms: int,
+        max_poll_interval_ms: float = math.inf,
+    ) -> None:
+        self._cluster = cluster
+        self.group_id = group_id
+        self.requests = GroupRequests(cluster, group_id)
+        self.is_cooperative = self.has_epochs = True
+        self.creates_topics = True
+        self.fenced: FencedInstanceIdError | None = None
+        self.polled_at = math.inf
+        self._max_poll_interval_ms = max_poll_interval_ms
+        self._state = State.OUTSIDE
+        member_id = str(uuid.UUID(int=cluster.runtime.random.getrandbits(128), version=4))
+        self._now = Standing(group_id, member_id, group_instance_id, rebalance_timeout_ms, server_assignor)
+        self._told: Standing | None = None
+        """What the coordinator knows; None: nothing for sure."""
+        self._epoch = self._joined_at = JOIN
+        """Of the member, and what it was when it was let in."""
+        self._followed = ConsumerGroupMetadata(group_id, group_instance_id=group_instance_id)
+        self._follows_joined_at = JOIN
+        self._given: frozenset[Place] = frozenset()
+        """What the coordinator gave last."""
+        self._places: dict[TopicPartition, Place] = {}
+        """Of partitions that were given, now or before."""
+        self._names = TopicNames(cluster, group_id)
+        self._is_to_join = True
+        self._interval = math.inf
+        """Seconds between heartbeats, as the coordinator wants it."""
+        self._heart: asyncio.Task[None] | None = None
+        self._waiting = 0
+        """How many wait for a place, or for what is given."""
+        self._news = asyncio.Event()
+        """Something is to be said before the next heartbeat is due."""
+        self._ended = asyncio.Event()
+        """A new one for each heartbeat, set at its end."""
+        self._error: ClientError | None = None
+        """What the owner is to be told."""
+        self._trouble = ""
+        """Why the last heartbeat was of no use."""
+
+    # What the consumer knows
+
+    @property
+    def must_join(self) -> bool:
+        """Whether partitions are to be given up or taken, or the coordinator is to be told something."""
+        return self._is_to_join or self._state in UNSETTLED or self._error is not None
+
+    @must_join.setter
+    def must_join(self, value: bool) -> None:
+        self._is_to_join = value
+
+    @property
+    def has_lost_place(self) -> bool:
+        """Whether we are no member."""
+        return self._state is State.OUTSIDE
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who we are, with the newest epoch as long as our place is the one that is followed."""
+        return self._followed
+
+    def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata | None:
+        """The same with the newest epoch: what was not given up since then is still ours."""
+        if self._state not in MEMBERS or member.generation_id < self._joined_at:
+            return None
+        return self._current()
+
+    def _current(self) -> ConsumerGroupMetadata:
+        return ConsumerGroupMetadata(self.group_id, self._epoch, self._now.member_id, self._now.group_instance_id)
+
+    def follow(self) -> None:
+        """What was given up or lost before is so: from now on commits are made in the name of this place."""
+        if self._state in MEMBERS:
+            self._followed, self._follows_joined_at = self._current(), self._joined_at
+
+    def check_fenced(self, error: ErrorCode) -> None:
+        """Raises FencedInstanceIdError if another member has our group_instance_id."""
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self._be_replaced()
+        if self.fenced is not None:
+            raise self.fenced
+
+    def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
+        """Ask at once whether we are a member still."""
+        if self.as_of_now(member) is not None:
+            self._news.set()
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """Nothing: the coordinator sees by itself that there are more."""
+        return {}
+
+    def is_to_share_out(self, topics: Mapping[str, TopicView]) -> bool:  # noqa: ARG002
+        """The coordinator sees to it."""
+        return False
+
+    # A place in the group
+
+    async def join(self, topics: Sequence[str], owned: Sequence[TopicPartition] = ()) -> list[TopicPartition] | None:
+        """Be a member that reads these topics; what the coordinator has given by now."""
+        if self.fenced is not None:
+            raise self.fenced
+        if owned and self.has_lost_place:
+            return None
+        self._is_to_join = True
+        self._waiting += 1
+        try:
+            return await self._joined(tuple(sorted(topics)), owned)
+        finally:
+            self._waiting -= 1
+            self.polled_at = asyncio.get_running_loop().time()
+
+    async def _joined(self, topics: tuple[str, ...], owned: Sequence[TopicPartition]) -> list[TopicPartition] | None:
+        deadline = self._cluster.deadline(f"joining group {self.group_id!r}")
+        if topics != self._now.topics:
+            await self._names.look_at(topics, self.creates_topics, deadline)
+            self._now = self._now._replace(topics=topics)
+        while not (owned and self.has_lost_place):
+            self._has(owned)
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+            if self._state not in MEMBERS or self._told != self._now:
+                await self._heartbeat_ended(deadline)
+                continue
+            named = await self._names.of(self._given, topics, deadline)
+            if self._state in MEMBERS:
+                self._places |= named
+                self._is_to_join = False
+                return sorted(named)
+        return None
+
+    async def _heartbeat_ended(self, deadline: Deadline) -> None:
+        """One that begins now, or is under way."""
+        self._state = after(self._state, Event.JOIN)
+        if self._heart is None or self._heart.done():
+            self._heart = asyncio.get_running_loop().create_task(self._beat())
+        if self._told is not None:
+            self._news.set()
+        try:
+            await deadline.within(self._ended.wait())
+        except TimedOutError as late:
+            raise TimedOutError(f"{late}{f'; {self._trouble}' if self._trouble else ''}") from None
+
+    def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
+        """Tell the coordinator, who waits for what was given up to give it to others."""
+        self._has(owned)
+        if self._now.owned == self._given:
+            self._state = after(self._state, Event.TAKEN)
+        if self._now != self._told:
+            self._news.set()
+
+    def _has(self, owned: Sequence[TopicPartition]) -> None:
+        self._now = self._now._replace(owned=frozenset(self._places[at] for at in owned))
+
+    async def leave(self) -> None:
+        """Have what we had given to others at once; a static member's is kept for it for a while."""
+        self._stop_heart()
+        if self._told is not None or self._state in HEARTBEATING:
+            await self._say_goodbye()
+        self._be_out(Event.LEFT)
+
+    # Heartbeats
+
+    def _stop_heart(self) -> None:
+        if self._heart is not None:
+            self._heart.cancel()
+            self._heart = None
+
+    async def _beat(self) -> None:
+        """Say that we live, as long as we are a member or want to be one."""
+        while self._state in HEARTBEATING:
+            if self._left_to_poll() <= 0:
+                await self._leave_unpolled()
+                continue
+            self._news.clear()
+            pause = await self._exchange()
+            ended, self._ended = self._ended, asyncio.Event()
+            ended.set()
+            await self._until_due(pause)
+
+    async def _until_due(self, pause: float | None) -> None:
+        """Wait for the next heartbeat; `pause`: seconds that are to be waited whatever there is to say."""
+        if pause is not None:
+            await asyncio.sleep(pause)
+        elif self._state in MEMBERS and self._told == self._now:
+            try:
+                async with asyncio.timeout(min(self._interval, max(self._left_to_poll(), 0))):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    def _left_to_poll(self) -> float:
+        """Seconds until somebody must have asked for records."""
+        if self._waiting:
+            return math.inf
+        return self.polled_at + self._max_poll_interval_ms / 1000 - asyncio.get_running_loop().time()
+
+    async def _exchange(self) -> float | None:
+        """One heartbeat and what follows from its answer; seconds that are to be waited before the next one."""
+        epoch = JOIN if self._state is State.JOINING else self._epoch
+        now = self._now
+        request = heartbeat(now, self._told, epoch)
+        self._told = None
+        try:
+            least = _WITH_REGEX if now.regex is not None else 0
+            answer = await self.requests.ask(request, self._cluster.deadline("a heartbeat"), least=least)
+        except ClientError as error:
+            is_lasting = isinstance(error, UnsupportedByBrokerError) or self._state is State.JOINING
+            if is_lasting and not isinstance(error, RetriableError):
+                self._be_out(Event.LOST, refusal(error, now))
+                return None
+            self._trouble = str(error)
+            logger.warning("group %s: no heartbeat: %s", self.group_id, error)
+            return self._again_in()
+        self._interval = max(answer.heartbeat_interval_ms / 1000, _SHORTEST_INTERVAL)
+        return self._take(answer, now)
+
+    def _again_in(self) -> float:
+        return self._interval if self._state in MEMBERS else _PAUSE
+
+    def _take(self, answer: Any, told: Standing) -> float | None:
+        """What follows from an answer to a heartbeat that told this."""
+        error = ErrorCode(answer.error_code)
+        verdict = verdict_of(error, self._state)
+        if verdict is Verdict.TAKEN:
+            self._trouble, self._told = "", told
+            self._note_epoch(answer.member_epoch)
+            self._note_given(places_in(answer.assignment))
+        elif verdict is Verdict.AGAIN:
+            said, self._trouble = self._trouble, trouble(error, answer.error_message, told)
+            if said != self._trouble:
+                logger.warning("group %s: %s", self.group_id, self._trouble)
+            return self._again_in()
+        elif verdict is Verdict.REPLACED:
+            self._be_replaced()
+        elif verdict is Verdict.COMPLAINT:
+            self._error = refusal(error, told, answer.error_message)
+            return self._again_in()
+        elif verdict is Verdict.REFUSED:
+            self._be_out(EVENTS[verdict], refusal(error, told, answer.error_message))
+        else:
+            logger.info("group %s: our place is lost (%s): we join again", self.group_id, error.name)
+            self._be_out(EVENTS[verdict])
+        return None
+
+    def _note_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        if self._state is State.JOINING:
+            self._joined_at = epoch
+        elif self._follows_joined_at == self._joined_at:
+            self._followed = self._current()
+
+    def _note_given(self, given: frozenset[Place] | None) -> None:
+        if given is not None:
+            self._given = given
+        event = Event.KEPT if given is None else Event.TAKEN if given == self._now.owned else Event.GIVEN
+        self._state = after(self._state, event)
+
+    def _be_out(self, event: Event, error: ClientError | None = None) -> None:
+        self._state = after(self._state, event)
+        self._epoch, self._told, self._given = JOIN, None, frozenset()
+        self._error = error or self._error
+
+    def _be_replaced(self) -> None:
+        self.fenced = self.fenced or replaced_error(self._now.group_instance_id, self.group_id)
+        self._be_out(Event.REPLACED, self.fenced)
+
+    async def _leave_unpolled(self) -> None:
+        """Others are to have what nobody asks for here."""
+        logger.warning(
+            "group %s: poll() was not called for max_poll_interval_ms=%s: its partitions go to other members until it "
+            "is; have fewer records a poll (max_records), or a longer interval",
+            *(self.group_id, self._max_poll_interval_ms),
+        )
+        self._be_out(Event.LEFT)
+        await self._say_goodbye()
+
+    async def _say_goodbye(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self._now.member_id,
+            member_epoch=epoch_of_leaving(self._now.group_instance_id),
+            instance_id=self._now.group_instance_id,
+        )
+        try:
+            await self.requests.ask(request, self._cluster.deadline("leaving", _GOODBYE_MS))
+        except ClientError:
+            pass  # the session ends by itself

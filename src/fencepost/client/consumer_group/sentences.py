@@ -1,0 +1,42 @@
+"""What a person reads of a coordinator that does not take a member; pure functions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.client.consumer_group.heartbeats import Standing
+from fencepost.client.errors import BrokerError, ClientError, UnsupportedByBrokerError
+from fencepost.protocol.errors import ErrorCode
+
+_NEEDS: Final = (
+    "needs a broker that serves ConsumerGroupHeartbeat (KIP-848), as Apache Kafka does since 4.0 with "
+    'group.coordinator.rebalance.protocols=classic,consumer: leave the setting at "classic", or use such a broker'
+)
+#: error -> which setting or what of the member it is about
+_ABOUT: Final = {
+    ErrorCode.UNSUPPORTED_ASSIGNOR: "group_remote_assignor={now.server_assignor!r} is not one of its assignors",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "it has as many members as group.consumer.max.size allows",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "{now.regex!r} is no regular expression of RE2/J",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "of its topics {topics} one may not be described by this user",
+}
+
+
+def refusal(error: ClientError | ErrorCode, now: Standing, message: str | None = None) -> ClientError:
+    """What to tell the owner of a member that is refused; `message`: the coordinator's own."""
+    if error is ErrorCode.UNSUPPORTED_VERSION or isinstance(error, UnsupportedByBrokerError):
+        return UnsupportedByBrokerError(f'group_protocol="consumer" of group {now.group_id!r} {_NEEDS}')
+    if isinstance(error, ClientError):
+        return error
+    about = _ABOUT.get(error, "").format(now=now, topics=", ".join(now.topics))
+    said = ": ".join(filter(None, (about, message)))
+    return BrokerError(error, f"group {now.group_id!r} cannot be joined{f': {said}' if said else ''}")
+
+
+def trouble(error: ErrorCode, message: str | None, now: Standing) -> str:
+    """Why a heartbeat has to be repeated."""
+    if error is ErrorCode.UNRELEASED_INSTANCE_ID:
+        return (
+            f"another member has group_instance_id {now.group_instance_id!r}, until it leaves or its session ends "
+            f"({error.name})"
+        )
+    return f"the coordinator answered {error.name}{f': {message}' if message else ''}"
