@@ -27,12 +27,13 @@ class GroupRequests:
         request: Any,
         deadline: Deadline,
         *,
+        again: Any = None,
         most: int | None = None,
         least: int = 0,
         timeout_ms: int | None = None,
         use: Use = Use.GROUP,
     ) -> Any:
-        """To the group's coordinator, again while it moves."""
+        """To the group's coordinator, again while it moves; `again`: what to ask the next times (None: the same)."""
         while True:
             try:
                 node = await self.cluster.coordinator(GROUP, self.group_id, deadline)
@@ -42,10 +43,12 @@ class GroupRequests:
             except (ConnectionLostError, UnreachableError) as lost:
                 self.forget_coordinator()
                 await deadline.pause(lost)
+                request = again or request
                 continue
             code = ErrorCode(getattr(answer, "error_code", 0))
             if code in MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 self.forget_coordinator()
                 await deadline.pause(code.name)
+                request = again or request
                 continue
             return answer

@@ -7,7 +7,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.client import Admin
 from fencepost.protocol.codec import decode_request, encode_response, read_request_header
@@ -39,9 +39,16 @@ BOOTSTRAP = f"127.0.0.1:{FIRST_PORT}"
 TOPIC_ID = uuid.UUID(int=7)
 
 Answer = Callable[["int", Any], Any]
-"""From the node that is asked and the request: the answer, `SILENT` or `CUT`."""
+"""From the node that is asked and the request: the answer, also `Late`, or `SILENT` or `CUT`."""
 SILENT = object()
 CUT = object()
+
+
+class Late(NamedTuple):
+    """An answer that comes so many seconds after the one before it."""
+
+    seconds: float
+    answer: Any
 
 
 class Everybody:
@@ -167,6 +174,8 @@ class ScriptedConnection(asyncio.Protocol):
         self._nodes, self._node = nodes, node
         self._transport: Any = None
         self._buffer = b""
+        self._answered_at = 0.0
+        """When the last answer leaves: they come in order."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -181,8 +190,16 @@ class ScriptedConnection(asyncio.Protocol):
             if answer is CUT:
                 self._transport.abort()
                 return
-            if answer is not SILENT:
-                self._transport.write(encode_response(answer, header.api_version, header.correlation_id))
+            if answer is SILENT:
+                continue
+            late, answer = answer if isinstance(answer, Late) else (0.0, answer)
+            frame = encode_response(answer, header.api_version, header.correlation_id)
+            now = self._nodes.loop.time()
+            self._answered_at = max(self._answered_at, now) + late
+            if self._answered_at > now:
+                self._nodes.loop.call_at(self._answered_at, self._transport.write, frame)
+            else:
+                self._transport.write(frame)
 
 
 def play(scenario: Callable[[Nodes], Awaitable[None]], count: int = 3) -> None:

@@ -32,7 +32,8 @@ class Standing(NamedTuple):
     """Sorted."""
     regex: str | None = None
     """RE2/J, which the coordinator holds names of topics against; None: `topics` are all."""
-    owned: frozenset[Place] = frozenset()
+    owned: frozenset[Place] | None = frozenset()
+    """None, of what was told: it is to be told in any case."""
 
 
 def heartbeat(now: Standing, told: Standing | None, epoch: int) -> ConsumerGroupHeartbeatRequest:

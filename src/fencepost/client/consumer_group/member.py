@@ -91,6 +91,8 @@ class ConsumerGroupMember:
         self._follows_joined_at = JOIN
         self._given: frozenset[Place] = frozenset()
         """What the coordinator gave last."""
+        self._is_to_acknowledge = False
+        """The coordinator waits to hear that we have no more than that, also where we had no more before (KIP-848)."""
         self._places: dict[TopicPartition, Place] = {}
         """Of partitions that were given, now or before."""
         self._names = TopicNames(cluster, group_id)
@@ -172,6 +174,7 @@ class ConsumerGroupMember:
             raise self.fenced
         if owned and self.has_lost_place:
             return None
+        self._raise_error()
         self._is_to_join = True
         self._waiting += 1
         try:
@@ -187,9 +190,7 @@ class ConsumerGroupMember:
             self._now = self._now._replace(topics=topics)
         while not (owned and self.has_lost_place):
             self._has(owned)
-            error, self._error = self._error, None
-            if error is not None:
-                raise error
+            self._raise_error()
             if self._state not in MEMBERS or self._told != self._now:
                 await self._heartbeat_ended(deadline)
                 continue
@@ -199,6 +200,11 @@ class ConsumerGroupMember:
                 self._is_to_join = False
                 return sorted(named)
         return None
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     async def _heartbeat_ended(self, deadline: Deadline) -> None:
         """One that begins now, or is under way."""
@@ -217,8 +223,13 @@ class ConsumerGroupMember:
         self._has(owned)
         if self._now.owned == self._given:
             self._state = after(self._state, Event.TAKEN)
-        if self._now != self._told:
+        if self._has_news:
             self._news.set()
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether the coordinator is to be told something at once."""
+        return self._told != self._now or (self._is_to_acknowledge and self._state is State.STABLE)
 
     def _has(self, owned: Sequence[TopicPartition]) -> None:
         self._now = self._now._replace(owned=frozenset(self._places[at] for at in owned))
@@ -253,7 +264,7 @@ class ConsumerGroupMember:
         """Wait for the next heartbeat; `pause`: seconds that are to be waited whatever there is to say."""
         if pause is not None:
             await asyncio.sleep(pause)
-        elif self._state in MEMBERS and self._told == self._now:
+        elif self._state in MEMBERS and not self._has_news:
             try:
                 async with asyncio.timeout(min(self._interval, max(self._left_to_poll(), 0))):
                     await self._news.wait()
@@ -269,12 +280,16 @@ class ConsumerGroupMember:
     async def _exchange(self) -> float | None:
         """One heartbeat and what follows from its answer; seconds that are to be waited before the next one."""
         epoch = JOIN if self._state is State.JOINING else self._epoch
-        now = self._now
-        request = heartbeat(now, self._told, epoch)
-        self._told = None
+        now, told, self._told = self._now, self._told, None
+        if told is not None and self._is_to_acknowledge:
+            told = told._replace(owned=None)
+        # What was given by an answer that is lost is given again to who says everything, and to nobody else.
+        request, again = heartbeat(now, told, epoch), heartbeat(now, None, epoch)
+        self._is_to_acknowledge = self._is_to_acknowledge and now.owned != self._given
         try:
             least = _WITH_REGEX if now.regex is not None else 0
-            answer = await self.requests.ask(request, self._cluster.deadline("a heartbeat"), least=least)
+            deadline = self._cluster.deadline("a heartbeat")
+            answer = await self.requests.ask(request, deadline, again=again, least=least)
         except ClientError as error:
             is_lasting = isinstance(error, UnsupportedByBrokerError) or self._state is State.JOINING
             if is_lasting and not isinstance(error, RetriableError):
@@ -323,13 +338,14 @@ class ConsumerGroupMember:
 
     def _note_given(self, given: frozenset[Place] | None) -> None:
         if given is not None:
+            self._is_to_acknowledge = self._is_to_acknowledge or given != self._given
             self._given = given
         event = Event.KEPT if given is None else Event.TAKEN if given == self._now.owned else Event.GIVEN
         self._state = after(self._state, event)
 
     def _be_out(self, event: Event, error: ClientError | None = None) -> None:
         self._state = after(self._state, event)
-        self._epoch, self._told, self._given = JOIN, None, frozenset()
+        self._epoch, self._told, self._given, self._is_to_acknowledge = JOIN, None, frozenset(), False
         self._error = error or self._error
 
     def _be_replaced(self) -> None:

@@ -1,0 +1,525 @@
+"""A member of a group of the new protocol, on virtual time, with a coordinator that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.client.admin.nodes import CUT, FIRST_PORT, SILENT, Late
+from tests.client.consumer_group.coordinator import INTERVAL_MS, PARTITIONS, Coordinator, Known, place, play
+from tests.client.test_rebalances import Notes
+
+from fencepost.client import BrokerError, Consumer, TopicPartition
+from fencepost.client.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    TimedOutError,
+    UnsupportedByBrokerError,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ConsumerGroupHeartbeatRequest
+
+INTERVAL = INTERVAL_MS / 1000
+FIRST_HALF, SECOND_HALF = PARTITIONS[:2], PARTITIONS[2:]
+
+
+async def poll_for(reader: Consumer, seconds: float) -> None:
+    end = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < end:
+        assert await reader.poll(100) == []
+
+
+async def until(reader: Consumer, holds: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if holds():
+            return
+        await reader.poll(100)
+    raise AssertionError(reader.assignment())
+
+
+def observed(reader: Consumer, before: Callable[[str], Any] = lambda _: None) -> Notes:
+    notes = Notes(before)
+    reader.subscribe("t", listener=notes)
+    return notes
+
+
+def test_a_member_says_what_it_is_once_and_then_lives_as_often_as_it_is_told_to() -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member(group_remote_assignor="uniform", rebalance_timeout_ms=7000) as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            await poll_for(reader, 10 * INTERVAL)
+            first, has, *rest = group.heard
+            assert (first.member_epoch, first.server_assignor, first.rebalance_timeout_ms) == (0, "uniform", 7000)
+            assert (first.subscribed_topic_names, first.topic_partitions) == (["t"], [])
+            assert [one.partitions for one in has.topic_partitions or []] == [[0, 1, 2, 3]]
+            assert len(first.member_id) >= 22
+            for each in (has, *rest):
+                assert (each.member_id, each.member_epoch) == (first.member_id, 1)
+                assert (each.subscribed_topic_names, each.server_assignor, each.rebalance_timeout_ms) == (
+                    None,
+                    None,
+                    -1,
+                )
+            assert all(each.topic_partitions is None for each in rest)
+            assert 9 <= len(rest) <= 11
+            assert notes.told == [("assigned", [0, 1, 2, 3])]
+        assert [one.member_epoch for one in group.heard][-1] == -1
+        assert group.members == {}
+
+    play(scenario)
+
+
+def test_what_is_taken_away_is_committed_and_told_before_the_coordinator_hears_that_it_is_given_up() -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            order: list[str] = []
+
+            async def commit(what: str) -> None:
+                order.append(what)
+                if order == ["assigned", "revoked"]:
+                    await asyncio.sleep(3 * INTERVAL)
+                    assert group.only.pending == {place(at) for at in SECOND_HALF}
+                    await reader.commit(dict.fromkeys(SECOND_HALF, 7))
+                    order.append("committed")
+
+            notes = observed(reader, commit)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.target = lambda _: FIRST_HALF
+            group.rebalance()
+            await until(reader, lambda: reader.assignment() == FIRST_HALF)
+            await poll_for(reader, INTERVAL)
+            assert group.only.assigned == {place(at) for at in FIRST_HALF}
+            assert group.committed == {("t", 2): 7, ("t", 3): 7}
+            assert order == ["assigned", "revoked", "committed", "assigned"]
+            assert notes.told == [("assigned", [0, 1, 2, 3]), ("revoked", [2, 3]), ("assigned", [])]
+            assert group.only.epoch == group.epoch
+
+    play(scenario)
+
+
+def test_partitions_go_from_one_member_to_the_other_and_nobody_has_them_twice() -> None:
+    async def scenario(group: Coordinator) -> None:
+        def target(known: Known) -> list[TopicPartition]:
+            if len(group.members) < 2:
+                return PARTITIONS
+            return SECOND_HALF if known is next(iter(group.members.values())) else FIRST_HALF
+
+        group.target = target
+        async with group.member() as first:
+            await until(first, lambda: first.assignment() == PARTITIONS)
+            second = group.member()
+            for _ in range(60):
+                await asyncio.gather(first.poll(100), second.poll(100))
+                assert not {*first.assignment()} & {*second.assignment()}
+            assert (first.assignment(), second.assignment()) == (SECOND_HALF, FIRST_HALF)
+            await second.close()
+            await until(first, lambda: first.assignment() == PARTITIONS)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_who_loses_its_place_is_told_so_and_joins_anew_with_nothing(error: ErrorCode) -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            before = reader.group_metadata()
+            group.members.clear()
+            group.rebalance()
+            group.refuse = lambda request: error if request.member_epoch == 1 else None
+            await asyncio.sleep(2 * INTERVAL)
+            with pytest.raises(CommitFailedError):
+                await reader.commit(dict.fromkeys(PARTITIONS, 5))
+            await until(reader, lambda: len(notes.told) == 3)
+            assert notes.told == [("assigned", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3]), ("assigned", [0, 1, 2, 3])]
+            assert reader.group_metadata().member_id == before.member_id
+            assert reader.group_metadata().generation_id == group.epoch > before.generation_id
+            await reader.commit(dict.fromkeys(PARTITIONS, 5))
+            assert len(group.committed) == 4
+
+    play(scenario)
+
+
+def test_a_commit_with_an_epoch_that_has_passed_is_made_with_the_newest_one() -> None:
+    """As long as nothing was lost between them; the answer that told of it may be late."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.rebalance()
+            group.refuse = lambda request: Late(0.5, group_answer(group, request))
+            while group.only.epoch == 1:
+                await reader.poll(10)
+            assert reader.group_metadata().generation_id == 1
+            await reader.commit(dict.fromkeys(PARTITIONS, 5))
+            assert [error for _, error in group.commits][-1] is ErrorCode.NONE
+            assert group.commits[0] == (1, ErrorCode.STALE_MEMBER_EPOCH)
+            assert group.commits[-1][0] == group.epoch == 2
+            assert group.committed == {("t", at.partition): 5 for at in PARTITIONS}
+
+    play(scenario)
+
+
+def test_a_commit_of_a_place_that_was_lost_is_not_made_in_the_name_of_the_next_one() -> None:
+    """Others may have read on meanwhile: their positions would go back."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.refuse_commit = lambda _: ErrorCode.STALE_MEMBER_EPOCH
+            committing = asyncio.ensure_future(reader.commit(dict.fromkeys(PARTITIONS, 5)))
+            await asyncio.sleep(0.05)
+            group.members.clear()
+            group.rebalance()
+            await until(reader, lambda: len(group.members) == 1)
+            group.refuse_commit = lambda _: None
+            with pytest.raises(CommitFailedError):
+                await committing
+            assert group.committed == {}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", [SILENT, CUT, "slow", "moved", "loading"])
+def test_a_coordinator_that_does_not_answer_for_a_while_takes_nothing_from_a_member(how: Any) -> None:
+    async def scenario(group: Coordinator) -> None:
+        codes = {"moved": ErrorCode.NOT_COORDINATOR, "loading": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        async with group.member() as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            known = group.only
+            if how == "slow":
+                group.refuse = lambda request: Late(0.9, group_answer(group, request))
+            else:
+                group.refuse = lambda _: codes.get(how, how)
+            if how == "moved":
+                group.nodes.coordinators["g"] = 1
+                group.refuse = lambda _: codes[how] if not group.nodes.asked or asked_node(group) == 0 else None
+            await poll_for(reader, 20)
+            group.refuse = lambda _: None
+            group.target = lambda _: FIRST_HALF
+            group.rebalance()
+            await until(reader, lambda: reader.assignment() == FIRST_HALF)
+            assert group.only is known
+            assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned"]
+
+    play(scenario)
+
+
+def asked_node(group: Coordinator) -> int:
+    return group.nodes.asked[-1][0]
+
+
+def group_answer(group: Coordinator, request: ConsumerGroupHeartbeatRequest) -> Any:
+    group.refuse, refuse = (lambda _: None), group.refuse
+    try:
+        return group.answer(0, request)
+    finally:
+        group.refuse = refuse
+        group.heard.pop()
+
+
+def test_an_answer_that_is_lost_is_asked_for_again_with_everything_and_fences_nobody() -> None:
+    """The coordinator has gone on to the next epoch; the one before it, with what it gave, is taken (KIP-848)."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+
+            def lose_once(request: ConsumerGroupHeartbeatRequest) -> Any:
+                group.refuse = lambda _: None
+                group.answer(0, request)
+                return CUT
+
+            for target in (FIRST_HALF, PARTITIONS):
+                await poll_for(reader, 2 * INTERVAL)
+                group.target = lambda _, target=target: target  # type: ignore[misc]
+                group.rebalance()
+                group.refuse = lose_once
+                await until(reader, lambda: reader.assignment() == target)  # noqa: B023
+            await poll_for(reader, 2 * INTERVAL)
+            assert group.only.epoch == group.epoch == reader.group_metadata().generation_id
+            assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned", "assigned"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", ["silent", "cut", "gone"])
+def test_a_coordinator_that_never_answers_is_told_at_the_end_of_max_block_ms(how: str) -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.refuse = lambda _: CUT if how == "cut" else SILENT
+        reader = group.member()
+        loop = asyncio.get_running_loop()
+        if how == "gone":
+            group.nodes.coordinators["g"] = 1
+            group.nodes.network.take_down(FIRST_PORT + 1)
+        for _ in range(2):
+            begun = loop.time()
+            assert await reader.poll(500) == []
+            with pytest.raises(TimedOutError, match="joining group 'g' did not succeed within 5000 ms"):
+                await reader.poll(60_000)
+            assert 4.9 < loop.time() - begun < 5.5
+        begun = loop.time()
+        await asyncio.gather(reader.close(), reader.close())
+        await reader.close()
+        assert loop.time() - begun < 8
+        count = len(group.heard)
+        await asyncio.sleep(100)
+        assert len(group.heard) == count
+
+    play(scenario)
+
+
+def test_a_broker_without_the_new_protocol_is_named_in_a_sentence_with_the_setting() -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.nodes.ranges["ConsumerGroupHeartbeat"] = (1, 0)
+        async with group.member() as reader:
+            for _ in range(2):
+                with pytest.raises(UnsupportedByBrokerError, match=r'^group_protocol="consumer" of group .g. needs a'):
+                    await reader.poll(60_000)
+        assert group.heard == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ErrorCode.UNSUPPORTED_VERSION, 'group_protocol="consumer" of group'),
+        (ErrorCode.UNSUPPORTED_ASSIGNOR, "group_remote_assignor='round'"),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, r"group\.consumer\.max\.size"),
+        (ErrorCode.INVALID_REGULAR_EXPRESSION, "RE2/J"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topics t"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "group 'g' cannot be joined: because"),
+        (ErrorCode.GROUP_ID_NOT_FOUND, "group 'g' cannot be joined: because"),
+        (ErrorCode.INVALID_REQUEST, "group 'g' cannot be joined: because"),
+    ],
+)
+def test_who_is_not_let_in_is_told_why_each_time_it_asks_and_comes_in_when_that_is_mended(
+    error: ErrorCode, says: str
+) -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.refuse = lambda _: error
+        async with group.member(group_remote_assignor="round") as reader:
+            for _ in range(2):
+                with pytest.raises((BrokerError, UnsupportedByBrokerError), match=says):
+                    await reader.poll(60_000)
+            count = len(group.heard)
+            await asyncio.sleep(30)
+            assert len(group.heard) == count, "who is not let in does not ask by itself"
+            group.refuse = lambda _: None
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+
+    play(scenario)
+
+
+def test_a_right_that_is_taken_away_is_told_and_the_member_stays_one() -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.refuse = lambda _: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await poll_for(reader, 10)
+            group.refuse = lambda _: None
+            await asyncio.sleep(3 * INTERVAL)
+            try:
+                await reader.poll(100)
+            except BrokerError:
+                pass  # once more: it was refused while nobody asked
+            await poll_for(reader, 5 * INTERVAL)
+            assert [what for what, _ in notes.told] == ["assigned"]
+            assert reader.assignment() == PARTITIONS
+
+    play(scenario)
+
+
+def test_a_static_member_waits_until_its_predecessor_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.refuse = lambda _: ErrorCode.UNRELEASED_INSTANCE_ID
+        async with group.member(group_instance_id="i") as reader:
+            with pytest.raises(TimedOutError, match="group_instance_id 'i', until it leaves or its session ends"):
+                await reader.poll(60_000)
+            joining = asyncio.ensure_future(reader.poll(4000))
+            await asyncio.sleep(2)
+            group.refuse = lambda _: None
+            await joining
+            assert reader.assignment() == PARTITIONS
+        assert group.heard[-1].member_epoch == -2
+        assert group.heard[-1].instance_id == "i"
+        assert sum("until it leaves or its session ends" in record.message for record in caplog.records) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("by", ["heartbeat", "commit"])
+def test_of_two_with_one_instance_id_the_first_gives_up(by: str) -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member(group_instance_id="i") as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            if by == "heartbeat":
+                group.refuse = lambda _: ErrorCode.FENCED_INSTANCE_ID
+                await asyncio.sleep(2 * INTERVAL)
+            else:
+                group.refuse_commit = lambda _: ErrorCode.FENCED_INSTANCE_ID
+                with pytest.raises(FencedInstanceIdError, match="'i' has joined group 'g'"):
+                    await reader.commit({PARTITIONS[0]: 1})
+            count = len(group.heard)
+            for call in (reader.poll, reader.commit, reader.poll):
+                with pytest.raises(FencedInstanceIdError, match="'i' has joined group 'g'"):
+                    await call()
+            assert notes.told[-1] == ("lost", [0, 1, 2, 3])
+            assert len(group.heard) <= count + 1
+        assert group.heard[-1].member_epoch > 0, "the place is the other one's"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_who_asks_for_nothing_for_too_long_leaves_and_joins_again_when_it_asks(
+    instance: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member(max_poll_interval_ms=3500, group_instance_id=instance) as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            await poll_for(reader, 10)
+            assert len(group.members) == 1
+            begun = asyncio.get_running_loop().time()
+            await asyncio.sleep(20)
+            assert (group.heard[-1].member_epoch, group.members) == (-2 if instance else -1, {})
+            assert 3.4 < group.times[-1] - begun < 3.7
+            with pytest.raises(CommitFailedError):
+                await reader.commit({PARTITIONS[0]: 1})
+            await until(reader, lambda: len(notes.told) == 3)
+            assert notes.told == [("assigned", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3]), ("assigned", [0, 1, 2, 3])]
+        assert sum("max_poll_interval_ms=3500" in record.message for record in caplog.records) == 1
+
+    play(scenario)
+
+
+def test_who_waits_for_a_place_for_longer_than_it_may_not_poll_asks_all_the_while() -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.refuse = lambda _: ErrorCode.UNRELEASED_INSTANCE_ID
+        async with group.member(max_poll_interval_ms=2000, max_block_ms=60_000, group_instance_id="i") as reader:
+            joining = asyncio.ensure_future(reader.poll(20_000))
+            await asyncio.sleep(10)
+            group.refuse = lambda _: None
+            await joining
+            assert reader.assignment() == PARTITIONS
+            assert all(each.member_epoch >= 0 for each in group.heard)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("patience", [0.001, 0.003, 0.01, 0.05, 0.2])
+def test_a_poll_that_is_cancelled_again_and_again_joins_once_and_loses_nothing(patience: float) -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.refuse = lambda request: Late(0.06, group_answer(group, request))
+        async with group.member() as reader:
+            notes = observed(reader)
+            for _ in range(400):
+                try:
+                    async with asyncio.timeout(patience):
+                        await reader.poll(100)
+                except TimeoutError:
+                    pass
+                if reader.assignment() == PARTITIONS:
+                    break
+            assert reader.assignment() == PARTITIONS
+            assert [what for what, _ in notes.told] == ["assigned"]
+            assert sum(each.member_epoch == 0 for each in group.heard) <= 1
+
+    play(scenario)
+
+
+def test_a_listener_that_raises_is_heard_once_and_the_partitions_are_given_up_all_the_same() -> None:
+    async def scenario(group: Coordinator) -> None:
+        def fail(what: str) -> None:
+            if what == "revoked" and group.target is not keep:
+                raise ZeroDivisionError
+
+        def keep(_: Any) -> list[TopicPartition]:
+            return PARTITIONS
+
+        group.target = keep
+        reader = group.member()
+        notes = observed(reader, fail)
+        await until(reader, lambda: reader.assignment() == PARTITIONS)
+        group.target = lambda _: FIRST_HALF
+        group.rebalance()
+        with pytest.raises(ZeroDivisionError):
+            await poll_for(reader, 5)
+        await poll_for(reader, 3)
+        assert group.only.assigned == {place(at) for at in FIRST_HALF}
+        assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned"]
+        group.target = keep
+        await reader.close()
+
+    play(scenario)
+
+
+def test_another_subscription_is_told_and_what_is_left_is_given_up_first() -> None:
+    more = [TopicPartition("u", 0)]
+
+    async def scenario(group: Coordinator) -> None:
+        group.nodes.leaders |= dict.fromkeys(more, 0)
+        group.target = lambda known: [at for at in (*PARTITIONS, *more) if at.topic in known.topics]
+        async with group.member() as reader:
+            notes = Notes()
+            reader.subscribe("t", "u", listener=notes)
+            await until(reader, lambda: reader.assignment() == [*PARTITIONS, *more])
+            reader.subscribe("u", listener=notes)
+            await until(reader, lambda: reader.assignment() == more)
+            await poll_for(reader, INTERVAL)
+            assert notes.told[-2:] == [("revoked", [0, 1, 2, 3]), ("assigned", [])]
+            assert group.only.assigned == {place(at) for at in more}
+            reader.subscribe(pattern="[tu]", listener=notes)
+            await until(reader, lambda: reader.assignment() == [*PARTITIONS, *more])
+            assert group.only.topics == ["t", "u"]
+            await reader.unsubscribe()
+            assert group.members == {}
+            reader.subscribe("t")
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+
+    play(scenario)
+
+
+def test_a_topic_that_no_broker_knows_by_its_id_yet_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """It was deleted, or is about to be known."""
+    new = TopicPartition("u", 0)
+
+    async def scenario(group: Coordinator) -> None:
+        group.target = lambda _: [*PARTITIONS, new]
+        async with group.member() as reader:
+            reader.subscribe("t", "u")
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            await poll_for(reader, 5)
+            group.nodes.leaders[new] = 0
+            await until(reader, lambda: reader.assignment() == [*PARTITIONS, new])
+            await poll_for(reader, INTERVAL)
+            assert group.only.assigned == {place(at) for at in [*PARTITIONS, new]}
+        assert sum("topic 'u' is not there" in record.message for record in caplog.records) == 1
+
+    play(scenario)
+
+
+def test_a_topic_made_anew_is_the_same_by_name_and_another_one_by_its_id() -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            before = group.ids
+            group.ids = lambda name: before(f"{name} again")
+            group.rebalance()
+            await poll_for(reader, 8 * INTERVAL)
+            assert group.only.assigned == {(group.ids("t"), at.partition) for at in PARTITIONS}
+            assert reader.assignment() == PARTITIONS
+            assert group.only.epoch == group.epoch
+
+    play(scenario)
