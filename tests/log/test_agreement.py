@@ -12,6 +12,7 @@ from tests.log.log_doubles import ROOT, Node, append, batch, run, topic_id, valu
 
 from fencepost.log.agreement import agrees, named_segments
 from fencepost.log.checkpointing import Checkpoints
+from fencepost.log.data_directory import DeletedTopic
 from fencepost.log.partition import Partition
 from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.storage import Storage
@@ -231,7 +232,7 @@ def test_a_deletion_that_was_not_finished_is_finished_before_anybody_is_served()
         await node.settled()
         node.names = [("a", 0)]
         storage = Storage(node.disk, ROOT, node.settings, node.clock)
-        storage.deleted = {topic_id("b"): "b"}
+        storage.deleted = {topic_id("b"): DeletedTopic("b", 1)}
         node.disk.crash()  # type: ignore[attr-defined]
         node.start(storage)
         assert len(node.disk.list(ROOT / "commit-log")) == 1

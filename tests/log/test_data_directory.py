@@ -11,7 +11,7 @@ import pytest
 from tests.log.log_doubles import ROOT, Node, StoppedClock, append, batch, delete_topic, run, topic_id, values_of
 
 from fencepost.log.checkpoint_files import write_partition_metadata
-from fencepost.log.data_directory import DirectoryUnusable, deleted_name, remove_partition, survey
+from fencepost.log.data_directory import DeletedTopic, DirectoryUnusable, deleted_name, remove_partition, survey
 from fencepost.log.disk import Disk, LocalDisk
 from fencepost.log.partition import Partition
 from fencepost.log.settings import LogSettings
@@ -108,7 +108,7 @@ def test_what_is_known_to_be_deleted_is_removed(caplog: pytest.LogCaptureFixture
         put(disk, ROOT / f"mine-0.{GONE.hex}-delete" / f"{0:020d}.d" / "a file in a directory of that name")
         node.storage = Storage(disk, ROOT, node.settings, node.clock)
         node.storage.open()
-        node.storage.deleted = {GONE: "killed"}
+        node.storage.deleted = {GONE: DeletedTopic("killed", 4)}
         node.storage.create_partition("t", topic_id("t"), 0)
         node.storage.start()
         left = {name for name in disk.list(ROOT) if name in names}
@@ -182,17 +182,21 @@ def test_somebodys_segment_in_an_offline_partition_is_not_said_to_be_deleted() -
 def test_a_users_file_in_a_partition_outlives_its_topic(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         node = Node(partitions=TWO, file_delete_delay_ms=0)
-        put(node.disk, ROOT / "a-0" / "mine.txt")
+        mine = [f"{0:020d}.log.bak", f"{0:020d}.log.deleted.1", f"{0:020d}.log.gz", f"{0:020d}.mine", "mine.txt"]
+        for name in mine:
+            put(node.disk, ROOT / "a-0" / name)
+        for name in ("log.deleted", "index.cleaned", f"{9:020d}.swap"):
+            put(node.disk, ROOT / "a-0" / f"{0:020d}.{name}")
         delete_topic(node.storage, "a")
         await node.settled()
         (gone,) = [name for name in node.disk.list(ROOT) if name.startswith("a-0")]
-        assert node.disk.list(ROOT / gone) == ["mine.txt"]
+        assert node.disk.list(ROOT / gone) == mine
         node.names = [("b", 0)]
         node.kill()
-        assert node.disk.list(ROOT / gone) == ["mine.txt"]
+        assert node.disk.list(ROOT / gone) == mine
 
     run(main())
-    assert "somebody has put mine.txt there" in caplog.text
+    assert "mine.txt there" in caplog.text
 
 
 @pytest.mark.parametrize("clean", [False, True])
@@ -395,6 +399,28 @@ def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
     assert remove_partition(disk, tmp_path / "a-0") == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "is_removed"),
+    [
+        ("t-1", True),
+        ("t-0-backup-20261121", False),
+        ("t-2", False),
+        ("t-01", False),
+        ("tt-0", False),
+        ("t-\u0661", False),
+    ],
+)
+@pytest.mark.parametrize("identified", [False, True])
+def test_a_copy_of_a_deleted_partition_is_not_removed_with_it(name: str, is_removed: bool, identified: bool) -> None:
+    """It has the topic's id, but a name that none of the topic's partitions had."""
+    disk = SimulatedDisk(Random(1))
+    put(disk, ROOT / name / SEGMENT)
+    if identified:
+        write_partition_metadata(disk, ROOT / name, GONE)
+    found = survey(disk, ROOT, in_use=(), deleted={GONE: DeletedTopic("t", 2)})
+    assert (found.deleted, found.strays) == (([name], []) if is_removed else ([], [name]))
+
+
 @pytest.mark.parametrize("name", ["a", "a" * 249, "a-0", "-" * 249, "a-0.deleted-delete", ".", "a" * 213, "a" * 214])
 @pytest.mark.parametrize("index", [0, 9999])
 def test_the_name_of_what_is_deleted_fits(name: str, index: int) -> None:
@@ -412,7 +438,7 @@ def test_only_the_topic_that_was_deleted_is_removed_and_none_of_its_name(
     disk.make_directory(ROOT / "t-0")
     if its_id is not None:
         write_partition_metadata(disk, ROOT / "t-0", ids[its_id])
-    found = survey(disk, ROOT, in_use=(), deleted={ids["old"]: "t"})
+    found = survey(disk, ROOT, in_use=(), deleted={ids["old"]: DeletedTopic("t", 1)})
     assert (found.deleted, found.strays) == (deleted, [] if deleted else ["t-0"])
 
 

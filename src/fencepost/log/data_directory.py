@@ -25,7 +25,10 @@ LONGEST_NAME: Final = 255
 
 _PARTITION = re.compile(r"(.+)-[0-9]+")
 _DELETED = re.compile(r".+-[0-9]+\.([0-9a-f]{32})-delete")
-_PARTITION_FILE = re.compile(r"[0-9]{20}\..+|partition\.metadata|leader-epoch-checkpoint(\.tmp)?")
+_PARTITION_FILE = re.compile(
+    r"[0-9]{20}\.(log|index|timeindex|txnindex|checksums|snapshot|window)(\.deleted|\.cleaned)?|[0-9]{20}\.[0-9]{20}\.swap"
+    r"|partition\.metadata|leader-epoch-checkpoint(\.tmp)?"
+)
 _NODE_FILE = re.compile(
     r"\.lock|commit-log|(fencepost\.(version|properties)|cleaner-offset-checkpoint)(\.tmp)?|metadata\.sqlite(-journal|-wal|-shm)?|lost\+found"
 )
@@ -165,10 +168,18 @@ class Survey(NamedTuple):
     """What nobody knows: not ours to remove."""
 
 
-def survey(disk: Disk, root: Path, in_use: Container[str], deleted: Mapping[uuid.UUID, str]) -> Survey:
+class DeletedTopic(NamedTuple):
+    """A topic that is known to be deleted."""
+
+    name: str
+    partitions: int
+    """How many it had: what has a larger number was never its own."""
+
+
+def survey(disk: Disk, root: Path, in_use: Container[str], deleted: Mapping[uuid.UUID, DeletedTopic]) -> Survey:
     """Look at everything in a data directory, and change nothing.
 
-    `in_use`: names of the partitions' directories.  `deleted`: ids and names of topics that are known to be deleted.
+    `in_use`: names of the partitions' directories.  `deleted`: by id, the topics that are known to be deleted.
     """
     found = Survey([], [])
     for name in disk.list(root):
@@ -181,7 +192,7 @@ def survey(disk: Disk, root: Path, in_use: Container[str], deleted: Mapping[uuid
     return found
 
 
-def _is_deleted(disk: Disk, directory: Path, deleted: Mapping[uuid.UUID, str]) -> bool:
+def _is_deleted(disk: Disk, directory: Path, deleted: Mapping[uuid.UUID, DeletedTopic]) -> bool:
     if not disk.is_directory(directory):
         return False
     try:
@@ -191,11 +202,14 @@ def _is_deleted(disk: Disk, directory: Path, deleted: Mapping[uuid.UUID, str]) -
     named = _DELETED.fullmatch(directory.name)
     if named:
         return topic_id in (None, uuid.UUID(named[1]))
-    partition = _PARTITION.fullmatch(directory.name)
-    if partition is None:
-        return False
-    # A power loss may have taken the id.
-    return partition[1] in deleted.values() if topic_id is None else topic_id in deleted
+    # A power loss may have taken the id; and a copy under another name has it, too.
+    topics = deleted.values() if topic_id is None else filter(None, [deleted.get(topic_id)])
+    return any(_is_partition_of(topic, directory.name) for topic in topics)
+
+
+def _is_partition_of(topic: DeletedTopic, directory: str) -> bool:
+    index = directory.removeprefix(f"{topic.name}-")
+    return index != directory and index.isdecimal() and index == str(int(index)) and int(index) < topic.partitions
 
 
 def strays_sentence(root: Path, left: list[str]) -> str:

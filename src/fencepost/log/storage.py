@@ -18,7 +18,7 @@ from fencepost.log.checkpoint import write_down
 from fencepost.log.checkpointing import Checkpoints
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, StorageFailed
 from fencepost.log.commit_log_entries import NamedFile
-from fencepost.log.data_directory import DirectoryUnusable
+from fencepost.log.data_directory import DeletedTopic, DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.open_files import USUAL, OpenFiles
@@ -76,8 +76,8 @@ class Storage:
         """Those that anybody may use: not what is half made, nor what is being deleted."""
         self.offline: dict[tuple[str, int], OfflinePartition] = {}
         """Partitions that are known but could not be opened."""
-        self.deleted: Mapping[uuid.UUID, str] = {}
-        """Ids and names of topics that are known to be deleted: what is there of them is removed at the start."""
+        self.deleted: Mapping[uuid.UUID, DeletedTopic] = {}
+        """Topics that are known to be deleted, by their ids: what is there of them is removed at the start."""
         self.space = Space(disk, path, clock)
         self._log = CommitLog(disk, path / "commit-log", self.fail, self.space)
         self._dirty: dict[Partition, None] = {}

@@ -19,6 +19,7 @@ from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.metadata.topic_rules import TopicRefused, topic_name_error
 from fencepost.broker.metadata.topics import Topic, Topics
 from fencepost.log import commit_log
+from fencepost.log.checkpoint_files import write_partition_metadata
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
@@ -305,6 +306,28 @@ def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(turns: int) -> Non
         node.start()
         node.check()
         await node.end()
+
+    run(main())
+
+
+@pytest.mark.parametrize("noted", [None, b"t"])
+def test_a_copy_of_a_deleted_topics_partition_outlives_it(noted: bytes | None) -> None:
+    """Not only while the node runs: the deletion is still known at the next start.  An older Fencepost noted less."""
+
+    async def main() -> None:
+        node = Node(1)
+        await node.create("t")
+        (topic_id,) = (topic.topic_id for topic in node.topics.by_name.values())
+        await node.delete("t", settle=True)
+        copies = {"t-0-backup-20261121", *(["t-2"] if noted is None else [])}
+        for name in {*copies, "t-1"}:
+            node.disk.make_directory(ROOT / name)
+            write_partition_metadata(node.disk, ROOT / name, topic_id)
+        if noted is not None:
+            assert node.store.write({f"deleted-topic/{topic_id}": (noted, 1)})
+        await node.end()
+        node.start()
+        assert {name for name in node.disk.list(ROOT) if name.startswith("t")} == copies
 
     run(main())
 

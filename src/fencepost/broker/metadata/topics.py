@@ -21,6 +21,7 @@ from fencepost.broker.metadata.topic_rules import (
     topic_name_error,
     usable,
 )
+from fencepost.log.data_directory import DeletedTopic
 from fencepost.log.disk import DiskFull, NothingLeft
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
@@ -35,7 +36,7 @@ logger = get_logger(__name__)
 
 _PREFIX = "topic/"
 _DELETED = "deleted-topic/"
-"""Ids of topics that are deleted, with their names, until nothing of them could be taken for another one's."""
+"""Ids of deleted topics, with names and partition counts, until nothing of them could be taken for another one's."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +87,7 @@ class Topics:
         """Open every topic that the store knows."""
         deleted = self._store.list(_DELETED)
         self._storage.deleted = {
-            uuid.UUID(key.removeprefix(_DELETED)): stored.value.decode() for key, stored in deleted.items()
+            uuid.UUID(key.removeprefix(_DELETED)): _deleted_topic(stored.value) for key, stored in deleted.items()
         }
         for key, stored in self._store.list(_PREFIX).items():
             described = json.loads(stored.value)
@@ -94,7 +95,7 @@ class Topics:
             settings = usable(name, described["settings"])
             self._open(name, topic_id, described["partitions"], settings, stored.version)
         # Where there is a topic of that name again, nothing was left of the deleted one before that was made.
-        for name in self._storage.deleted.values():
+        for name, _ in self._storage.deleted.values():
             if name not in self.by_name:
                 self._going[name] = _future()
 
@@ -368,8 +369,14 @@ def _deletion(topic: Topic) -> dict[str, tuple[bytes | None, int]]:
     """What is written when a topic is deleted: a start may have to finish that."""
     return {
         _PREFIX + topic.name: (None, topic.version),
-        f"{_DELETED}{topic.topic_id}": (topic.name.encode(), 0),
+        f"{_DELETED}{topic.topic_id}": (f"{topic.name} {topic.count}".encode(), 0),
     }
+
+
+def _deleted_topic(value: bytes) -> DeletedTopic:
+    """What is noted of a deleted topic; an older Fencepost noted its name only."""
+    name, _, count = value.decode().partition(" ")
+    return DeletedTopic(name, int(count or LARGEST_COUNT))
 
 
 def _future() -> asyncio.Future[None]:
