@@ -14,6 +14,7 @@ from tests.log.log_doubles import START, StoppedClock, batch, marker, topic_id
 
 from fencepost.log import checkpointing, commit_log, commit_log_entries, durability, storage
 from fencepost.log.commit_log import REST_SECONDS, StorageFailed
+from fencepost.log.data_directory import DeletedTopic
 from fencepost.log.open_files import USUAL
 from fencepost.log.partition import Appended, Partition
 from fencepost.log.producer_state import Origin
@@ -122,7 +123,7 @@ class World:
         self.names = [("orders", n) for n in range(partitions - 1)] + [("other", 0)]
         self.histories: dict[tuple[str, int], History] = {name: History() for name in self.names}
         self.ids = {name: topic_id(f"{name}") for name in self.names}
-        self.deleted: dict[UUID, str] = {}
+        self.deleted: dict[UUID, DeletedTopic] = {}
         """Topics of earlier histories, each of one partition: what the metadata store says of them."""
         self.going: set[tuple[str, int]] = set()
         """Partitions that are deleted, and not made again yet."""
@@ -205,7 +206,7 @@ class World:
         """As `Topics` does it: others know that the topic is deleted until the commit log knows it."""
         name = self.random.choice(self.there)
         partition, old = self.partition(name), self.ids[name]
-        self.deleted[old] = name[0]
+        self.deleted[old] = DeletedTopic(name[0], name[1] + 1)
         self.ids[name] = UUID(int=self.random.getrandbits(128), version=4)
         self.histories[name] = History()
         self.going.add(name)
