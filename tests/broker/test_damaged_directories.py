@@ -26,6 +26,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.broker import running_broker
+from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.protocol.batch import headers, stamp
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -255,3 +256,35 @@ def test_a_log_that_lost_what_was_synced_is_named_with_what_to_do(
     file.write_bytes(whole)
     with node(tmp_path) as client:
         assert values(fetch(client, topic)) == ["x"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".lock", ".reserve", "fencepost.version", "fencepost.properties", "cleaner-offset-checkpoint", "commit-log/{}"],
+)
+@pytest.mark.parametrize("what", ["a directory", "a link to nothing"])
+def test_what_stands_in_the_place_of_a_file_of_the_node_is_named_where_it_cannot_start(
+    name: str, what: str, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with node(data) as client:
+        topic = new_topic(client)
+        assert produce(client, topic, batch("x")).error_code == ErrorCode.NONE
+    (log,) = (data / "commit-log").iterdir()
+    path = data / name.format(log.name)
+    path.rename(tmp_path / "away") if path.exists() else None
+    if what == "a directory":
+        path.mkdir()
+    elif name == ".reserve":
+        return  # it is removed
+    else:
+        path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DirectoryUnusable) as refused, node(data):
+        pass
+    assert f"{path}: " in str(refused.value) and "then start again" in str(refused.value)
+    path.rmdir() if what == "a directory" else path.unlink()
+    if (tmp_path / "away").exists():
+        (tmp_path / "away").rename(path)
+    with node(data) as client:
+        assert values(fetch(client, topic)) == ["x"]
+    assert not (tmp_path / "nowhere").exists()

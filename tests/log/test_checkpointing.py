@@ -11,7 +11,7 @@ from tests.log.log_doubles import ROOT, Node, VirtualLoop, append, batch, run, t
 
 from fencepost.log import checkpointing
 from fencepost.log.checkpoint import Checkpoint
-from fencepost.log.disk import File
+from fencepost.log.disk import File, LocalDisk
 from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
 from fencepost.log.storage import Storage
@@ -200,5 +200,34 @@ def test_a_partition_that_is_made_meanwhile_is_there_after_a_power_loss(turns: i
             assert node.storage.offline == {}
             assert values_of(node.of("new")) == [b"meanwhile"]
             node.storage.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("suffix", [".snapshot", ".window"])
+def test_an_old_snapshot_that_cannot_be_removed_stops_nobody(
+    suffix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        node = Node(LocalDisk(), root=tmp_path)
+        append(node.partition, batch(tag="0"))
+        node.storage.close()
+        (path,) = (tmp_path / "t-0").glob(f"*{suffix}")
+        path.unlink()
+        path.mkdir()
+        if suffix == ".window":
+            path.with_suffix(".snapshot").unlink()
+            path.with_suffix(".snapshot").touch()
+        node.start()
+        for number in (1, 2):
+            append(node.partition, batch(tag=f"{number}"))
+            await node.settled()
+            node.storage.checkpoint_soon()
+            await asyncio.sleep(0)
+            await node.settled()
+        node.restart()
+        assert values_of(node.partition) == [b"0", b"1", b"2"]
+        node.storage.close()
+        assert f"cannot be removed, do it by hand: [Errno 21] Is a directory: '{path}'" in caplog.text
 
     run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from pathlib import Path
 from random import Random
@@ -262,6 +263,44 @@ def test_an_id_that_cannot_be_read_stops_the_partition(content: bytes, why: str)
         assert values_of(node.of("a")) == [b"kept"]
 
     run(main())
+
+
+@pytest.mark.parametrize("what", ["a directory", "a pipe", "a link to nothing"])
+def test_what_stands_in_the_place_of_an_id_stops_its_partition_only(what: str, tmp_path: Path) -> None:
+    """And nobody at all where the partition is a stray, or has the name of a deleted one."""
+
+    def put_it(directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        path = directory / "partition.metadata"
+        path.unlink(missing_ok=True)
+        if what == "a directory":
+            path.mkdir()
+        elif what == "a pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(tmp_path / "nowhere")
+
+    async def main(root: Path) -> None:
+        node = Node(LocalDisk(), TWO, root=root)
+        for name in ("a", "b"):
+            append(node.of(name), batch(tag="kept"))
+        await node.settled()
+        node.storage.abandon()
+        for name in ("a-0", "stray-0", f"stray-0.{GONE.hex}-delete"):
+            put_it(root / name)
+        for _ in range(2):
+            node.start()
+            assert str(root / "a-0" / "partition.metadata") in node.storage.offline["a", 0].reason
+            assert values_of(node.of("b")) == [b"kept"]
+            node.storage.close()
+        place = root / "a-0" / "partition.metadata"
+        place.rmdir() if place.is_dir() else place.unlink()
+        node.start()
+        assert values_of(node.of("a")) == [b"kept"]
+        node.storage.close()
+        assert not (tmp_path / "nowhere").exists()
+
+    run(main(tmp_path / "data"))
 
 
 @pytest.mark.parametrize("clean", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from random import Random
 
@@ -133,6 +134,22 @@ def test_a_closed_file_cannot_be_synced(place: tuple[Disk, Path]) -> None:
     file.close()
     with pytest.raises(OSError, match=r"9|closed"):
         disk.sync_now([file])
+
+
+@pytest.mark.parametrize("disk", [LocalDisk(), OpenFiles(LocalDisk(), 2)])
+def test_what_is_no_file_is_named_and_nothing_is_made_where_a_link_leads(disk: Disk, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for name in ("pipe", "directory", "link", "circle"):
+        with pytest.raises(OSError, match=r"[Ii]s a |No such file|symbolic links") as refused:
+            disk.open(tmp_path / name)
+        assert str(refused.value.filename) == str(tmp_path / name)
+    assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "nowhere").touch()
+    disk.open(tmp_path / "link").pwrite(b"x", 0)
+    assert (tmp_path / "nowhere").read_bytes() == b"x"
 
 
 def test_a_full_disk_says_so() -> None:

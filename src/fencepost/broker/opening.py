@@ -26,7 +26,7 @@ from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoord
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.disk import DiskFull
+from fencepost.log.data_directory import what_is_wrong
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.runtime import Runtime, Slices
@@ -61,8 +61,7 @@ def open_node(parts: Parts) -> Node:
     except StorageFailed as failure:
         raise DirectoryUnusable(f"{path} cannot be used: {failure}; put back a copy of it") from failure
     except OSError as error:
-        todo = "; free some space, then start again" if isinstance(error, DiskFull) else ""
-        raise DirectoryUnusable(f"{path} cannot be used: {error.strerror or error}{todo}") from error
+        raise DirectoryUnusable(f"{path} cannot be used: {what_is_wrong(error, path)}") from error
 
 
 def _open(parts: Parts) -> Node:

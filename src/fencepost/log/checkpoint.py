@@ -121,4 +121,8 @@ def completed(disk: Disk, partition: Partition, offset: int) -> None:
     keep = {offset, *partition.segments.bases}
     for old in snapshot_offsets(disk, partition.directory):
         if old not in keep and old < offset:
-            remove_snapshot(disk, partition.directory, old)
+            try:
+                remove_snapshot(disk, partition.directory, old)
+            except OSError as error:
+                # It is in nobody's way; the node goes on.
+                logger.warning("an old producer snapshot cannot be removed, do it by hand: %s", error)

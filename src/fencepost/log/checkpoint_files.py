@@ -87,9 +87,14 @@ def write_partition_metadata(disk: Disk, directory: Path, topic_id: uuid.UUID) -
 def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:
     """The topic id in `partition.metadata`; None if it was never written (a power loss may leave it empty, or zeros).
 
-    Raises ValueError if it is damaged.
+    Raises ValueError if it is damaged, or no file that can be read.
     """
-    text = (_read(disk, directory / PARTITION_METADATA) or "").strip("\0")
+    try:
+        text = (_read(disk, directory / PARTITION_METADATA) or "").strip("\0")
+    except NothingLeft:
+        raise
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
     if not text:
         return None
     for line in text.splitlines():

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from fencepost.log import checkpoint_files
 from fencepost.log.checkpoint_files import KAFKA_FILE, PARTITION_METADATA, kafka_uuid, read_topic_id
-from fencepost.log.disk import DirectoryInUse, Disk
+from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, NothingLeft
 from fencepost.log.offline import PartitionDamaged
 
 FORMAT_VERSION = 1
@@ -59,7 +59,7 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
             f"the data directory {root} is used by another running broker: stop it, or choose another --data"
         ) from None
     except OSError as error:
-        raise DirectoryUnusable(f"the data directory {root} cannot be used: {error.strerror or error}") from error
+        raise DirectoryUnusable(f"the data directory {root} cannot be used: {what_is_wrong(error, root)}") from error
     try:
         disk.sync_directory(root)
         checkpoint_files.check_version(disk, root, FORMAT_VERSION, DirectoryUnusable)
@@ -67,6 +67,18 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
         release()
         raise
     return release
+
+
+def what_is_wrong(error: OSError, root: Path) -> str:
+    """What to say where a start is not possible: what is wrong, with which file, and what to do."""
+    if isinstance(error, DiskFull):
+        return f"{error.strerror or error}; free some space, then start again"
+    if isinstance(error, NothingLeft):
+        return f"{error.strerror or error}; raise the limit of open files, then start again"
+    return (
+        f"{error.filename or root}: {error.strerror or error}; see to it that the node can read and write it, put back "
+        "a copy of it, or move it away if it is not the node's; then start again"
+    )
 
 
 # Partitions

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -86,7 +87,7 @@ class Disk(Protocol):
     def open(self, path: Path) -> File:
         """Open for reading and writing; an empty file is made where there is none.
 
-        Raises DiskFull, NoDescriptors.
+        Raises DiskFull, NoDescriptors; OSError for what is no file, and for a symbolic link to nothing.
         """
         ...
 
@@ -197,6 +198,20 @@ def _open(path: Path, flags: int) -> int:
         raise _translated(error) from error
 
 
+def _open_file(path: Path) -> int:
+    """Open a file; make one where there is none, but not where somebody's symbolic link leads."""
+    try:
+        fd = _open(path, os.O_RDWR)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise
+        return _open(path, os.O_RDWR | os.O_CREAT)
+    if stat.S_ISFIFO(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "Is a pipe", str(path))
+    return fd
+
+
 def _translated(error: OSError) -> OSError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(str(error))
@@ -216,7 +231,7 @@ class LocalDisk:
         self._thread: ThreadPoolExecutor | None = None
 
     def open(self, path: Path) -> File:
-        return _LocalFile(_open(path, os.O_RDWR | os.O_CREAT))
+        return _LocalFile(_open_file(path))
 
     def open_directory(self, path: Path) -> File:
         return _LocalFile(_open(path, _DIRECTORY), os.fsync)
@@ -282,7 +297,7 @@ class LocalDisk:
         return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, files)
 
     def lock(self, path: Path) -> Callable[[], None]:
-        fd = _open(path, os.O_RDWR | os.O_CREAT)
+        fd = _open_file(path)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -293,7 +308,7 @@ class LocalDisk:
 
 def make_file(path: Path) -> None:
     """Make an empty file that others cannot read, if there is none, for a library that would make a laxer one."""
-    os.close(_open(path, os.O_RDWR | os.O_CREAT))
+    os.close(_open_file(path))
 
 
 def _make_directory(path: Path) -> None:

@@ -41,7 +41,8 @@ def open_partition(
     except OSError as error:
         if not was_there:
             raise
-        return _offline(partition, f"{directory} cannot be read: {error.strerror or error}")
+        wrong = f"{error.filename or directory} cannot be used: {error.strerror or error}"
+        return _offline(partition, f"{wrong}; put back a copy of it, or move it away if it is not the node's")
     return partition
 
 

@@ -119,6 +119,9 @@ class Replay:
                 disk.sync_now([file])
                 found = read_generation(file.pread(file.size(), 0), generation, generation == self.newest)
                 self._judge(disk, file, log.path(generation), found, from_segments)
+            except OSError as error:
+                error.filename = error.filename or str(log.path(generation))
+                raise
             finally:
                 file.close()
             numbers: dict[int, KnownFile] = {}
