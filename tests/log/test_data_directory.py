@@ -513,3 +513,34 @@ def test_what_was_begun_in_the_place_of_a_deleted_partition_and_not_durable_stop
             storage.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_what_was_written_in_the_place_of_a_deleted_partition_survives_a_kill_where_nothing_is_synced(
+    count: int,
+) -> None:
+    """Its segments begin at the offsets of removed ones, and all but the first are not named yet."""
+
+    async def main() -> None:
+        disk = SimulatedDisk(Random(count))
+        node = Node(disk, flush="os", segment_bytes=150)
+        for number in range(5):
+            append(node.partition, batch(tag=f"old {number}"))
+        await node.settled()
+        assert delete_topic(node.storage, "t")
+        new = uuid.uuid4()
+        node.storage.create_partition("t", new, 0)
+        await node.settled()
+        for number in range(count):
+            append(node.partition, batch(tag=f"{number}"))
+        node.storage.abandon()
+        disk.crash()
+        storage = Storage(disk, ROOT, node.settings, node.clock, "os")
+        storage.open()
+        found = storage.create_partition("t", new, 0)
+        storage.start()
+        assert isinstance(found, Partition), found
+        assert values_of(found) == [b"%d" % number for number in range(count)]
+        storage.close()
+
+    run(main())

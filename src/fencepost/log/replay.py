@@ -171,6 +171,8 @@ class Replay:
             case Kind.FILE:
                 _, number, size, next_offset, topic_id = FILE_ENTRY.unpack_from(payload)
                 path = str(payload[FILE_ENTRY.size :], "utf-8")
+                if size == next_offset == 0:
+                    self._begun_anew(path.rpartition("/")[0], topic_id)
                 known = self.files.get(path)
                 if known is None or known.removed or known.topic_id != topic_id:
                     if not self._oldest:
@@ -199,6 +201,13 @@ class Replay:
                 self.sizes_kept &= READY_ENTRY.unpack_from(payload)[1]
             case kind:
                 raise StorageFailed(f"the commit log has an entry of kind {kind}: it is of a newer version")
+
+    def _begun_anew(self, directory: str, topic_id: bytes) -> None:
+        """A topic begins there: what was removed before was an earlier one's, and went with the directory of that."""
+        segments = self._segments.get(directory, {})
+        for base, known in list(segments.items()):
+            if known.removed and known.topic_id != topic_id:
+                del segments[base], self.files[known.path]
 
     def _know(self, path: str, topic_id: bytes, size: int, next_offset: int) -> KnownFile:
         known = self.files[path] = KnownFile(path, topic_id, size, next_offset)
