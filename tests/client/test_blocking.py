@@ -71,7 +71,7 @@ def test_a_closed_one_says_so(broker: Broker) -> None:
 
 
 #: What the blocking face has no use for: it starts by itself, and its objects are closed.
-ASYNCIO_ONLY = {"start", "abandon", "check_transactional"}
+ASYNCIO_ONLY = {"start", "abandon", "check_transactional", "as_of_now"}
 
 
 def public(kind: type) -> dict[str, inspect.Signature]:

@@ -448,6 +448,27 @@ def test_an_outdated_generation_is_refused_and_read_again_in_the_next_one() -> N
     virtually(scenario)
 
 
+def test_an_epoch_that_has_passed_while_nothing_was_given_up_costs_no_transaction() -> None:
+    """A member of a group with epochs gets new ones while its block works (KIP-848)."""
+
+    async def scenario() -> None:
+        cluster = Cluster(3)
+        loop, writer = loop_of(cluster, max_records=5)
+        reader: Any = loop._consumer
+        reader.as_of_now = lambda member: member._replace(generation_id=cluster.generation)
+        handed = await loop.next()
+        assert handed is not None
+        await loop.begin(handed)
+        for record in handed.records:
+            writer.send(record.offset)
+        cluster.generation = 2
+        assert await loop.end(handed, None)
+        assert handed.state is State.COMMITTED
+        assert cluster.output == [0, 1, 2]
+
+    virtually(scenario)
+
+
 @pytest.mark.parametrize("entered", [False, True])
 def test_what_is_not_entered_or_not_left_is_put_back_and_refused(entered: bool) -> None:
     async def scenario() -> None:

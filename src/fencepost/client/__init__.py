@@ -54,6 +54,7 @@ from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import SecurityOptions
 from fencepost.client.statistics import ProducerStatistics
+from fencepost.client.subscription import SubscriptionPattern
 from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
@@ -120,6 +121,7 @@ __all__ = [
     "RetriableError",
     "SecurityOptions",
     "SpillError",
+    "SubscriptionPattern",
     "TimedOutError",
     "TopicDescription",
     "TopicPartition",

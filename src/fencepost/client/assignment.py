@@ -15,7 +15,7 @@ from fencepost.client.lost_positions import find_lost_positions
 from fencepost.client.membership import Membership
 from fencepost.client.positions import EARLIEST, Positions
 from fencepost.client.rebalance_listener import RebalanceListener
-from fencepost.client.subscription import Subscription
+from fencepost.client.subscription import Subscription, SubscriptionPattern
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
@@ -63,11 +63,18 @@ class Assignment:
     # What is to be read
 
     def subscribe(
-        self, topics: Iterable[str], pattern: re.Pattern[str] | None = None, listener: RebalanceListener | None = None
+        self,
+        topics: Iterable[str],
+        pattern: re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: RebalanceListener | None = None,
     ) -> None:
         """These topics instead, or those whose names fit.  Raises MisuseError after `assign`."""
         if self._assigned is not None:
             raise MisuseError("assign() has said which partitions to read: await unsubscribe() before subscribe()")
+        if isinstance(pattern, SubscriptionPattern) and not (self._group is not None and self._group.has_epochs):
+            raise MisuseError(
+                'a SubscriptionPattern is for a group with group_protocol="consumer": give the pattern as a str'
+            )
         self.stop()
         self._subscription.choose(topics, pattern)
         self._listener = listener
@@ -204,7 +211,9 @@ class Assignment:
     async def _ask_for_a_share(self) -> None:
         assert self._group is not None, "whoever joins has a group"
         try:
-            self._share = await self._group.join(self._subscription.topics, sorted(self._owned))
+            self._share = await self._group.join(
+                self._subscription.topics, sorted(self._owned), self._subscription.regex
+            )
             # Nobody else is given what stays ours before we join again: it is committed in the new generation's name.
             if self._share is not None and self._group.is_cooperative:
                 self._group.follow()
@@ -217,7 +226,7 @@ class Assignment:
         self._to_follow = None
         is_lost = group.has_lost_place or group.fenced is not None
         if group.is_cooperative and not is_lost:
-            await self._give_away([at for at in self._owned if at.topic not in self._subscription.topics])
+            await self._give_away([at for at in self._owned if not self._subscription.may_have(at.topic)])
             return
         try:
             await self._give_away(list(self._owned), is_lost=is_lost)

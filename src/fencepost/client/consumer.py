@@ -26,7 +26,7 @@ from fencepost.client.reading import Reading
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import Security, SecurityOptions
-from fencepost.client.subscription import Subscription, chosen
+from fencepost.client.subscription import Subscription, SubscriptionPattern, chosen
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import Runtime
@@ -50,8 +50,8 @@ class Consumer:
     for no records for `max_poll_interval_ms` leaves the group, which is logged, and joins again when it asks.  It is
     heard of every `heartbeat_interval_ms` (None: 3000), and taken for dead after `session_timeout_ms` (None: 45 000).
 
-    With group_protocol="consumer" the broker decides about all three, and a rebalance stops nobody (KIP-848, Apache
-    Kafka 4.0 and later); `group_remote_assignor` is its "uniform" or "range", None leaves it the choice.
+    With group_protocol="consumer" the broker decides about all three, and a rebalance stops nobody (KIP-848);
+    `group_remote_assignor` is its "uniform" or "range", None leaves it the choice.
 
     Partitions that are added are seen after `metadata_max_age_ms`; without a group they are read from their beginning.
     A topic that was deleted and made anew is read from its beginning.
@@ -122,9 +122,8 @@ class Consumer:
             order=order,
         )
         self._group = membership(self._cluster, settings)
-        self._commits = Commits(
-            self._group, self._fetcher, self._places, auto_commit_interval_ms if auto_commit else None
-        )
+        interval = auto_commit_interval_ms if auto_commit else None
+        self._commits = Commits(self._group, self._fetcher, self._places, interval)
         self._assignment = Assignment(
             Subscription(self._cluster, topics, metadata_max_age_ms / 1000),
             self._fetcher,
@@ -192,14 +191,17 @@ class Consumer:
     # What is read
 
     def subscribe(
-        self, *topics: str, pattern: str | re.Pattern[str] | None = None, listener: RebalanceListener | None = None
+        self,
+        *topics: str,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: RebalanceListener | None = None,
     ) -> None:
         """Read these topics instead, or those whose names fit a regular expression, from the next poll on.
 
         `pattern` must fit a whole name.  Topics that come later are seen after `metadata_max_age_ms`, deleted ones
-        dropped then; the broker's own (`__consumer_offsets`) never fit.  `listener` is told what a group gives and
-        takes.  Raises MisuseError for topics and a pattern together and after `assign`, ValueError for what is no
-        regular expression.
+        dropped then; the broker's own never fit.  A SubscriptionPattern (KIP-848) is the broker's matter.  `listener`
+        is told what a group gives and takes.  Raises MisuseError for topics and a pattern together and after `assign`,
+        ValueError for what is no regular expression.
         """
         self._check_open()
         self._assignment.subscribe(topics, chosen(topics, pattern), listener)
@@ -230,7 +232,7 @@ class Consumer:
         return self._group.metadata()
 
     def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata:
-        """That member with its newest epoch, as long as no `poll` has given anything up (KIP-848); else as it was."""
+        """That member with its newest epoch, as long as its place is not lost (KIP-848); else as it was."""
         return (self._group.as_of_now(member) if self._group is not None else None) or member
 
     @property

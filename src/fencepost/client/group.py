@@ -86,7 +86,9 @@ class Group:
 
     # Membership
 
-    async def join(self, topics: Sequence[str], owned: Sequence[TopicPartition] = ()) -> list[TopicPartition] | None:
+    async def join(
+        self, topics: Sequence[str], owned: Sequence[TopicPartition] = (), _: str | None = None
+    ) -> list[TopicPartition] | None:
         """Become (or stay) a member for the next generation; the partitions that are ours.
 
         `owned`: those that we keep meanwhile.  None if we have lost our place, and they may be somebody else's: they

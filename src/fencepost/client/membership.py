@@ -44,12 +44,15 @@ class Membership(Protocol):
         """Who that is by now, with all of its partitions that were not given up; None: its place is lost."""
         ...
 
-    async def join(self, topics: Sequence[str], owned: Sequence[TopicPartition] = ()) -> list[TopicPartition] | None:
+    async def join(
+        self, topics: Sequence[str], owned: Sequence[TopicPartition] = (), regex: str | None = None
+    ) -> list[TopicPartition] | None:
         """Become (or stay) a member that reads these topics; the partitions that are ours.
 
-        `owned`: those that we keep meanwhile.  None if we have lost our place, and they may be somebody else's: they
-        are to be given up, and then this is to be called again.  Raises FencedInstanceIdError, BrokerError,
-        UnsupportedByBrokerError, TimedOutError; then it is to be called again.
+        `owned`: those that we keep meanwhile.  `regex`: for names of more topics, where we have epochs.  None if we
+        have lost our place, and they may be somebody else's: they are to be given up, and then this is to be called
+        again.  Raises FencedInstanceIdError, BrokerError, UnsupportedByBrokerError, TimedOutError; then it is to be
+        called again, too.
         """
         ...
 

@@ -7,11 +7,18 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import ConnectionLostError, MisuseError, UnreachableError
 from fencepost.client.settings import check_topics
 from fencepost.protocol.types import TopicPartition
+
+
+class SubscriptionPattern(NamedTuple):
+    """A regular expression in the syntax of RE2/J, which the coordinator holds names of topics against (KIP-848)."""
+
+    pattern: str
 
 
 class Subscription:
@@ -20,6 +27,8 @@ class Subscription:
     def __init__(self, cluster: Cluster, topics: Iterable[str], max_age: float) -> None:
         self.topics = list(topics)
         self._pattern: re.Pattern[str] | None = None
+        self.regex: str | None = None
+        """What the coordinator holds names against; it tells which of them fit by what it gives."""
         self._cluster = cluster
         self._max_age = max_age
         self._since = -math.inf
@@ -29,12 +38,20 @@ class Subscription:
     @property
     def is_chosen(self) -> bool:
         """Whether there are topics to read, or a pattern for them."""
-        return bool(self.topics) or self._pattern is not None
+        return bool(self.topics) or self._pattern is not None or self.regex is not None
 
-    def choose(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
+    def choose(self, topics: Iterable[str], pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
         """These topics from now on, or those whose names fit."""
-        self.topics, self._pattern, self._seen = list(topics), pattern, None
+        self.topics, self._pattern, self.regex, self._seen = list(topics), None, None, None
+        if isinstance(pattern, SubscriptionPattern):
+            self.regex = pattern.pattern
+        else:
+            self._pattern = pattern
         self.has_changed()
+
+    def may_have(self, topic: str) -> bool:
+        """Whether this one is to be read, or the coordinator decides about it."""
+        return self.regex is not None or topic in self.topics
 
     def has_changed(self) -> bool:
         """Whether other topics fit the pattern than before; from now on they are the ones."""
@@ -79,7 +96,7 @@ class Subscription:
     async def _look_up(self, name: str) -> TopicView:
         """A topic that fitted a pattern and was deleted is not made anew by that."""
         deadline = self._cluster.deadline(f"looking up topic {name!r}")
-        return await self._cluster.topic(name, deadline, create=self._pattern is None)
+        return await self._cluster.topic(name, deadline, create=self._pattern is None and self.regex is None)
 
     def is_led(self, at: TopicPartition) -> bool:
         """Whether somebody leads a partition, as far as is known."""
@@ -94,13 +111,17 @@ class Subscription:
         return {name: self._cluster.topics[name] for name in topics if name in self._cluster.topics}
 
 
-def chosen(topics: Sequence[object], pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
+def chosen(
+    topics: Sequence[object], pattern: str | re.Pattern[str] | SubscriptionPattern | None
+) -> re.Pattern[str] | SubscriptionPattern | None:
     """A regular expression on names, where there are no topics.  Raises MisuseError, TypeError, ValueError."""
     check_topics(topics)
     if pattern is None:
         return None
     if topics:
         raise MisuseError("subscribe() takes topics or a pattern, not both: leave one of them out")
+    if isinstance(pattern, SubscriptionPattern):
+        return pattern
     try:
         if isinstance(pattern if isinstance(pattern, str) else pattern.pattern, str):
             return re.compile(pattern)

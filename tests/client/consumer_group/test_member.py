@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from tests.client.admin.nodes import CUT, FIRST_PORT, SILENT, Late
 from tests.client.consumer_group.coordinator import INTERVAL_MS, PARTITIONS, Coordinator, Known, place, play
+from tests.client.test_forked import in_a_child
 from tests.client.test_rebalances import Notes
 
-from fencepost.client import BrokerError, Consumer, TopicPartition
+from fencepost.client import BrokerError, Consumer, SubscriptionPattern, TopicPartition
 from fencepost.client.errors import (
     CommitFailedError,
     FencedInstanceIdError,
+    MisuseError,
     TimedOutError,
     UnsupportedByBrokerError,
 )
@@ -138,6 +140,11 @@ def test_who_loses_its_place_is_told_so_and_joins_anew_with_nothing(error: Error
             assert notes.told == [("assigned", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3]), ("assigned", [0, 1, 2, 3])]
             assert reader.group_metadata().member_id == before.member_id
             assert reader.group_metadata().generation_id == group.epoch > before.generation_id
+            assert reader.as_of_now(before) == before, "that place was another one"
+            group.rebalance()
+            await poll_for(reader, 2 * INTERVAL)
+            assert reader.as_of_now(before._replace(generation_id=group.epoch - 1)) == reader.group_metadata()
+            assert reader.group_metadata().generation_id == group.epoch
             await reader.commit(dict.fromkeys(PARTITIONS, 5))
             assert len(group.committed) == 4
 
@@ -521,5 +528,53 @@ def test_a_topic_made_anew_is_the_same_by_name_and_another_one_by_its_id() -> No
             assert group.only.assigned == {(group.ids("t"), at.partition) for at in PARTITIONS}
             assert reader.assignment() == PARTITIONS
             assert group.only.epoch == group.epoch
+
+    play(scenario)
+
+
+def test_a_pattern_of_the_broker_is_told_and_taken_back_and_what_it_gives_is_read() -> None:
+    more = [TopicPartition("u", 0)]
+
+    async def scenario(group: Coordinator) -> None:
+        group.nodes.leaders |= dict.fromkeys(more, 0)
+        group.target = lambda known: [*PARTITIONS, *more] if known.regex else PARTITIONS
+        async with group.member() as reader:
+            notes = Notes()
+            reader.subscribe(pattern=SubscriptionPattern("(t|u)"), listener=notes)
+            await until(reader, lambda: reader.assignment() == [*PARTITIONS, *more])
+            assert (group.only.topics, group.only.regex) == ([], "(t|u)")
+            await poll_for(reader, 3 * INTERVAL)
+            assert len(notes.told) == 1
+            assert not group.nodes.made_topics, "what fits is looked at, not made"
+            reader.subscribe("t", listener=notes)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            assert (group.only.topics, group.only.regex) == (["t"], "")
+
+    play(scenario)
+
+
+def test_a_pattern_of_the_broker_is_refused_without_the_new_protocol() -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member(group_protocol="classic") as reader:
+            with pytest.raises(MisuseError, match="a SubscriptionPattern is for a group with"):
+                reader.subscribe(pattern=SubscriptionPattern("t"))
+
+    play(scenario)
+
+
+def test_a_forked_child_is_told_so_and_its_parent_stays_a_member() -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+
+            def use() -> None:
+                with pytest.raises(MisuseError, match="before the process was forked"):
+                    reader.poll().send(None)
+                with pytest.raises(StopIteration):
+                    reader.close().send(None)
+
+            in_a_child(use)
+            await poll_for(reader, 5 * INTERVAL)
+            assert group.only.epoch == 1
 
     play(scenario)

@@ -18,6 +18,7 @@ from fencepost.client.commits import CommitCallback, Committed
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.subscription import SubscriptionPattern
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
@@ -78,7 +79,10 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.subscribe)
     def subscribe(
-        self, *topics: str, pattern: str | re.Pattern[str] | None = None, listener: RebalanceListener | None = None
+        self,
+        *topics: str,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: RebalanceListener | None = None,
     ) -> None:
         threaded = None if listener is None else InThread(listener)
         self._portal.call(_in_the_loop(partial(self._consumer.subscribe, *topics, pattern=pattern, listener=threaded)))

@@ -168,7 +168,9 @@ class ConsumerGroupMember:
 
     # A place in the group
 
-    async def join(self, topics: Sequence[str], owned: Sequence[TopicPartition] = ()) -> list[TopicPartition] | None:
+    async def join(
+        self, topics: Sequence[str], owned: Sequence[TopicPartition] = (), regex: str | None = None
+    ) -> list[TopicPartition] | None:
         """Be a member that reads these topics; what the coordinator has given by now."""
         if self.fenced is not None:
             raise self.fenced
@@ -178,23 +180,25 @@ class ConsumerGroupMember:
         self._is_to_join = True
         self._waiting += 1
         try:
-            return await self._joined(tuple(sorted(topics)), owned)
+            return await self._joined(tuple(sorted(topics)), regex, owned)
         finally:
             self._waiting -= 1
             self.polled_at = asyncio.get_running_loop().time()
 
-    async def _joined(self, topics: tuple[str, ...], owned: Sequence[TopicPartition]) -> list[TopicPartition] | None:
+    async def _joined(
+        self, topics: tuple[str, ...], regex: str | None, owned: Sequence[TopicPartition]
+    ) -> list[TopicPartition] | None:
         deadline = self._cluster.deadline(f"joining group {self.group_id!r}")
         if topics != self._now.topics:
             await self._names.look_at(topics, self.creates_topics, deadline)
-            self._now = self._now._replace(topics=topics)
+        self._now = self._now._replace(topics=topics, regex=regex)
         while not (owned and self.has_lost_place):
             self._has(owned)
             self._raise_error()
             if self._state not in MEMBERS or self._told != self._now:
                 await self._heartbeat_ended(deadline)
                 continue
-            named = await self._names.of(self._given, topics, deadline)
+            named = await self._names.of(self._given, topics if regex is None else None, deadline)
             if self._state in MEMBERS:
                 self._places |= named
                 self._is_to_join = False
