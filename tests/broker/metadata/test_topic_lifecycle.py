@@ -261,16 +261,21 @@ def test_a_deletion_that_could_not_be_done_is_done_by_the_next_start() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("turns", range(16))
+@pytest.mark.parametrize("turns", range(-8, 16))
 def test_a_topic_may_be_made_again_while_the_deleted_one_of_its_name_is_still_going(turns: int) -> None:
+    """Before the first of its files goes, too."""
+
     async def main() -> None:
-        node = Node(turns, steps=1)
-        await node.create("t")
-        deleting = asyncio.ensure_future(node.delete("t", settle=False))
-        for _ in range(turns + 1):
-            await asyncio.sleep(0)
-        await node.create("t")
-        await deleting
+        node = Node(abs(turns), steps=1)
+        topic = await node.topics.create("t", 8, {}, node.slices)
+        node.topics.withdraw(topic)
+        works = [node.topics.remove([topic], nothing(), node.slices), node.topics.create("t", 8, {}, node.slices)]
+        under_way = []
+        for work in works if turns >= 0 else reversed(works):
+            under_way.append(asyncio.ensure_future(work))
+            for _ in range(abs(turns)):
+                await asyncio.sleep(0)
+        await asyncio.gather(*under_way)
         await node.storage.settle()
         node.check()
         node.disk.power_loss()
