@@ -18,7 +18,7 @@ from fencepost.broker.metadata.cluster_id import check_cluster, settle_cluster
 from fencepost.broker.metadata.features import Features
 from fencepost.broker.metadata.producer_ids import PRODUCER_IDS, StoredProducerIds
 from fencepost.broker.metadata.settings import Settings
-from fencepost.broker.metadata.store import MetadataStore, guarded
+from fencepost.broker.metadata.store import MetadataDamaged, MetadataStore, guarded
 from fencepost.broker.metadata.topics import Topics
 from fencepost.broker.node import Endpoint, Node
 from fencepost.coordinator.group import GroupCoordinator, GroupSettings
@@ -27,6 +27,7 @@ from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.data_directory import what_is_wrong
+from fencepost.log.disk import NothingLeft
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.runtime import Runtime, Slices
@@ -68,11 +69,10 @@ def _open(parts: Parts) -> Node:
     path, storage, settings, runtime = parts.path, parts.storage, parts.settings, parts.runtime
     try:
         store = parts.open_metadata(path / "metadata.sqlite")
+    except NothingLeft:
+        raise
     except Exception as error:
-        raise DirectoryUnusable(
-            f"{path}/metadata.sqlite cannot be used: {error}; put back a copy of it, or move it away and start once "
-            f"with {rebuilding.OPTION} (docs/operating.md)"
-        ) from error
+        raise _unusable(path, error) from error
     metadata: MetadataStore = guarded(store, storage.space.attempt, storage.fail)
     try:
         check_cluster(metadata, storage.disk, path)
@@ -85,9 +85,18 @@ def _open(parts: Parts) -> Node:
         if rebuilt:
             rebuilding.finish(metadata, storage, PRODUCER_IDS)
         return _node(parts, metadata, cluster_id, features, topics)
-    except BaseException:
+    except BaseException as error:
         metadata.close()
+        if isinstance(error, MetadataDamaged):
+            raise _unusable(path, error) from error
         raise
+
+
+def _unusable(path: Path, error: Exception) -> DirectoryUnusable:
+    return DirectoryUnusable(
+        f"{path}/metadata.sqlite cannot be used: {error}; put back a copy of it, or move it away and start once "
+        f"with {rebuilding.OPTION} (docs/operating.md)"
+    )
 
 
 def _node(parts: Parts, metadata: MetadataStore, cluster_id: str, features: Features, topics: Topics) -> Node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from fencepost.broker.metadata.topic_rules import INTERNAL, INTERNAL_SETTINGS
 from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import DeleteTopicsRequest
+from fencepost.protocol.messages.delete_topics import DeleteTopicState
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -92,6 +95,33 @@ def test_partitions_that_this_commit_log_never_knew_are_read_as_they_are(tmp_pat
         assert values(fetch(client, topic)) == ["x"]
         assert values(fetch(client, other)) == ["y"]
         assert init_answer(client, None).producer_id >= FIRST_PRODUCER_ID
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("topic/%", b'{"id": ', "under 'topic/"),
+        ("topic/%", b"{}", "under 'topic/"),
+        ("topic/%", b"[]", "under 'topic/"),
+        ("topic/%", b'{"id": "x", "partitions": 1, "settings": {}}', "under 'topic/"),
+        ("features", b"\xff", "under 'features'"),
+        ("features", b"7", "under 'features'"),
+        ("deleted-topic/%", b"\xff", "under 'deleted-topic/"),
+        ("topic/%", "text", "under 'topic/"),
+    ],
+)
+def test_what_cannot_be_read_of_the_metadata_is_named(key: str, value: bytes | str, why: str, tmp_path: Path) -> None:
+    """An older Fencepost wrote no checksums."""
+    with node(tmp_path) as client:
+        new_topic(client)
+        gone = DeleteTopicState(name=new_topic(client))
+        client.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=1000))
+    with closing(sqlite3.connect(tmp_path / "metadata.sqlite", isolation_level=None)) as store:
+        assert store.execute("UPDATE metadata SET value = ?, checksum = NULL WHERE key LIKE ?", (value, key)).rowcount
+    before = {path: path.read_bytes() for path in tmp_path.glob("*-0/*")}
+    with pytest.raises(DirectoryUnusable, match=f"{why}.*put back a copy of it, or move it away"), node(tmp_path):
+        pass
+    assert {path: path.read_bytes() for path in tmp_path.glob("*-0/*")} == before
 
 
 def test_a_file_of_somebody_else_is_not_written_to(tmp_path: Path) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fencepost.broker.metadata.store import MetadataStore, SqliteMetadataStore, Versioned, WatchedMetadataStore
+from fencepost.broker.metadata.store import (
+    MetadataDamaged,
+    MetadataStore,
+    SqliteMetadataStore,
+    Versioned,
+    WatchedMetadataStore,
+)
 from fencepost.log.commit_log import StorageFailed
 from fencepost.simulation.metadata import MemoryMetadataStore
 
@@ -93,6 +101,49 @@ def test_nothing_to_write_is_written(opened: Open) -> None:
     assert store.write({})
     assert store.list("") == {}
     store.close()
+
+
+def test_one_changed_bit_is_never_taken_for_what_was_written(tmp_path: Path) -> None:
+    """Whatever it hits of the file: it is refused, or everything reads as it was."""
+    path, changed = tmp_path / "metadata.sqlite", tmp_path / "changed.sqlite"
+    store = SqliteMetadataStore(path)
+    written = {f"topic/{n}": b'{"partitions": %d, "settings": {"retention.ms": "604800000"}}' % n for n in range(40)}
+    store.write({key: (value, 0) for key, value in written.items()})
+    expected = store.list("")
+    store.close()
+    whole, refused = path.read_bytes(), 0
+    places = random.Random(1).sample(range(len(whole) * 8), 600)
+    for place in places:
+        data = bytearray(whole)
+        data[place // 8] ^= 1 << place % 8
+        changed.write_bytes(data)
+        try:
+            store = SqliteMetadataStore(changed)
+        except (MetadataDamaged, sqlite3.DatabaseError, ValueError):
+            refused += 1
+            continue
+        assert store.list("") == expected, f"bit {place}"
+        store.close()
+    assert refused > 100
+
+
+def test_rows_of_an_older_version_are_read_and_get_their_checksums_when_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.execute("CREATE TABLE metadata (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL)")
+        old.execute("INSERT INTO metadata VALUES ('a', x'31', 1), ('b', x'31', 1)")
+    store = SqliteMetadataStore(path)
+    assert store.write({"b": (b"2", 1)})
+    assert store.list("") == {"a": Versioned(b"1", 1), "b": Versioned(b"2", 2)}
+    store.close()
+    for key, is_refused in (("a", False), ("b", True)):
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("UPDATE metadata SET value = x'33' WHERE key = ?", (key,))
+        if is_refused:
+            with pytest.raises(MetadataDamaged, match="under 'b' is not what was written"):
+                SqliteMetadataStore(path)
+        else:
+            SqliteMetadataStore(path).close()
 
 
 def test_a_sync_that_fails_ends_the_node(tmp_path: Path) -> None:

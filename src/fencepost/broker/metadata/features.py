@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.broker.metadata.store import MetadataStore
+from fencepost.broker.metadata.store import MetadataDamaged, MetadataStore
 
 TRANSACTION_VERSION: Final = "transaction.version"
 
@@ -28,13 +28,17 @@ class Features:
 
     @classmethod
     def load(cls, store: MetadataStore) -> Features:
-        """The features of the store, with those of a new cluster where it has none."""
+        """The features of the store, with those of a new cluster where it has none.  Raises MetadataDamaged."""
         stored = store.get(_KEY)
         if stored is None:
             levels = {name: level for name, (_, _, level) in SUPPORTED.items()}
             store.write({_KEY: (json.dumps(levels).encode(), 0)})
             return cls(store, levels, 1)
-        return cls(store, json.loads(stored.value), stored.version)
+        try:
+            levels = {str(name): int(level) for name, level in json.loads(stored.value).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise MetadataDamaged(f"it is damaged: what it has under {_KEY!r} cannot be read") from error
+        return cls(store, levels, stored.version)
 
     def level(self, name: str) -> int:
         return self.levels.get(name, 0)

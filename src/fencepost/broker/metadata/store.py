@@ -10,8 +10,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from crc32c import crc32c
+
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import DiskFull, NoDescriptors, make_file
+
+
+class MetadataDamaged(Exception):
+    """The disk, or somebody, has changed what the store had; the message says where."""
 
 
 class Versioned(NamedTuple):
@@ -22,7 +28,7 @@ class Versioned(NamedTuple):
 
 
 class MetadataStore(Protocol):
-    """Keys and values.  Everything is durable when a call returns."""
+    """Keys and values.  Everything is durable when a call returns.  Reading raises MetadataDamaged."""
 
     def get(self, key: str) -> Versioned | None: ...
 
@@ -42,30 +48,65 @@ class MetadataStore(Protocol):
 
 
 class SqliteMetadataStore:
-    """One SQLite file."""
+    """One SQLite file.
+
+    Each row has a checksum, for SQLite has none, and one bit makes a retention of years one of days; in a row that an
+    older Fencepost wrote it is NULL, and any value is believed.  Raises MetadataDamaged, DiskFull; ValueError for
+    a file of another program.
+    """
 
     def __init__(self, path: Path) -> None:
         make_file(path)  # its journal gets the same mode
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        tables = [name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        if tables and tables != ["metadata"]:
+        try:
+            self._open()
+        except BaseException as error:
             self._connection.close()
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise DiskFull("no space is left for the metadata") from error
+            raise
+
+    def _open(self) -> None:
+        execute = self._connection.execute
+        tables = [name for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        if tables and tables != ["metadata"]:
             raise ValueError(f"it is of another program, with tables {', '.join(tables)}")
-        self._connection.execute("PRAGMA journal_mode=DELETE")
-        self._connection.execute("PRAGMA synchronous=FULL")
-        self._connection.execute(
-            "CREATE TABLE IF NOT EXISTS metadata (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL)"
-        )
+        (wrong,) = execute("PRAGMA integrity_check(1)").fetchone()
+        if wrong != "ok":
+            raise MetadataDamaged(f"it is damaged: {wrong}")
+        execute("PRAGMA journal_mode=DELETE")
+        execute("PRAGMA synchronous=FULL")
+        if not tables:
+            execute(
+                "CREATE TABLE metadata "
+                "(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, checksum INTEGER)"
+            )
+        elif "checksum" not in [column for _, column, *_ in execute("PRAGMA table_info(metadata)")]:
+            execute("ALTER TABLE metadata ADD COLUMN checksum INTEGER")
+        self.list("")
+
+    def _read(self, where: str, *values: object) -> dict[str, Versioned]:
+        """Raises MetadataDamaged."""
+        found = {}
+        try:
+            rows = self._connection.execute(
+                f"SELECT key, value, version, checksum FROM metadata WHERE {where} ORDER BY key",
+                values,
+            )
+            for key, value, version, checksum in rows:
+                typed = isinstance(key, str) and isinstance(value, bytes) and isinstance(version, int)
+                if not typed or checksum not in (None, _checksum(key, value, version)):
+                    raise MetadataDamaged(f"it is damaged: what it has under {key!r} is not what was written")
+                found[key] = Versioned(value, version)
+        except sqlite3.DatabaseError as error:
+            raise MetadataDamaged(f"it cannot be read: {error}") from error
+        return found
 
     def get(self, key: str) -> Versioned | None:
-        row = self._connection.execute("SELECT value, version FROM metadata WHERE key = ?", (key,)).fetchone()
-        return None if row is None else Versioned(*row)
+        return self._read("key = ?", key).get(key)
 
     def list(self, prefix: str) -> dict[str, Versioned]:
-        rows = self._connection.execute(
-            "SELECT key, value, version FROM metadata WHERE substr(key, 1, ?) = ? ORDER BY key", (len(prefix), prefix)
-        )
-        return {key: Versioned(value, version) for key, value, version in rows}
+        return self._read("substr(key, 1, ?) = ?", len(prefix), prefix)
 
     def write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
         connection = self._connection
@@ -79,8 +120,10 @@ class SqliteMetadataStore:
                 if value is None:
                     connection.execute("DELETE FROM metadata WHERE key = ?", (key,))
                 else:
-                    row = (key, value, version + 1)
-                    connection.execute("INSERT OR REPLACE INTO metadata (key, value, version) VALUES (?, ?, ?)", row)
+                    row = (key, value, version + 1, _checksum(key, value, version + 1))
+                    connection.execute(
+                        "INSERT OR REPLACE INTO metadata (key, value, version, checksum) VALUES (?, ?, ?, ?)", row
+                    )
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:
@@ -96,6 +139,10 @@ class SqliteMetadataStore:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _checksum(key: str, value: bytes, version: int) -> int:
+    return crc32c(b"%d\0%s\0%s" % (version, key.encode(), value))
 
 
 class ReservedMetadataStore:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from fencepost.broker.compaction import journal_settings
 from fencepost.broker.metadata.settings import Settings
-from fencepost.broker.metadata.store import MetadataStore
+from fencepost.broker.metadata.store import MetadataDamaged, MetadataStore, Versioned
 from fencepost.broker.metadata.topic_rules import (
     INTERNAL,
     INTERNAL_SETTINGS,
@@ -84,16 +84,11 @@ class Topics:
         """Keys of deleted topics that need not be known any more; they go with the next change."""
 
     def load(self) -> None:
-        """Open every topic that the store knows."""
-        deleted = self._store.list(_DELETED)
-        self._storage.deleted = {
-            uuid.UUID(key.removeprefix(_DELETED)): _deleted_topic(stored.value) for key, stored in deleted.items()
-        }
-        for key, stored in self._store.list(_PREFIX).items():
-            described = json.loads(stored.value)
-            name, topic_id = key.removeprefix(_PREFIX), uuid.UUID(described["id"])
-            settings = usable(name, described["settings"])
-            self._open(name, topic_id, described["partitions"], settings, stored.version)
+        """Open every topic that the store knows.  Raises MetadataDamaged, before anything is opened."""
+        self._storage.deleted = dict(_deleted_topic(*item) for item in self._store.list(_DELETED).items())
+        for topic in [_topic(*item) for item in self._store.list(_PREFIX).items()]:
+            topic.settings = usable(topic.name, topic.settings)
+            at_once(self._make(topic))
         # Where there is a topic of that name again, nothing was left of the deleted one before that was made.
         for name, _ in self._storage.deleted.values():
             if name not in self.by_name:
@@ -109,9 +104,6 @@ class Topics:
         self._buried |= {f"{_DELETED}{topic_id}": (None, 1) for topic_id in self._storage.deleted}
         for name in names:
             self._going.pop(name).set_result(None)
-
-    def _open(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> None:
-        at_once(self._make(Topic(name, topic_id, [], count, dict(settings), version)))
 
     def _make(self, topic: Topic) -> Work[None]:
         """Make, or open, the partitions that a topic has not got yet, and show them.  Raises NothingLeft."""
@@ -373,10 +365,27 @@ def _deletion(topic: Topic) -> dict[str, tuple[bytes | None, int]]:
     }
 
 
-def _deleted_topic(value: bytes) -> DeletedTopic:
-    """What is noted of a deleted topic; an older Fencepost noted its name only."""
-    name, _, count = value.decode().partition(" ")
-    return DeletedTopic(name, int(count or LARGEST_COUNT))
+def _topic(key: str, stored: Versioned) -> Topic:
+    """A topic as it is in the store.  Raises MetadataDamaged."""
+    try:
+        described = json.loads(stored.value)
+        topic_id, count, settings = uuid.UUID(described["id"]), int(described["partitions"]), described["settings"]
+        return Topic(key.removeprefix(_PREFIX), topic_id, [], count, dict(settings), stored.version)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _unreadable(key) from error
+
+
+def _deleted_topic(key: str, stored: Versioned) -> tuple[uuid.UUID, DeletedTopic]:
+    """What is noted of a deleted topic; an older Fencepost noted its name only.  Raises MetadataDamaged."""
+    try:
+        name, _, count = stored.value.decode().partition(" ")
+        return uuid.UUID(key.removeprefix(_DELETED)), DeletedTopic(name, int(count or LARGEST_COUNT))
+    except ValueError as error:
+        raise _unreadable(key) from error
+
+
+def _unreadable(key: str) -> MetadataDamaged:
+    return MetadataDamaged(f"it is damaged: what it has under {key!r} cannot be read")
 
 
 def _future() -> asyncio.Future[None]:

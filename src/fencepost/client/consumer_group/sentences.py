@@ -8,10 +8,6 @@ from fencepost.client.consumer_group.heartbeats import Standing
 from fencepost.client.errors import BrokerError, ClientError, UnsupportedByBrokerError
 from fencepost.protocol.errors import ErrorCode
 
-_NEEDS: Final = (
-    "needs a broker that serves ConsumerGroupHeartbeat (KIP-848), as Apache Kafka does since 4.0 with "
-    'group.coordinator.rebalance.protocols=classic,consumer: leave the setting at "classic", or use such a broker'
-)
 #: error -> which setting or what of the member it is about
 _ABOUT: Final = {
     ErrorCode.UNSUPPORTED_ASSIGNOR: "group_remote_assignor={now.server_assignor!r} is not one of its assignors",
@@ -24,7 +20,11 @@ _ABOUT: Final = {
 def refusal(error: ClientError | ErrorCode, now: Standing, message: str | None = None) -> ClientError:
     """What to tell the owner of a member that is refused; `message`: the coordinator's own."""
     if error is ErrorCode.UNSUPPORTED_VERSION or isinstance(error, UnsupportedByBrokerError):
-        return UnsupportedByBrokerError(f'group_protocol="consumer" of group {now.group_id!r} {_NEEDS}')
+        return UnsupportedByBrokerError(
+            f'group_protocol="consumer" of group {now.group_id!r} needs a broker that serves ConsumerGroupHeartbeat '
+            "(KIP-848), as Apache Kafka does since 4.0 with group.coordinator.rebalance.protocols=classic,consumer: "
+            'leave the setting at "classic", or use such a broker'
+        )
     if isinstance(error, ClientError):
         return error
     about = _ABOUT.get(error, "").format(now=now, topics=", ".join(now.topics))
