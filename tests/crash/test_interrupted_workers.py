@@ -20,6 +20,8 @@ _CLIENTS = """
     Consumer("in", bootstrap_servers=servers, group_id="g", group_instance_id="i", auto_commit=False) as consumer,
     Producer(servers, transactional_id="id") as producer,
 """
+#: Whoever is started in the background of a shell has Ctrl-C ignored.
+_HEARD = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 PROGRAMS = {
     "asyncio": f"""
 import asyncio, sys
@@ -51,7 +53,7 @@ with ({_CLIENTS}):
 def interrupt(program: str, servers: str, seconds: float) -> str:
     """Have it work for a while, then press Ctrl-C; what it says at its end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", program, servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", _HEARD + program, servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "on\n"
