@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -77,13 +77,26 @@ def log_of(steps: Sequence[Step]) -> tuple[bytes, list[tuple[str, int | None]]]:
     return b"".join(parts), fates
 
 
+def stable_and_aborted(data: bytes, fates: Sequence[tuple[str, int | None]]) -> tuple[int, list[tuple[int, int]]]:
+    """The last stable offset, and producer and first offset of every aborted transaction, as a broker tells them."""
+    stable = next((offset for offset, (outcome, _) in enumerate(fates) if outcome == "open"), len(fates))
+    firsts: dict[tuple[int, int | None], int] = {}
+    for _, header in headers(data):
+        outcome, end = fates[header.base_offset]
+        if outcome == "aborted":
+            firsts.setdefault((header.producer_id, end), header.base_offset)
+    return stable, [(producer, first) for (producer, _), first in firsts.items()]
+
+
 @given(STEPS, st.integers(0, 40), st.integers(0, 40))
 def test_the_first_marker_of_its_producer_behind_a_record_says_what_became_of_it(
     steps: list[Step], start: int, length: int
 ) -> None:
     """Also where a range begins in the middle of a transaction, and where its marker is beyond the range."""
     data, fates = log_of(steps)
-    markers = Markers(start + length)
+    stable, aborted = stable_and_aborted(data, fates)
+    markers = Markers(start + length, stable)
+    markers.add_aborted(aborted)
     offset = 0
     for place, header in headers(data):
         if header.last_offset >= start and (header.base_offset < start + length or markers.open):
@@ -91,7 +104,42 @@ def test_the_first_marker_of_its_producer_behind_a_record_says_what_became_of_it
     for _, header in headers(data):
         for offset in range(max(header.base_offset, start), min(header.last_offset + 1, start + length)):
             if not header.is_control:
-                assert fate(header, offset, markers.ends) == Fate(*fates[offset])
+                assert fate(header, offset, markers) == Fate(*fates[offset])
+
+
+#: Enough for one that is committed between two that are aborted.
+TRANSACTIONS = st.lists(
+    st.builds(Step, st.integers(1, 2), st.sampled_from(("data", "commit", "abort")), st.just(1)),
+    min_size=8,
+    max_size=24,
+)
+
+
+@settings(max_examples=1000)
+@given(TRANSACTIONS, st.integers(1, 24), st.integers(0, 2**24 - 1))
+def test_records_of_a_compacted_topic_whose_marker_is_gone_are_committed(
+    steps: list[Step], reach: int, gone: int
+) -> None:
+    """Before the last stable offset a cleaner removes aborted records, then markers of which no such record is left.
+
+    `gone` has a bit for each offset: whether a marker there is one of these.  A broker tells of no transaction then.
+    """
+    data, fates = log_of(steps)
+    stable, aborted = stable_and_aborted(data, fates)
+    cleaned = min(stable, reach)
+    markers, shown = Markers(len(fates), stable), []
+    ends = {first: fates[first][1] or 0 for _, first in aborted}
+    markers.add_aborted((who, first) for who, first in aborted if ends[first] >= cleaned or not gone >> ends[first] & 1)
+    for place, header in headers(data):
+        at = header.base_offset
+        outcome, end = fates[at]
+        is_removed = bool(gone >> at & 1) if header.is_control else outcome == "aborted" and (end or 0) < cleaned
+        if at >= cleaned or not is_removed:
+            markers.add(data, place, header)
+            shown += [] if header.is_control else [header]
+    for header in shown:
+        found = fate(header, header.base_offset, markers)
+        assert found.outcome == fates[header.base_offset][0]
 
 
 @pytest.mark.parametrize(

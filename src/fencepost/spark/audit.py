@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -42,9 +42,6 @@ _OUTCOMES: Final = {COMMIT: COMMITTED, ABORT: ABORTED}
 _SEQUENCES: Final = 1 << 31
 _ROWS: Final = 20_000
 
-Ends = Mapping[int, Sequence[tuple[int, int]]]
-"""Producer id -> offset and type of each marker of it, in their order."""
-
 
 class Fate(NamedTuple):
     """What became of a record, and the offset of the marker that says so; None: it is in no transaction, or open."""
@@ -53,16 +50,23 @@ class Fate(NamedTuple):
     end_offset: int | None
 
 
-def fate(header: BatchHeader, offset: int, ends: Ends) -> Fate:
-    """Of a record that is no marker.  `ends` has at least those behind it, up to the one that ends its transaction."""
+def fate(header: BatchHeader, offset: int, markers: Markers) -> Fate:
+    """Of a record that is no marker.  `markers`: at least those behind it, up to the one that ends its transaction.
+
+    Before the last stable offset a record is committed unless a transaction is said to be aborted that it is in: of a
+    compacted topic markers are removed, those of commits while their records stay.
+    """
     if not header.is_transactional:
         return Fate(COMMITTED, None)
-    markers = ends.get(header.producer_id, ())
-    following = bisect_right(markers, offset, key=lambda marker: marker[0])
-    if following == len(markers):
-        return Fate(OPEN, None)
-    end_offset, kind = markers[following]
-    return Fate(_OUTCOMES[kind], end_offset)
+    ends = markers.ends.get(header.producer_id, [])
+    following = bisect_right(ends, offset, key=lambda marker: marker[0])
+    end_offset, kind = ends[following] if following < len(ends) else (None, None)
+    if offset < markers.stable:
+        since = ends[following - 1][0] if following else -1
+        begun = markers.aborted.get(header.producer_id, set())
+        if kind != ABORT or not any(since < first <= offset for first in begun):
+            return Fate(COMMITTED, end_offset if kind == COMMIT else None)
+    return Fate(OPEN if kind is None else _OUTCOMES[kind], end_offset)
 
 
 def sequence_of(header: BatchHeader, offset: int) -> int:
@@ -73,13 +77,25 @@ def sequence_of(header: BatchHeader, offset: int) -> int:
 
 
 class Markers:
-    """Collects the ends of transactions, batch by batch, in the order of the log."""
+    """Collects the ends of transactions, batch by batch, in the order of the log, for records before `end`.
 
-    def __init__(self, end: int) -> None:
+    `stable`: the last stable offset.
+    """
+
+    def __init__(self, end: int, stable: int) -> None:
         self._end = end
+        self.stable = stable
         self.ends: dict[int, list[tuple[int, int]]] = {}
+        """Producer id -> offset and type of each marker of it, in their order."""
+        self.aborted: dict[int, set[int]] = {}
+        """Producer id -> the first offsets of its aborted transactions, of those that end before `stable`."""
         self.open: set[int] = set()
         """Producers whose transaction has records before `end`, and no marker yet."""
+
+    def add_aborted(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """What a reader of committed records is told: producer id and first offset of each transaction."""
+        for producer_id, first in aborted:
+            self.aborted.setdefault(producer_id, set()).add(first)
 
     def add(self, data: Buffer, position: int, header: BatchHeader) -> None:
         """The next batch."""
@@ -107,17 +123,17 @@ def audit_range(
     """All that is in [start, end).  Arguments and errors are those of `reading.read_range`."""
     loop = asyncio.new_event_loop()
     cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-audit", security=security, patience_ms=patience_ms)
-    rest = (Isolation.READ_UNCOMMITTED, fail_on_data_loss, topic_id)
+    rest = (fail_on_data_loss, topic_id)
     try:
-        ends = loop.run_until_complete(_ends(cluster, at, start, end, rest))
-        reader = RangeReader(cluster, at, end, *rest)
+        markers = loop.run_until_complete(_markers(cluster, at, start, end, rest))
+        reader = RangeReader(cluster, at, end, Isolation.READ_UNCOMMITTED, *rest)
         position = start
         while position < end:
             position, data, _ = loop.run_until_complete(reader.fetch(position))
             rows = _Rows(at, position, end, columns)
             for place, header, _ in visible_batches(data, None):
                 for record in decode_batch(data, place, header):
-                    rows.add(header, record, ends)
+                    rows.add(header, record, markers)
                 position = header.last_offset + 1
             yield from rows.batches()
         loop.run_until_complete(reader.check_topic())
@@ -126,17 +142,23 @@ def audit_range(
         loop.close()
 
 
-async def _ends(
-    cluster: Cluster, at: TopicPartition, start: int, end: int, rest: tuple[Isolation, bool, str | None]
-) -> Ends:
-    log_end = (await list_offsets(cluster, [at], LATEST, Isolation.READ_UNCOMMITTED))[at][0]
-    reader, markers, position = RangeReader(cluster, at, log_end, *rest), Markers(end), start
+async def _markers(
+    cluster: Cluster, at: TopicPartition, start: int, end: int, rest: tuple[bool, str | None]
+) -> Markers:
+    log_end, stable = [
+        (await list_offsets(cluster, [at], LATEST, isolation))[at][0]
+        for isolation in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+    ]
+    readers = {isolation: RangeReader(cluster, at, log_end, isolation, *rest) for isolation in Isolation}
+    markers, position = Markers(end, stable), start
     while position < log_end and (position < end or markers.open):
-        position, data, _ = await reader.fetch(position)
+        isolation = Isolation.READ_COMMITTED if position < stable else Isolation.READ_UNCOMMITTED
+        position, data, aborted = await readers[isolation].fetch(position)
+        markers.add_aborted(aborted or ())
         for place, header, _ in visible_batches(data, None):
             markers.add(data, place, header)
             position = header.last_offset + 1
-    return markers.ends
+    return markers
 
 
 class _Rows:
@@ -148,7 +170,7 @@ class _Rows:
         self._columns = columns
         self._rows: list[tuple[BatchHeader, Record, str | None, Fate]] = []
 
-    def add(self, header: BatchHeader, record: Record, ends: Ends) -> None:
+    def add(self, header: BatchHeader, record: Record, markers: Markers) -> None:
         if not self._start <= record.offset < self._end:
             return
         if header.is_control:
@@ -156,7 +178,7 @@ class _Rows:
             found = Fate(_OUTCOMES[kind], record.offset) if kind in _OUTCOMES else Fate(COMMITTED, None)
             self._rows.append((header, record, _CONTROL_TYPES.get(kind, str(kind)), found))
         else:
-            self._rows.append((header, record, None, fate(header, record.offset, ends)))
+            self._rows.append((header, record, None, fate(header, record.offset, markers)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         fields = FIELDS | AUDIT_FIELDS
