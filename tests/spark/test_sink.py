@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,30 +43,65 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> Non
         Sink(**GOOD | wrong)
 
 
-def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+class Rows:
+    """A DataFrame of a Spark that is not there: with this configuration, and so many cores."""
+
+    def __init__(self, cores: int = 2, **config: str) -> None:
+        profiles = SimpleNamespace(defaultResourceProfile=lambda: "default")
+        scala = SimpleNamespace(resourceProfileManager=lambda: profiles, maxNumConcurrentTasks={"default": cores}.get)
+        context = SimpleNamespace(getConf=lambda: config, _jsc=SimpleNamespace(sc=lambda: scala))
+        self.sparkSession = SimpleNamespace(sparkContext=context)
+        self.tasks: list[tuple[Task, bool]] = []
+        """And whether they start together."""
+
+    def mapInArrow(self, task: Task, _schema: str, barrier: bool) -> Any:
+        self.tasks.append((task, barrier))
+        return self
+
+    def collect(self) -> list[Any]:
+        return []
+
+
+def run_tasks(monkeypatch: pytest.MonkeyPatch, sink: Sink, plan: Plan, rows: Rows) -> None:
     """Tried without Spark, which would wait for a task that a listener with TLS does not understand."""
-
-    class Rows:
-        sparkSession = None
-
-        def mapInArrow(self, task: Task, _schema: str) -> Any:
-            tasks.append(task)
-            return self
-
-        def collect(self) -> list[Any]:
-            return []
-
-    tasks: list[Task] = []
     monkeypatch.setattr("fencepost.spark.sink._is_stopped", lambda _spark: False)
     monkeypatch.setattr("fencepost.spark.routing.route", lambda rows, *_: rows)
-    sink, portal = Sink(**GOOD, kafka_options={"kafka.security.protocol": "SSL"}), Portal()
-    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {0: None}, {"t": 1})
-    surroundings: Any = _InThisThread(sink, portal, Rows(), "t")  # type: ignore[arg-type]
+    portal = Portal()
+    surroundings: Any = _InThisThread(sink, portal, rows, "t")  # type: ignore[arg-type]
     with pytest.raises(StopIteration):
         surroundings.run_tasks(plan).send(None)
     portal.close()
-    assert [(task.bootstrap_servers, task.plan) for task in tasks] == [("127.0.0.1:9092", plan)]
-    assert tasks[0].security is sink._security
+
+
+PLAN = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {0: None, 1: None}, {"t": 2})
+
+
+def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, rows = Sink(**GOOD, kafka_options={"kafka.security.protocol": "SSL"}), Rows()
+    run_tasks(monkeypatch, sink, PLAN, rows)
+    ((task, _),) = rows.tasks
+    assert (task.bootstrap_servers, task.plan) == ("127.0.0.1:9092", PLAN)
+    assert task.security is sink._security
+
+
+@pytest.mark.parametrize(
+    ("config", "cores", "together"),
+    [
+        ({}, 2, False),
+        ({"spark.speculation": "false"}, 2, False),
+        ({"spark.speculation": "TRUE"}, 2, True),
+        ({"spark.speculation": "true", "spark.dynamicAllocation.enabled": "false"}, 3, True),
+        ({"spark.speculation": "true", "spark.dynamicAllocation.enabled": "true"}, 2, False),
+        ({"spark.speculation": "true"}, 1, False),
+    ],
+)
+def test_tasks_start_together_where_spark_would_start_some_of_them_twice(
+    monkeypatch: pytest.MonkeyPatch, config: dict[str, str], cores: int, together: bool
+) -> None:
+    """And where Spark can: else it would refuse the batch, or have it wait for cores that there are not."""
+    rows = Rows(cores, **config)
+    run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
+    assert [barrier for _, barrier in rows.tasks] == [together]
 
 
 def test_spark_connect_is_refused_in_one_sentence_before_anything_is_asked() -> None:

@@ -30,6 +30,8 @@ _LARGEST_ID: Final = 200
 _LARGEST_NUMBER: Final = 2**31 - 1
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
 """Spark's name for the error of a job that was cancelled."""
+_SPECULATES: Final = "spark.speculation"
+_ALLOCATES: Final = "spark.dynamicAllocation.enabled"
 _INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
 )
@@ -180,7 +182,8 @@ class _InThisThread:
         if _is_stopped(self._rows.sparkSession):
             raise WriteCancelled(f"{what} ({_INTERRUPTED})")
         try:
-            return [Written(*row) for row in routed.mapInArrow(task, RESULT).collect()]
+            barrier = _starts_together(self._rows.sparkSession, len(plan.slots))
+            return [Written(*row) for row in routed.mapInArrow(task, RESULT, barrier=barrier).collect()]
         except Exception as error:
             if _is_stopped(self._rows.sparkSession):
                 raise WriteCancelled(f"{what} ({_INTERRUPTED})") from None
@@ -191,6 +194,21 @@ class _InThisThread:
     def tell(self, step: Step, batch_id: int) -> None:
         if self._sink.watch is not None:
             self._sink.watch(step, batch_id)
+
+
+def _starts_together(spark: SparkSession, tasks: int) -> bool:
+    """Whether the tasks that write are to be a barrier stage, of which Spark starts no second attempts that are early.
+
+    Only where it speculates: such an attempt is refused, and `spark.task.maxFailures` of them end the job.  Spark takes
+    no barrier stage with dynamic allocation, and lets one wait that has more tasks than there are cores.
+    """
+    context = spark.sparkContext
+    asked = {name: context.getConf().get(name, "false").lower() == "true" for name in (_SPECULATES, _ALLOCATES)}
+    if not asked[_SPECULATES] or asked[_ALLOCATES]:
+        return False
+    scala: Any = context._jsc.sc()
+    at_once: int = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
+    return tasks <= at_once
 
 
 def _is_stopped(spark: SparkSession) -> bool:
