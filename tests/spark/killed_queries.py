@@ -23,24 +23,32 @@ PARTITIONS: Final = 3
 _PATIENCE: Final = 240.0
 
 
-def fill(servers: str, source: str = SOURCE) -> None:
+def make_source(servers: str, source: str = SOURCE) -> None:
     with Admin(servers) as admin:
         # Its records are as old as they say: a run that takes minutes would see them removed.
         admin.create_topic(source, partitions=1, config={"retention.ms": "-1"})
+
+
+def feed(servers: str, numbers: range, source: str = SOURCE) -> None:
     with Producer(servers) as producer:
-        for number in range(COUNT):
+        for number in numbers:
             for _ in range(2):
                 producer.send(source, b"%d" % (number % 7), timestamp=(FIRST + number) * 1000)
         producer.flush()
 
 
-def expected(plan: str) -> list[str]:
-    """What the query is to have written, whatever befell it."""
+def fill(servers: str, source: str = SOURCE) -> None:
+    make_source(servers, source)
+    feed(servers, range(COUNT), source)
+
+
+def expected(plan: str, fed: int = COUNT) -> list[str]:
+    """What the query is to have written when it was fed so many numbers, whatever befell it."""
     if plan == "running counts":
-        total = Counter(number % 7 for number in range(COUNT) for _ in range(2))
+        total = Counter(number % 7 for number in range(fed) for _ in range(2))
         return sorted(f"{value}:{n}" for value, count in total.items() for n in range(1, count + 1))
-    starts = Counter((FIRST + number) // WINDOW * WINDOW for number in range(COUNT))
-    watermark = FIRST + COUNT - 1 - LATE
+    starts = Counter((FIRST + number) // WINDOW * WINDOW for number in range(fed))
+    watermark = FIRST + fed - 1 - LATE
     return sorted(f"{start}:{count}" for start, count in starts.items() if start + WINDOW <= watermark)
 
 

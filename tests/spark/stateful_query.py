@@ -1,13 +1,15 @@
 """A query that keeps state, as a process of its own that kills itself, and its Java, at one step of one micro-batch.
 
-    python -m tests.spark.stateful_query PLAN STORE SERVERS CHECKPOINT [STEP:BATCH]
+    python -m tests.spark.stateful_query PLAN STORE SERVERS CHECKPOINT [STEP:BATCH | open]
 
-It ends by itself when all that is there is written.  STEP is `begun`, `written`, `committed` or `skipped`.
+It ends by itself when all that is there is written; `open`: not before its standard input ends.  STEP is `begun`,
+`written`, `committed` or `skipped`.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 APPLICATION: Final = "stateful"
 SOURCE: Final = "events"
 TARGET: Final = "counts"
+#: What stands for a deed where there is none, and more may come.
+OPEN: Final = "open"
 #: Offsets of a micro-batch.
 MOST: Final = 40
 #: Seconds of event time.
@@ -91,16 +95,22 @@ def main() -> None:
         .option("maxOffsetsPerTrigger", MOST)
         .load()
     )
-    write_stream(
+    query = write_stream(
         PLANS[plan](events),
         topic=TARGET,
         application_id=APPLICATION,
         bootstrap_servers=servers,
         checkpoint_location=checkpoint,
         transform=begun,
-        trigger={"availableNow": True},
+        trigger=None if at == OPEN else {"availableNow": True},
         watch=watch,
-    ).awaitTermination()
+    )
+    if at == OPEN:
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            query.awaitTermination(1)
+        query.processAllAvailable()
+        query.stop()
+    query.awaitTermination()
     spark.stop()
 
 
