@@ -47,7 +47,7 @@ class JavaMember:
 
 @asynccontextmanager
 async def java_member(bootstrap: str, group: str, topic: str, strategy: str) -> AsyncIterator[JavaMember]:
-    command = java(str(JAVA / "GroupMember.java"), bootstrap, group, topic, CLASSES[strategy])
+    command = java(str(JAVA / "GroupMember.java"), bootstrap, group, topic, CLASSES.get(strategy, strategy))
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL)
     member = JavaMember(process)

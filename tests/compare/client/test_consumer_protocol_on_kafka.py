@@ -7,11 +7,13 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import confluent_kafka
 import pytest
 from benchmarks.apache_kafka import restartable_apache_kafka
 from tests.client.test_rebalances import Notes
 from tests.compare.client.playing import Node, play, reading, take, until
 from tests.compare.client.versions import noted_versions
+from tests.compare.test_mixed_groups import java_member
 from tests.compare.two_nodes import skipped_without_kafka
 
 from fencepost.client import (
@@ -226,6 +228,31 @@ def test_topics_that_come_later_and_partitions_that_are_added_are_read(node: Nod
                 await until(lambda: found == [b"new"])
                 await admin.delete_topic(late)
                 await until(lambda: shares(reader) == [5])
+
+    play(scenario, node, PARTITIONS)
+
+
+def test_members_of_java_and_librdkafka_share_with_ours(node: Node) -> None:
+    async def scenario(node: Node) -> None:
+        settings = {"bootstrap.servers": node.address, "group.id": node.group, "group.protocol": "consumer"}
+        librdkafka = confluent_kafka.Consumer(settings)
+        librdkafka.subscribe([node.topic])
+        async with member(node) as ours, java_member(node.address, node.group, node.topic, "consumer") as theirs:
+
+            def owned() -> list[set[int]]:
+                librdkafka.poll(0)
+                mine, third = ({at.partition for at in each.assignment()} for each in (ours, librdkafka))
+                return [mine, third, theirs.owned]
+
+            def are_shared() -> bool:
+                found = owned()
+                return all(found) and sorted(n for each in found for n in each) == list(range(PARTITIONS))
+
+            async with reading(ours):
+                await until(are_shared)
+                await asyncio.to_thread(librdkafka.close)
+                await until(lambda: len(ours.assignment()) == len(theirs.owned) == 2)
+        assert not {at.partition for at in ours.assignment()} & theirs.owned
 
     play(scenario, node, PARTITIONS)
 

@@ -8,16 +8,20 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
  * A member of a group that says which partitions it has whenever that changes, until its input ends.
- * Arguments: bootstrap, group, topic, class names of assignors separated by commas.
+ * Arguments: bootstrap, group, topic, class names of assignors separated by commas; or "consumer", for the new protocol.
  */
 public class GroupMember {
     public static void main(String[] a) throws Exception {
         Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", a[0]);
         config.put("group.id", a[1]);
-        config.put("partition.assignment.strategy", a[3]);
-        config.put("heartbeat.interval.ms", 200);
-        config.put("session.timeout.ms", 10000);
+        if (a[3].equals("consumer")) {
+            config.put("group.protocol", a[3]);
+        } else {
+            config.put("partition.assignment.strategy", a[3]);
+            config.put("heartbeat.interval.ms", 200);
+            config.put("session.timeout.ms", 10000);
+        }
         config.put("auto.offset.reset", "earliest");
         AtomicBoolean over = new AtomicBoolean();
         Thread input = new Thread(() -> {
