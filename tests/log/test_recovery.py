@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import product
 from random import Random
 from struct import pack
 
 import pytest
-from tests.log.log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, run, values_of
+from tests.log.log_doubles import (
+    ROOT,
+    START,
+    Node,
+    append,
+    append_transactional,
+    batch,
+    bytes_of,
+    end,
+    run,
+    topic_id,
+    values_of,
+)
 
 from fencepost.log import storage
 from fencepost.log.commit_log import StorageFailed
@@ -16,7 +30,7 @@ from fencepost.protocol.batch import read_header
 from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation, Milliseconds
 from fencepost.runtime import at_once
-from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.simulation.disk_faults import FaultyDisk
 
 DIRECTORY = ROOT / "t-0"
@@ -179,6 +193,37 @@ def test_a_segment_whose_removal_a_power_loss_undoes_is_removed_again() -> None:
     run(main())
 
 
+def test_a_start_cut_off_after_one_that_was_cut_off_loses_nothing() -> None:
+    """What the first of them began may be in the page cache only, and what the second one began be there without it."""
+
+    async def main() -> None:
+        disk = FaultyDisk(Random(1))
+        node = Node(disk)
+        node.names.append(("made", 0))  # no checkpoint has synced its directory
+        node.storage.create_partition("made", topic_id("made"), 0)
+        append(node.of("made"), batch(tag="acknowledged"))
+        await node.storage.wait_durable(node.storage.last_appended)
+        node.storage.abandon()
+        disk.crash()
+        cuts = 0
+        for first, second, luck in product(range(6, 12), range(6, 12), range(30)):
+            node.disk = tried = disk.copy(Random(luck))
+            for operations, ends in ((first, tried.crash), (second, tried.power_loss)):
+                tried.cut_power_after(operations)
+                with suppress(PowerCut):
+                    node.start()
+                    break
+                ends()
+                cuts += 1
+            node.storage.abandon()
+            tried.crash()
+            node.start()
+            assert values_of(node.of("made")) == [b"acknowledged"]
+        assert cuts > 1500, "most starts are cut off"
+
+    run(main())
+
+
 def test_producers_with_old_timestamps_are_not_forgotten_after_a_crash() -> None:
     async def main() -> None:
         node = Node()
@@ -223,6 +268,46 @@ def test_a_damaged_snapshot_is_made_again_from_the_log() -> None:
         node.disk.open(DIRECTORY / f"{7:020d}.snapshot").pwrite(b"x", 12)
         node.kill()
         assert node.partition.producers.entries == expected
+
+    run(main())
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".checksums"])
+@pytest.mark.parametrize("damage", ["emptied", "flipped", "removed"])
+def test_who_wrote_what_is_no_longer_there_is_known_whatever_became_of_an_index(suffix: str, damage: str) -> None:
+    """Only the producer snapshot knows them, and an index says nothing against it."""
+
+    async def main() -> None:
+        node = Node(segment_bytes=1000, index_interval_bytes=100)
+        append(node.partition, batch(producer=(7, 0, 0), size=900))
+        append_transactional(node.partition, (8, 0, 0))
+        end(node.partition, 8, 0, commit=False)
+        append_transactional(node.partition, (8, 0, 1))
+        for sequence in range(4):
+            append(node.partition, batch(producer=(9, 0, sequence), size=100))
+        node.restart()
+        node.partition.delete_records(1)
+        await node.settled()
+        node.restart()
+        # A start from before it would have removed it.
+        node.disk.remove(DIRECTORY / f"{1:020d}.snapshot")
+        assert [segment.base_offset for segment in node.partition.segments] == [1]
+        expected, aborted = node.partition.producers.entries, node.partition.segments.aborted_transactions(0, 10)
+        assert 7 in expected
+        path = DIRECTORY / f"{1:020d}{suffix}"
+        if damage == "removed":
+            node.disk.remove(path)
+        else:
+            file = node.disk.open(path)
+            file.pwrite(bytes([file.pread(1, 5)[0] ^ 1]), 5)
+            file.truncate(0 if damage == "emptied" else file.size())
+        for _ in range(2):
+            node.kill()
+            assert node.partition.producers.entries == expected
+            assert node.partition.segments.aborted_transactions(0, 10) == aborted
+            fetched = node.partition.read(1, 10_000, Isolation.READ_UNCOMMITTED)
+            assert isinstance(fetched, Fetched)
+            assert bytes(fetched.records) == b"".join(bytes_of(node.partition))
 
     run(main())
 

@@ -130,34 +130,30 @@ def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> 
     for offset in snapshot_offsets(disk, directory):
         if offset > first[2] and not (by_scan and offset in partition.segments.bases):
             remove_snapshot(disk, directory, offset)
-    wrong = "an index"
-    if first[1] == 0 or partition.segments[first[0]].is_as_of(first[1]):
-        entries, wrong = read_snapshot(disk, directory, first[2]), "the producer snapshot"
-        if entries is not None:
-            partition.producers.load(entries)
-            partition.checkpoint_offset = first[2]
+    entries = read_snapshot(disk, directory, first[2])
+    if entries is None:
+        if first[1] == 0 and first[2] == partition.segments.bases[0]:
             return first
-        if first[2] == partition.segments.bases[0] and first[1] == 0:
-            return first
-    number = _load_before(partition, partition.producers, first[2])
-    base = partition.segments.bases[number or 0]
-    if places:
-        logger.warning(
-            "%s of the last checkpoint is damaged or missing; what it had is made again from what the log has from "
-            "offset %d on topic=%s partition=%d",
-            wrong,
-            base,
-            partition.topic,
-            partition.index,
-        )
-    if number is None and base > 0 and wrong != "an index":
-        entries = read_snapshot(disk, directory, first[2], whole=False)
-        if entries is not None:
+        number = _load_before(partition, partition.producers, first[2])
+        base = partition.segments.bases[number or 0]
+        if places:
+            logger.warning(
+                "the producer snapshot of the last checkpoint is damaged or missing; what it had is made again from "
+                "what the log has from offset %d on topic=%s partition=%d",
+                base,
+                partition.topic,
+                partition.index,
+            )
+        if number is None and base > 0:
             # The log alone does not know the producers whose records were removed.
-            partition.producers.load(entries)
-            partition.checkpoint_offset = first[2]
-            return first
-    return number or 0, 0, base
+            entries = read_snapshot(disk, directory, first[2], whole=False)
+        if entries is None:
+            return number or 0, 0, base
+    if first[1] and not partition.segments[first[0]].is_as_of(first[1]):
+        _index_again(partition, first[0], first[2], first[1])
+    partition.producers.load(entries)
+    partition.checkpoint_offset = first[2]
+    return first
 
 
 def _load_before(partition: Partition, producers: Producers, offset: int) -> int | None:
@@ -193,13 +189,13 @@ def _check_older(partition: Partition, count: int) -> None:
             _index_again(partition, number, segment.next_offset if segment.next_offset >= 0 else base)
 
 
-def _index_again(partition: Partition, number: int, next_offset: int) -> None:
-    """Make the indexes of a segment again from its batches, and from what was open when it began."""
+def _index_again(partition: Partition, number: int, next_offset: int, end: int | None = None) -> None:
+    """Make the indexes of a segment again from its batches before `end`, and from what was open when it began."""
     segment, producers = partition.segments[number], Producers()
     first = _load_before(partition, producers, segment.base_offset) or 0
     segment.begin_indexes_again()
     for each in partition.segments[first : number + 1]:
-        for at, header, data in each.walk(0):
+        for at, header, data in each.walk(0, end if each is segment else None):
             if not crc_matches(data, 0, header):
                 raise each.damaged(at, "the CRC of the batch does not match")
             if each is segment:

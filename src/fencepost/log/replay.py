@@ -106,6 +106,9 @@ class Replay:
         that follow each other without a gap: what is before one was to go.
         """
         generations = log.generations()
+        if generations:
+            # After a kill one of them may be in the page cache only, and the next one must not be there without it.
+            disk.sync_directory(log.path(0).parent)
         self.newest = generations[-1] if generations else 0
         first = self.newest
         while first - 1 in generations:

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File
 from fencepost.log.segment_indexes import IndexesBeingMade, Making, SegmentIndexes, with_indexes_at_once
-from fencepost.log.segment_sums import SUFFIX, FileSum, SegmentSums, read_sums
+from fencepost.log.segment_sums import SUFFIX, FileSum, SegmentSums, drop_sums, read_sums, were_dropped
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
@@ -196,22 +196,16 @@ class Segment:
             return
         sums = read_sums(self._disk, path)
         if sums is None or (sums.log_size, sums.next_offset) != (self.size, self.next_offset):
-            file = self._disk.open(path)
-            try:
-                file.truncate(0)
-                # Also if it is empty: a start that was killed may have left that in the page cache only.
-                self._disk.sync_now([file])
-            finally:
-                file.close()
+            drop_sums(self._disk, path)
 
     def is_as_of(self, position: int) -> bool:
         """Whether the indexes are what they were when the segment had `position` bytes.
 
-        Where `.checksums` is of another moment, they are trusted up to there.
+        Where `.checksums` is of another moment, or emptied because it was, they are trusted up to there.
         """
         sums = read_sums(self._disk, self._beside(SUFFIX))
         if sums is None or sums.log_size != position:
-            return sums is not None
+            return sums is not None or were_dropped(self._disk, self._beside(SUFFIX))
         found = ((sums.offsets, ".index"), (sums.times, ".timeindex"), (sums.transactions, ".txnindex"))
         return all(each.is_of(self._disk, self._beside(suffix)) for each, suffix in found)
 

@@ -1,7 +1,8 @@
 """What the files of a segment were when they were last written: `<base>.checksums`, by which damage to them is seen.
 
-Ours; Apache Kafka's tools do not look at it.  Written whenever the indexes are.  A segment without it, as older
-versions made them, or with one that is not whole is taken as it is.
+Ours; Apache Kafka's tools do not look at it.  Written whenever the indexes are, emptied by a start after a crash where
+it tells of more than is there.  The indexes of a segment without it, as older versions made them, or with one that is
+not whole are made again.
 
 Format: int16 version, int64 size of the log, int64 offset that follows it, int64 largest timestamp, int64 offset of
 that; for `.index`, `.timeindex` and `.txnindex` each int64 size, uint32 CRC-32C; at last uint32 CRC-32C of all this.
@@ -65,6 +66,33 @@ class SegmentSums(NamedTuple):
         file.pwrite(data + crc32c(data).to_bytes(4, "big"), 0)
         file.truncate(_SIZE)
         return file
+
+
+def drop_sums(disk: Disk, path: Path) -> None:
+    """Empty the file, durably: what it says is not so any more."""
+    file = disk.open(path)
+    try:
+        file.truncate(0)
+        # Also if it is empty: a start that was killed may have left that in the page cache only.
+        disk.sync_now([file])
+    finally:
+        file.close()
+
+
+def were_dropped(disk: Disk, path: Path) -> bool:
+    """Whether the file was emptied."""
+    if not disk.exists(path):
+        return False
+    try:
+        file = disk.open(path)
+        try:
+            return file.size() == 0
+        finally:
+            file.close()
+    except NothingLeft:
+        raise
+    except OSError:
+        return False
 
 
 def read_sums(disk: Disk, path: Path) -> SegmentSums | None:

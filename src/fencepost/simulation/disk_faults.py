@@ -29,10 +29,12 @@ class FaultyDisk(SimulatedDisk):
         super().__init__(random, capacity)
         self._faults: dict[tuple[Node, str], int] = {}
 
-    def copy(self) -> FaultyDisk:
-        """A disk with the same contents and the same luck.  Nobody may be using this one."""
+    def copy(self, luck: Random | None = None) -> FaultyDisk:
+        """A disk with the same contents, and the same luck unless it is given.  Nobody may be using this one."""
         assert not self._locks, "nobody uses it"
-        return deepcopy(self)
+        copied = deepcopy(self)
+        copied._random = luck or copied._random
+        return copied
 
     def fail(self, path: Path, use: Literal["read", "write", "sync"], error: int = errno.EIO) -> None:
         """Let every such use of the file that is there now fail."""

@@ -44,6 +44,8 @@ _OF_TOPICS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 }
+_OF_COORDINATOR: Final = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+"""These say where an id is looked after, and nothing of the id."""
 
 
 class Appends:
@@ -99,11 +101,14 @@ Subjects = Callable[[Any, Any, Node], Iterator[Key]]
 
 
 def _one_id(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
-    yield _id(request.transactional_id)
+    if response.error_code not in _OF_COORDINATOR:
+        yield _id(request.transactional_id)
 
 
 def _ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
-    yield from map(_id, request.transactional_ids)
+    for state in response.transaction_states:
+        if state.error_code not in _OF_COORDINATOR:
+            yield _id(state.transactional_id)
 
 
 def _listed_ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
@@ -121,7 +126,7 @@ def _added_ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noq
 
 def _tells_of_id(topics: Any) -> bool:
     errors = {ErrorCode(each.partition_error_code) for topic in topics for each in topic.results_by_partition}
-    return bool(errors) and not errors & _OF_TOPICS
+    return bool(errors) and not errors & (_OF_TOPICS | _OF_COORDINATOR)
 
 
 def _group(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
