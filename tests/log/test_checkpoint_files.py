@@ -59,12 +59,23 @@ def test_leader_epochs() -> None:
     assert disk.list(ROOT) == ["leader-epoch-checkpoint"]
 
 
-@pytest.mark.parametrize(("found", "refused"), [(b"", False), (b"1\n", False), (b"2\n", True), (b"x", True)])
-def test_the_format_of_the_directory(found: bytes, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("found", "refused"),
+    [
+        (b"", ""),
+        (b"1\n", ""),
+        (b"2\n", "use the newer Fencepost"),
+        *(
+            (wrong, "/fencepost.version is damaged")
+            for wrong in (b"x", b"1\x1a", b"\0\0", "\u00b2".encode(), b"\xff\n")
+        ),
+    ],
+)
+def test_the_format_of_the_directory(found: bytes, refused: str) -> None:
     disk = SimulatedDisk(Random(1))
     disk.open(ROOT / "fencepost.version").pwrite(found, 0)
     if refused:
-        with pytest.raises(ValueError, match="use the newer Fencepost"):
+        with pytest.raises(ValueError, match=refused):
             files.check_version(disk, ROOT, 1, ValueError)
     else:
         files.check_version(disk, ROOT, 1, ValueError)

@@ -32,11 +32,13 @@ def test_the_format() -> None:
     index = index_of(ENTRIES)
     data = index.encode()
     assert data[:34] == pack(">hqqqq", 0, 1, 0, 5, 2)
-    file = SimulatedDisk(Random(1)).open(Path("/x"))
-    file.pwrite(data + data[:20], 0)
-    assert TransactionIndex.read(file).entries == ENTRIES
-    file.pwrite(b"\0\1", 34)
-    assert TransactionIndex.read(file).entries == ENTRIES[:1]
+    disk, path = SimulatedDisk(Random(1)), Path("/x")
+    assert TransactionIndex.read(disk, path).entries == []
+    assert not disk.exists(path)
+    disk.open(path).pwrite(data + data[:20], 0)
+    assert TransactionIndex.read(disk, path).entries == ENTRIES
+    disk.open(path).pwrite(b"\0\1", 34)
+    assert TransactionIndex.read(disk, path).entries == ENTRIES[:1]
 
 
 def test_markers_come_in_order() -> None:
@@ -76,7 +78,7 @@ def test_what_a_power_loss_leaves_behind_the_synced_entries_is_not_in_the_way() 
             disk.power_loss()
             file = disk.open(Path("/x"))
             left_something += file.pread(file.size(), 0) != index_of(entries[: file.size() // 34]).encode()
-            index = TransactionIndex.read(file)
+            index = TransactionIndex.read(disk, Path("/x"))
             index.cut(10 * trusted)
             assert index.entries == entries[:trusted], f"seed {seed}"
         assert left_something > 10, "a disk that keeps or loses everything shows nothing"

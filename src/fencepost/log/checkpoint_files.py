@@ -51,7 +51,12 @@ def check_version(disk: Disk, root: Path, ours: int, refusal: type[Exception]) -
     found = _read(disk, root / _VERSION_FILE)
     if not found:
         _write(disk, root / _VERSION_FILE, f"{ours}\n")
-    elif not found.strip().isdigit() or int(found) > ours:
+    elif re.fullmatch(r"[0-9]+\n?", found) is None:
+        raise refusal(
+            f"{root / _VERSION_FILE} is damaged, it says {found!r}: put back a copy of it, or write {ours} into it, if "
+            "no newer Fencepost wrote the directory"
+        )
+    elif int(found) > ours:
         raise refusal(
             f"the data directory {root} has format {found.strip()!r}, this Fencepost knows up to {ours}: "
             "use the newer Fencepost that wrote it, or another --data"

@@ -143,7 +143,10 @@ class Reader:
                 header = first or segment.header(data, taken, position + taken, least)
                 first = None
                 last_offset, size = header.last_offset, header.size
-                if last_offset < offset:
+                # Where another read ended nobody looked for the offset: it may be within the batch before.
+                skipped = header.base_offset > offset == least
+                if last_offset < offset or (skipped and segment.locate(offset) != position):
+                    self._positions.pop(offset, None)
                     raise segment.damaged(position, f"offset {offset} does not stand there")
             except FileDamaged as damaged:
                 wrong = damaged
@@ -162,9 +165,9 @@ class Reader:
             trusted = (taken, following) if header.base_offset > following else (taken + size, last_offset + 1)
             taken += size
             least = following = last_offset + 1
-        if wrong is None and following > self._end_of(segment):
-            wrong = segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
-            trusted = (0, offset) if trusted[1] == following else trusted
+        if wrong is None and taken:
+            wrong = self._wrong_end(segment, position + taken, following)
+            trusted = (0, offset) if wrong is not None and trusted[1] == following else trusted
         if wrong is not None and last is not None and trusted[0] > last[0] and not crc_matches(data, *last):
             # Its length may be what is wrong.
             trusted = last[0], last[1].base_offset
@@ -173,6 +176,19 @@ class Reader:
         if not trusted[0]:
             raise wrong
         return trusted
+
+    def _wrong_end(self, segment: Segment, position: int, following: int) -> FileDamaged | None:
+        """What is wrong with batches that end at `position`, before the offset `following`, if it can be told."""
+        if following > self._end_of(segment):
+            return segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
+        if 0 < segment.size - position < HEADER_SIZE:
+            return segment.damaged(position, "the batch before has not the length that it says")
+        return None
+
+    def _check_offsets(self, segment: Segment, header: BatchHeader, position: int) -> None:
+        """No CRC covers them.  Raises FileDamaged for those that cannot be in this segment."""
+        if header.last_offset >= self._end_of(segment):
+            raise segment.damaged(position, f"a batch up to offset {header.last_offset} cannot stand there")
 
     def _end_of(self, segment: Segment) -> int:
         """The offset at which the next segment, or the next batch, begins."""
@@ -265,6 +281,7 @@ class Reader:
             for found, header, data in segment.walk(position):
                 if not crc_matches(data, 0, header):
                     raise segment.damaged(found, "the CRC of the batch does not match")
+                self._check_offsets(segment, header, found)
                 if header.max_timestamp >= timestamp and header.last_offset >= at:
                     return header, bytes(data)
                 left -= 1 + header.size // _SUMMED_IN_A_UNIT
@@ -316,6 +333,7 @@ class Reader:
             for position, header, data in segment.walk(start, stop):
                 if not crc_matches(data, 0, header):
                     raise segment.damaged(position, "the CRC of the batch does not match")
+                self._check_offsets(segment, header, position)
                 if header.base_offset >= end:
                     return best
                 if best is None or header.max_timestamp > best[0].max_timestamp:

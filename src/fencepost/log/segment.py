@@ -15,7 +15,7 @@ from fencepost.log.segment_indexes import IndexesBeingMade, Making, SegmentIndex
 from fencepost.log.segment_sums import SUFFIX, FileSum, SegmentSums, drop_sums, read_sums, were_dropped
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.node_log import get_logger
-from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer
 
@@ -54,7 +54,7 @@ class Segment:
         self.file = disk.open(self.path)
         self.size = self.file.size()
         self.indexes = self._no_indexes()
-        self.transactions = self._read_transactions()
+        self.transactions = TransactionIndex.read(disk, self._beside(".txnindex"))
         self.next_offset = -1
         """What follows the last batch; -1: not known."""
         self._sums: SegmentSums | None = None
@@ -81,16 +81,6 @@ class Segment:
     def max_timestamp(self) -> int:
         """The largest one of its batches; -1 while there is none."""
         return self.indexes.max_timestamp
-
-    def _read_transactions(self) -> TransactionIndex:
-        path = self._beside(".txnindex")
-        if not self._disk.exists(path):
-            return TransactionIndex()
-        file = self._disk.open(path)
-        try:
-            return TransactionIndex.read(file)
-        finally:
-            file.close()
 
     # Writing
 
@@ -275,6 +265,7 @@ class Segment:
                 after = at + header.size
                 if after > length:
                     break
+                self._check_gap(header, following, chunk, after, position + after)
                 yield position + at, header, chunk[at:after]
                 at = after
                 following = header.last_offset + 1
@@ -300,6 +291,7 @@ class Segment:
                 header = self.header(chunk, at, position + at, following)
                 if position + at + header.size > self.size:
                     raise self.damaged(position + at, "the file ends within a batch")
+                self._check_gap(header, following, chunk, at + header.size, position + at + header.size)
                 yield position + at, header
                 at += header.size
                 following = header.last_offset + 1
@@ -307,12 +299,29 @@ class Segment:
                 raise self.damaged(position, "the file ends within a batch")
             position += at
 
+    def _check_gap(self, header: BatchHeader, following: int, chunk: Buffer, after: int, position: int) -> None:
+        """Offsets are missing in front of a batch: compacted away, or its own are wrong, which the next one tells."""
+        if header.base_offset > following and after + HEADER_SIZE <= len(chunk):
+            self.header(chunk, after, position, header.last_offset + 1)
+
     def locate(self, offset: int) -> int | None:
         """Position of the first batch that ends at `offset` or after it; None if there is none here."""
+        before: tuple[int, BatchHeader] | None = None
         for at, header in self.headers_from(self._position_before(offset)):
             if header.last_offset >= offset:
+                if header.base_offset > offset:
+                    self._check_batch(before)
                 return at
+            before = at, header
+        self._check_batch(before)
         return None
+
+    def _check_batch(self, place: tuple[int, BatchHeader] | None) -> None:
+        """The offset behind this batch was compacted away, or the batch is damaged."""
+        if place is not None:
+            position, header = place
+            if not crc_matches(self.read(header.size, position, header.size), 0, header):
+                raise self.damaged(position, "the CRC of the batch does not match")
 
     def locate_at_once(self, offset: int) -> int | None:
         """As `locate`, for who keeps nobody waiting."""

@@ -6,10 +6,11 @@ An entry stands in the segment that holds the abort marker.
 from __future__ import annotations
 
 from bisect import bisect_left
+from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from fencepost.log.disk import File
+from fencepost.log.disk import Disk
 from fencepost.protocol.types import ProducerId
 
 _ENTRY = Struct(">hqqqq")
@@ -33,12 +34,19 @@ class TransactionIndex:
         self._data = data or bytearray()
 
     @classmethod
-    def read(cls, file: File) -> TransactionIndex:
+    def read(cls, disk: Disk, path: Path) -> TransactionIndex:
         """The entries of a file, up to the first that is not whole, of an unknown version or not in order.
 
-        Behind what was synced a power loss may have left anything: entries of later markers, and zeros.
+        Behind what was synced a power loss may have left anything: entries of later markers, and zeros.  A segment
+        without aborted transactions has no such file.
         """
-        data = bytearray(file.pread(file.size(), 0))
+        if not disk.exists(path):
+            return cls()
+        file = disk.open(path)
+        try:
+            data = bytearray(file.pread(file.size(), 0))
+        finally:
+            file.close()
         known, marker = 0, -1
         while known + _ENTRY.size <= len(data):
             version, _, first_offset, last_offset, _ = _ENTRY.unpack_from(data, known)

@@ -37,6 +37,8 @@ def test_every_default_is_a_value_of_its_setting(name: str) -> None:
         ("auto.create.topics.enable", "maybe", "it must be true or false"),
         ("log.cleanup.policy", "keep", "it must be one of delete, compact"),
         ("log.cleaner.min.cleanable.ratio", 1.5, "it must be between 0 and 1"),
+        ("log.cleaner.min.cleanable.ratio", "nan", "it must be between 0 and 1"),
+        ("log.segment.bytes", 16384, "it must be between 1048576 and 2147483647"),
         ("max.request.partition.size.limit", 0, "it must be between 1 and"),
         ("max.request.partition.size.limit", 2**31, "it must be between 1 and"),
         ("default.replication.factor", 3, "it must be between 1 and 1"),

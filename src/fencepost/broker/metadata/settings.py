@@ -64,8 +64,8 @@ class Setting:
             number: int | float = self.kind(given)
         except ValueError:
             raise BadSetting(f"{name}={given}: it must be a number") from None
-        if number < self.low or number > self.high:
-            raise BadSetting(f"{name}={given}: it must be between {self.low:g} and {self.high:g}")
+        if not self.low <= number <= self.high:  # nor is "nan"
+            raise BadSetting(f"{name}={given}: it must be between {self.low} and {self.high}")
         return number
 
 
