@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TypeVar
 
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
 from fencepost.protocol.compression import Compression, TooLarge
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.record_scan import UNFOLDED_AT_ONCE, Scanned, first_moment, scan, scan_at_once
+from fencepost.protocol.record_scan import (
+    UNFOLDED_AT_ONCE,
+    UNFOLDED_WITHOUT_ROOM,
+    Scanned,
+    first_moment,
+    scan,
+    scan_at_once,
+)
 from fencepost.protocol.records import NewRecord, Record, decode_batch, encode_batch, varint
 from fencepost.protocol.steps import STEP, Pace, Steps, finish
 
@@ -213,3 +221,55 @@ def test_a_time_is_looked_for_in_what_another_thread_unfolds() -> None:
     assert finish(first_moment(batch, read_header(batch), NOW + 3, 0, 4 * UNFOLDED_AT_ONCE, Pace())) == (NOW + 3, 3)
     with pytest.raises(TooLarge):
         finish(first_moment(batch, read_header(batch), NOW + 3, 0, UNFOLDED_AT_ONCE + 1, Pace()))
+
+
+class Room:
+    """Nobody has room before it is waited for."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def claim(self, size: int) -> bool:
+        return size == 0
+
+    def wait_for(self, size: int) -> Generator[str, None, None]:
+        yield "wait"
+        self.taken.append(size)
+
+    def give(self, size: int) -> None:
+        self.taken.append(-size)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_unfolds_to_much_waits_for_room_and_gives_it_back(*, ended: bool) -> None:
+    def batch_of(size: int) -> bytes:
+        return encode_batch([(NOW, None, bytes(size), ())], compression=Compression.ZSTD)
+
+    room = Room()
+    for size in (UNFOLDED_WITHOUT_ROOM - 100, UNFOLDED_WITHOUT_ROOM + 1):
+        batch = batch_of(size)
+        pace = Pace(room=room)
+        steps = first_moment(batch, read_header(batch), NOW, 0, LARGE, pace)
+        if size < UNFOLDED_WITHOUT_ROOM:
+            assert finish(steps) == (NOW, 0)
+            assert room.taken == []
+            continue
+        assert next(steps) == "wait"  # type: ignore[comparison-overlap]
+        if ended:
+            steps.close()
+            assert room.taken == []
+            return
+        assert finish(steps) == (NOW, 0)
+        first, spare, rest = room.taken
+        assert (first, pace.held) == (LARGE, 0)
+        assert -rest > size and first + spare + rest == 0, "while it is looked at only what it needs is held"
+
+
+def test_who_has_room_and_cannot_unfold_gives_it_back() -> None:
+    batch = encode_batch([(NOW, None, bytes(2 * UNFOLDED_WITHOUT_ROOM), ())], compression=Compression.ZSTD)
+    room = Room()
+    steps = first_moment(batch, read_header(batch), NOW, 0, 2 * UNFOLDED_WITHOUT_ROOM, Pace(room=room))
+    assert next(steps) == "wait"  # type: ignore[comparison-overlap]
+    with pytest.raises(TooLarge):
+        next(steps)
+    assert room.taken == [2 * UNFOLDED_WITHOUT_ROOM, -2 * UNFOLDED_WITHOUT_ROOM]

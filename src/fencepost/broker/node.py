@@ -19,9 +19,10 @@ from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.metadata.topics import Topics
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.broker.network.disconnections import Disconnections
-from fencepost.broker.network.limits import NODE_ANSWERS, NODE_REQUESTS, MemoryPool
+from fencepost.broker.network.limits import NODE_ANSWERS, NODE_REQUESTS, NODE_UNFOLDED, MemoryPool
 from fencepost.broker.network.shares import Shares
 from fencepost.broker.network.turns import Deadlines, Turns
+from fencepost.broker.network.unfolding import Unfolding
 from fencepost.coordinator.group import GroupCoordinator
 from fencepost.coordinator.loading import in_turn
 from fencepost.coordinator.transaction import TransactionCoordinator
@@ -101,6 +102,7 @@ class Node:
         queued = number("queued.max.request.bytes")
         self.request_memory = MemoryPool(queued if queued > 0 else NODE_REQUESTS)
         self.answer_memory = MemoryPool(NODE_ANSWERS)
+        self.unfolding = Unfolding(NODE_UNFOLDED)
         self.connection_quotas = ConnectionQuotas(
             number("max.connections"),
             number("max.connections.per.ip"),

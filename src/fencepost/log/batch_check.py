@@ -75,6 +75,15 @@ def check_batch(
 
     `batch` is not looked at after the first interruption: it may be a view of a buffer that is used again.
     """
+    try:
+        return (yield from _check_batch(batch, header, settings, now, pace))
+    finally:
+        pace.hold(0)
+
+
+def _check_batch(
+    batch: Buffer, header: BatchHeader, settings: LogSettings, now: Milliseconds, pace: Pace
+) -> Steps[Checked]:
     refused = check_header(batch, header, settings)
     if refused is not None:
         return Checked(settings, header, refused)
@@ -86,7 +95,7 @@ def check_batch(
     pace.left -= len(records) // _SUMMED_IN_A_UNIT
     try:
         if compression:
-            records = yield from unfolded(Compression(compression), records, most_unfolded(settings))
+            records = yield from unfolded(Compression(compression), records, most_unfolded(settings), pace)
             pace.left -= len(records) // UNFOLDED_IN_A_UNIT
     except TooLarge as large:
         return Checked(settings, header, Refused(ErrorCode.MESSAGE_TOO_LARGE, str(large)))

@@ -21,6 +21,8 @@ from fencepost.protocol.types import Buffer
 
 UNFOLDED_AT_ONCE: Final = 16 * 1024 * 1024
 """Bytes: less than 50 ms of work for every codec."""
+UNFOLDED_WITHOUT_ROOM: Final = 256 * 1024
+"""Bytes that anybody may unfold while others wait for room: it is looked at in a step or two."""
 
 _INT64: Final = 1 << 63
 _SMALLEST_SIZE: Final = 6 << 1
@@ -311,8 +313,26 @@ def moments(body: Buffer, header: BatchHeader) -> Iterator[Moment]:
         raise ProtocolError("a record does not end where it should") from None
 
 
-def unfolded(compression: Compression, body: Buffer, limit: int) -> Steps[bytes]:
-    """As `decompress`; in another thread where it takes long, as it may in a topic that takes very large batches."""
+def unfolded(compression: Compression, body: Buffer, limit: int, pace: Pace) -> Steps[bytes]:
+    """As `decompress`; in another thread where it takes long, as it may in a topic that takes very large batches.
+
+    What becomes large waits for room.  Who has called this says `pace.hold(0)` when nothing of it is needed any more.
+    """
+    if pace.room is not None and not pace.room.claim(limit):
+        try:
+            return decompress(compression, body, min(limit, UNFOLDED_WITHOUT_ROOM))
+        except TooLarge:
+            if limit <= UNFOLDED_WITHOUT_ROOM:
+                raise
+        body = bytes(body)  # it may be a view of a buffer that is used again
+        yield from pace.room.wait_for(limit)
+    pace.held += limit if pace.room is not None else 0
+    data = yield from _unfolded(compression, body, limit)
+    pace.hold(len(data))
+    return data
+
+
+def _unfolded(compression: Compression, body: Buffer, limit: int) -> Steps[bytes]:
     if limit <= UNFOLDED_AT_ONCE:
         return decompress(compression, body, limit)
     try:
@@ -329,9 +349,18 @@ def first_moment(
 
     Raises ProtocolError if it comes to a record that cannot be read, or the records unfold to more than `limit` bytes.
     """
+    try:
+        return (yield from _first_moment(batch, header, timestamp, offset, limit, pace))
+    finally:
+        pace.hold(0)
+
+
+def _first_moment(
+    batch: bytes, header: BatchHeader, timestamp: int, offset: int, limit: int, pace: Pace
+) -> Steps[tuple[int, int] | None]:
     body = bytes(memoryview(batch)[HEADER_SIZE:])
     if header.attributes & 7:
-        body = yield from unfolded(header.compression, body, limit)
+        body = yield from unfolded(header.compression, body, limit, pace)
         pace.left -= len(body) // UNFOLDED_IN_A_UNIT
     until, base = max(pace.left, 1), header.base_offset
     for number, (time, place, _) in enumerate(moments(body, header), 1):

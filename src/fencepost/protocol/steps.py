@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -27,15 +27,41 @@ OPERATIONS: Final = 40
 """Units that it costs to tell which operations a caller may do."""
 
 
+class Room(Protocol):
+    """Memory for what is unfolded, shared by all who take turns."""
+
+    def claim(self, size: int) -> bool:
+        """Take so many bytes, if nobody else needs them."""
+        ...
+
+    def wait_for(self, size: int) -> Generator[Any, Any, None]:
+        """Take so many bytes when it is one's turn."""
+        ...
+
+    def give(self, size: int) -> None:
+        """Give back so many bytes."""
+        ...
+
+
 class Pace:
     """How much of a step is left, shared by everything that is done one after the other for one request."""
 
-    __slots__ = ("left", "pauses")
+    __slots__ = ("held", "left", "pauses", "room")
 
-    def __init__(self, left: int = STEP) -> None:
+    def __init__(self, left: int = STEP, room: Room | None = None) -> None:
         self.left = left
         self.pauses = 0
         """How often others may have been served meanwhile."""
+        self.room = room
+        """None: there is enough."""
+        self.held = 0
+        """Bytes of it."""
+
+    def hold(self, size: int) -> None:
+        """Keep no more than so many bytes of the room."""
+        if self.room is not None and size < self.held:
+            spare, self.held = self.held - size, size
+            self.room.give(spare)
 
     def is_used_up(self, units: int) -> bool:
         """Account for work; whether there should be a `rest` now.  Cheaper than `spend`, where nearly never is."""

@@ -27,6 +27,7 @@ from fencepost.broker.apis.produce import produce as produce_api
 from fencepost.broker.network import connection
 from fencepost.broker.network.registry import Reply
 from fencepost.broker.network.request_context import Peer, RequestContext
+from fencepost.broker.network.unfolding import Unfolding
 from fencepost.protocol.codec import begin_response
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.decoding import STEP as STEP_OF_ENCODING
@@ -107,6 +108,34 @@ def test_a_partition_may_be_deleted_while_its_batch_is_checked(client: Client, m
     assert told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (found,) = searching.receive().topics[0].partitions
     assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_of_the_batches_that_unfold_to_much_one_waits_for_the_other_and_small_ones_for_none(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, node = new_topic(client, cleanup_policy="compact"), client.broker.node
+    monkeypatch.setattr(node, "unfolding", Unfolding(1))
+    unfolded = encode_batch([(NOW + n, b"k", bytes(100), ()) for n in range(MANY)], compression=Compression.ZSTD)
+    others = [Client(client.broker) for _ in range(3)]
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(produce_request(client, topic, [unfolded]))
+        interrupted(1)
+        most = node.unfolding.used
+        assert MANY * 100 < most < 2 * MANY * 100, "what was not needed is given back"
+        for other in others:
+            other.send(produce_request(other, topic, [unfolded]))
+        wait_until("they wait", lambda: len(node.unfolding._waiting) == len(others))
+        small = encode_batch([(NOW, b"k", bytes(1000), ())], compression=Compression.ZSTD)
+        assert produce(Client(client.broker), topic, small).base_offset == 0
+        others.pop(0).close()
+        interrupted(1)
+        assert node.unfolding.used == most
+    assert [told.base_offset for told in client.receive().responses[0].partition_responses] == [1]
+    for number, other in enumerate(others, 1):
+        (told,) = other.receive().responses[0].partition_responses
+        assert told.base_offset in {1 + number * MANY, 1 + (number + 1) * MANY}, "the one that left may be written"
+        other.close()
+    wait_until("all is given back", lambda: node.unfolding.used == 0)
 
 
 def test_settings_may_change_while_a_batch_is_checked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ CONSUMER = -1
 @serves(ListOffsetsRequest)
 @in_steps
 def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    version, pace = context.version, Pace()
+    version, pace = context.version, Pace(room=node.unfolding)
     # Whoever is not a consumer reads without isolation.
     committed = request.isolation_level == 1 and request.replica_id == CONSUMER
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED

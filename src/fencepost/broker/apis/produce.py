@@ -27,17 +27,17 @@ from fencepost.protocol.messages.produce import (
     PartitionProduceResponse,
     TopicProduceResponse,
 )
-from fencepost.protocol.steps import ITEM, Pace, Steps
+from fencepost.protocol.steps import ITEM, Pace, Room, Steps
 
 
 @serves(ProduceRequest, advertised_first=0, in_turn=True)
 def produce(request: ProduceRequest, context: RequestContext, node: Node) -> Reply | Later:
     plan = ProducePlan(request, context, node)
-    return pacing.begin(_steps(plan, request.acks), node.slices, plan.own)
+    return pacing.begin(_steps(plan, request.acks, node.unfolding), node.slices, plan.own)
 
 
-def _steps(plan: ProducePlan, acks: int) -> HandlerSteps[Reply]:
-    pace = Pace()
+def _steps(plan: ProducePlan, acks: int, room: Room) -> HandlerSteps[Reply]:
+    pace = Pace(room=room)
     yield from plan.look_up(pace)
     if not plan.is_refused():
         yield from plan.verify()

@@ -44,6 +44,9 @@ LEAST_ANSWER: Final = 1024 * 1024
 LARGE_ANSWER: Final = 64 * 1024
 """Smaller ones are not counted."""
 
+NODE_UNFOLDED: Final = 64 * 1024 * 1024
+"""Bytes that the batches may have that are looked at in several steps, unfolded."""
+
 NODE_REQUESTS: Final = 1024 * 1024 * 1024
 """Bytes of requests that are being read, on all connections, where `queued.max.request.bytes` says nothing (-1)."""
 
