@@ -14,7 +14,7 @@ def test_nothing_is_lost_of_a_journal_that_is_compacted(seed: int, monkeypatch: 
     passes = []
     steps = Pass.steps
 
-    def counted(begun: Pass) -> Steps:
+    def counted(begun: Pass) -> Steps[None]:
         yield from steps(begun)
         passes.append(begun.statistics.bytes_read - begun.statistics.bytes_written)
 

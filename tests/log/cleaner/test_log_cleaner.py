@@ -277,7 +277,7 @@ def test_it_works_as_long_as_others_have_but_never_long(
         cleaner = LogCleaner(node.storage, CleanerSettings(), node.clock, timers)
         original = Pass._pause
 
-        def counted(begun: Pass) -> Generator[None, None, None]:
+        def counted(begun: Pass) -> Steps[None]:
             steps.append(timers.now)
             yield from original(begun)
 
@@ -302,7 +302,7 @@ def test_some_journals_are_cleaned_together_and_other_logs_alone(
     together: list[set[str]] = []
     steps = Pass.steps
 
-    def noted(work: Pass) -> Steps:
+    def noted(work: Pass) -> Steps[None]:
         topic = work._log.directory.name
         begun.append(topic)
         try:
@@ -352,7 +352,7 @@ def test_a_batch_of_very_many_records_leaves_turns_for_others(monkeypatch: pytes
         node, paused_at = Node(**SETTINGS), set()
         pause = Pass._pause
 
-        def counted(begun: Pass) -> Generator[None, None, None]:
+        def counted(begun: Pass) -> Steps[None]:
             paused_at.add(done)
             yield from pause(begun)
 

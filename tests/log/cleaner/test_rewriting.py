@@ -6,14 +6,20 @@ from random import Random
 
 import pytest
 
-from fencepost.log.cleaner.rewriting import emptied, only_key, records_section, rewritten, spans
-from fencepost.protocol.batch import DELETE_HORIZON, crc_matches, read_header, set_max_timestamp, stamp
+from fencepost.log.cleaner.rewriting import UNFOLDED_AT_ONCE, emptied, only_key, records_section, rewritten, spans
+from fencepost.protocol.batch import DELETE_HORIZON, BatchHeader, crc_matches, read_header, set_max_timestamp, stamp
 from fencepost.protocol.compression import FOLDED_IN_A_STEP, Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import NewRecord, decode_batch, encode_batch
 from fencepost.runtime import at_once
 
 START = 1_700_000_000_000
+
+
+def section(header: BatchHeader, batch: bytes | bytearray) -> bytes:
+    found = records_section(header, batch)
+    assert isinstance(found, bytes), "it is small"
+    return found
 
 
 def some(random: Random, count: int) -> list[NewRecord]:
@@ -51,7 +57,7 @@ def test_what_stays_is_as_it_was(codec: Compression, append_time: bool, horizon:
             set_max_timestamp(data, 0, read_header(data), START + 7)
         stamp(data, 0, 1000, 4)
         header = read_header(data)
-        records, body = decode_batch(data), records_section(header, data)
+        records, body = decode_batch(data), section(header, data)
         found = list(spans(header, body))
         assert [(s.offset, s.key, s.has_value) for s in found] == [
             (r.offset, r.key, r.value is not None) for r in records
@@ -68,7 +74,7 @@ def test_what_stays_is_as_it_was(codec: Compression, append_time: bool, horizon:
         assert after.attributes == header.attributes | (0 if horizon is None else DELETE_HORIZON)
         assert horizon is None or after.base_timestamp == horizon
         # A second pass over what got its horizon leaves that as it is.
-        left = records_section(after, anew)
+        left = section(after, anew)
         again = at_once(rewritten(after, left, list(spans(after, left))[:1], None))
         assert decode_batch(again) == [records[chosen[0]]]
         assert read_header(again).attributes == after.attributes
@@ -78,7 +84,7 @@ def test_what_stays_is_as_it_was(codec: Compression, append_time: bool, horizon:
 def test_a_batch_of_very_many_records_is_rewritten_in_steps(codec: Compression) -> None:
     data = encode_batch([(START, b"%d" % n, b"value", ()) for n in range(20_000)], compression=codec)
     header = read_header(data)
-    body = records_section(header, data)
+    body = section(header, data)
     found = list(spans(header, body))
     pauses = sum(1 for _ in rewritten(header, body, found[:-1], START + 5))
     assert pauses >= (len(found) - 1) // 1000 + (len(body) // FOLDED_IN_A_STEP if codec else 0)
@@ -126,3 +132,13 @@ def test_the_short_way_to_the_only_key_finds_it_or_nothing(
     assert found in (None, key)
     if count == 1 and codec is Compression.NONE and key is not None and len(key) < 64 and len(value or b"") < 9000:
         assert found == key
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_what_unfolds_to_much_is_left_to_another_thread(codec: Compression) -> None:
+    data = encode_batch([(START, b"k", bytes(2 * UNFOLDED_AT_ONCE), ())], compression=codec)
+    found = records_section(read_header(data), data)
+    assert callable(found) is (codec is not Compression.NONE)
+    whole = found() if callable(found) else found
+    (span,) = spans(read_header(data), whole)
+    assert span.end - span.start > 2 * UNFOLDED_AT_ONCE

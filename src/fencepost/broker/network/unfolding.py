@@ -7,8 +7,7 @@ batch would be there unfolded at the same time.  First come, first served.
 from __future__ import annotations
 
 import asyncio
-
-from fencepost.broker.network.pacing import HandlerSteps
+from collections.abc import Generator
 
 
 class Unfolding:
@@ -28,7 +27,7 @@ class Unfolding:
         self.used += size
         return True
 
-    def wait_for(self, size: int) -> HandlerSteps[None]:
+    def wait_for(self, size: int) -> Generator[asyncio.Future[None], None, None]:
         """Take so many bytes when all who came before have theirs, and there are enough."""
         if self.claim(size):
             return

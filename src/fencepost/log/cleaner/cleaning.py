@@ -1,16 +1,17 @@
 """One pass over one partition: what is superseded or aborted goes, in steps of a few milliseconds.
 
 A pass is a generator.  It stops after every step: with None to let others work, with files to have them synced, with an
-empty sequence when it must wait for somebody.  `Abandoned` may be thrown in at any such moment: then nothing has
+empty sequence when it must wait for somebody, with a function to have it called in another thread and be sent what it
+returns, or the ProtocolError that it raises.  `Abandoned` may be thrown in at any such moment: then nothing has
 changed, and the segments that are swapped already stay so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from fencepost.log.cleaner import retention, rewriting, swapping
 from fencepost.log.cleaner.choice import Range, SegmentFacts, grouped
@@ -32,7 +33,9 @@ from fencepost.protocol.types import Milliseconds, ProducerId
 STEP: Final = 500
 _WORK_BYTES: Final = 2048
 
-Steps = Generator[Sequence[File] | None, None, None]
+T = TypeVar("T")
+Unfold = Callable[[], bytes]
+Steps = Generator[Sequence[File] | Unfold | None, bytes | ProtocolError | None, T]
 Batch = tuple[int, BatchHeader, memoryview]
 
 
@@ -97,7 +100,7 @@ class Pass:
         """Up to there the log is clean when the pass is done."""
         return self._newest.latest + 1
 
-    def steps(self) -> Steps:
+    def steps(self) -> Steps[None]:
         """Do it.  Raises Uncleanable, FileDamaged, Abandoned, NothingLeft, OSError."""
         swapping.discard(self._log.disk, self._log.directory)
         try:
@@ -115,7 +118,7 @@ class Pass:
 
     # The newest offset of every key
 
-    def _map(self) -> Steps:
+    def _map(self) -> Steps[None]:
         transactions, newest, first = Transactions(), self._newest, self._range.first_dirty_offset
         for number, segment in enumerate(self._sources):
             end = self._end_of(number)
@@ -135,13 +138,14 @@ class Pass:
                     yield from self._pause()
             newest.latest = end - 1
 
-    def _note(self, header: BatchHeader, data: memoryview) -> Generator[None, None, bool]:
+    def _note(self, header: BatchHeader, data: memoryview) -> Steps[bool]:
         """Note the keys of a batch; False if there is no room for one."""
         newest, first = self._newest, self._range.first_dirty_offset
         key = rewriting.only_key(header, data)
         if key is not None and crc_matches(data, 0, header) and newest.put(key, header.base_offset):
             return True
-        for span in rewriting.spans(header, self._section(header, data)):
+        body = yield from self._section(header, data)
+        for span in rewriting.spans(header, body):
             self._work += 1
             if span.key is None or span.offset < first:
                 continue
@@ -154,7 +158,7 @@ class Pass:
 
     # What stays
 
-    def _replace(self, sources: list[Segment], end: int) -> Steps:
+    def _replace(self, sources: list[Segment], end: int) -> Steps[None]:
         """Make one segment of several."""
         log, base = self._log, sources[0].base_offset
         interval = log.settings.index_interval_bytes
@@ -198,7 +202,7 @@ class Pass:
         if held[at : at + len(sources)] != sources:
             raise Abandoned
 
-    def _write(self, sources: list[Segment], cleaned: Segment) -> Steps:
+    def _write(self, sources: list[Segment], cleaned: Segment) -> Steps[None]:
         """Write down what stays of these segments."""
         for segment in sources:
             end = self._end_of(self._sources.index(segment))
@@ -238,16 +242,14 @@ class Pass:
             return True, None
         return transactions.end(header, record.type) if record.ends_transaction else (False, None)
 
-    def _kept(
-        self, header: BatchHeader, data: memoryview, verdict: Verdict
-    ) -> Generator[None, None, bytes | memoryview | None]:
+    def _kept(self, header: BatchHeader, data: memoryview, verdict: Verdict) -> Steps[bytes | memoryview | None]:
         """What stays of a batch; None for nothing."""
         nothing = rewriting.emptied(header) if verdict.keep_empty else None
         if verdict.records_go or not header.record_count:
             return nothing
         if not header.is_control and self._newest.supersedes_all(header.base_offset, header.last_offset):
             return nothing
-        body = self._section(header, data)
+        body = yield from self._section(header, data)
         horizon, now, newest = retention.delete_horizon(header), self._now, self._newest
         kept, tombstone = [], False
         for span in rewriting.spans(header, body):
@@ -286,15 +288,22 @@ class Pass:
             self._work += 1 + header.size // _WORK_BYTES
             yield at, header, data
 
-    def _section(self, header: BatchHeader, data: memoryview) -> bytes:
+    def _section(self, header: BatchHeader, data: memoryview) -> Steps[bytes]:
         """The encoded records of a batch that is whole."""
         if not crc_matches(data, 0, header):
             raise Uncleanable(f"{self._place} is damaged: the checksum of the batch does not match")
         body = rewriting.records_section(header, data)
+        if callable(body):
+            unfolded = yield body
+            if isinstance(unfolded, ProtocolError):
+                raise unfolded
+            assert unfolded is not None, "whoever goes on with this sends what was asked for"
+            body = unfolded
+            self._must_be_held()
         self._work += len(body) // _WORK_BYTES
         return body
 
-    def _pause(self) -> Generator[None, None, None]:
+    def _pause(self) -> Steps[None]:
         self._work = 0
         yield None
         self._must_be_held()

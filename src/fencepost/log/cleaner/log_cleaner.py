@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -301,9 +302,9 @@ class LogCleaner:
             self._end(work)
             return
         try:
-            files = next(work.steps)
-            while files is None and self._timers.time() < self._turn_ends:
-                files = next(work.steps)
+            wanted = work.step()
+            while wanted is None and self._timers.time() < self._turn_ends:
+                wanted = work.step()
         except StopIteration:
             self._done(work)
         except Abandoned:
@@ -314,10 +315,12 @@ class LogCleaner:
             self._give_up(work, error)
         else:
             self._rest += work.moves() / self._settings.io_max_bytes_per_second
-            if files is None:
+            if wanted is None:
                 self._ready.append(work)
-            elif files:
-                self._sync(work, files)
+            elif callable(wanted):
+                work.unfold(wanted, partial(self._resume, work))
+            elif wanted:
+                self._sync(work, wanted)
             else:
                 self._timers.call_later(PATIENCE, lambda: self._resume(work))
 

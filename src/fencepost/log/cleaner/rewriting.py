@@ -6,7 +6,8 @@ of the base timestamp, are their timestamps written anew.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from fencepost.protocol.batch import (
@@ -18,13 +19,15 @@ from fencepost.protocol.batch import (
     BatchHeader,
     with_records,
 )
-from fencepost.protocol.compression import Compression, compress_in_steps, decompress
+from fencepost.protocol.compression import Compression, TooLarge, compress_in_steps, decompress
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import read_varint, varint
 from fencepost.protocol.types import NO_TIMESTAMP, Buffer
 
 _AT_ONCE: Final = 1000
 """Records that are copied in one step."""
+UNFOLDED_AT_ONCE: Final = 1024 * 1024
+"""Bytes."""
 
 
 class Span(NamedTuple):
@@ -41,10 +44,15 @@ class Span(NamedTuple):
     has_value: bool
 
 
-def records_section(header: BatchHeader, batch: Buffer) -> bytes:
-    """The encoded records of a batch, unfolded.  Raises ProtocolError."""
+def records_section(header: BatchHeader, batch: Buffer) -> bytes | Callable[[], bytes]:
+    """The encoded records of a batch, unfolded; or what unfolds them, where that takes long.  Raises ProtocolError."""
     body = bytes(memoryview(batch)[HEADER_SIZE:])
-    return decompress(header.compression, body) if header.attributes & 7 else body
+    if not header.attributes & 7:
+        return body
+    try:
+        return decompress(header.compression, body, UNFOLDED_AT_ONCE)
+    except TooLarge:
+        return partial(decompress, header.compression, body)
 
 
 def spans(header: BatchHeader, body: bytes) -> Iterator[Span]:

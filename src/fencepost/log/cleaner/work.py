@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fencepost.log.cleaner.choice import Range
-from fencepost.log.cleaner.cleaning import Abandoned, Pass, Steps
+from fencepost.log.cleaner.cleaning import Abandoned, Pass, Steps, Unfold
 from fencepost.log.cleaner.offset_map import OffsetMap
+from fencepost.log.disk import File
 from fencepost.log.partition import Partition
 from fencepost.node_log import get_logger
+from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Milliseconds
 
 logger = get_logger(__name__)
@@ -58,9 +62,29 @@ class Work:
         self.newest = newest
         self.began = began
         self.cleaning = Pass(chosen.partition, chosen.over, newest, now)
-        self.steps: Steps = self.cleaning.steps()
+        self.steps: Steps[None] = self.cleaning.steps()
+        self._unfolded: bytes | ProtocolError | None = None
         self.moved = 0
         """Bytes read and written as of the last step."""
+
+    def step(self) -> Sequence[File] | Unfold | None:
+        """What it stops with.  Raises as its steps do, and StopIteration at their end."""
+        unfolded, self._unfolded = self._unfolded, None
+        return self.steps.send(unfolded)
+
+    def unfold(self, unfold: Unfold, then: Callable[[], None]) -> None:
+        """Have that called in another thread, and its result ready for the next step."""
+
+        def unfolded(done: asyncio.Future[bytes]) -> None:
+            if done.cancelled():
+                return
+            try:
+                self._unfolded = done.result()
+            except ProtocolError as error:
+                self._unfolded = error
+            then()
+
+        asyncio.get_running_loop().run_in_executor(None, unfold).add_done_callback(unfolded)
 
     def stop(self) -> None:
         """Leave nothing behind that was not decided."""
