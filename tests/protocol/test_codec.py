@@ -302,6 +302,27 @@ def test_a_long_response_is_encoded_in_steps_that_are_bounded(version: int) -> N
     assert isinstance(begin_response(MetadataResponse(brokers=[], topics=topics[: STEP // 2][:7]), version, 5), bytes)
 
 
+def test_the_last_step_of_a_long_response_copies_nothing_of_those_before() -> None:
+    """As long as that would take everybody else would wait."""
+    topics = [MetadataResponseTopic(error_code=0, name="t" * 249, partitions=[]) for _ in range(20 * STEP)]
+    begun = begin_response(MetadataResponse(brokers=[], topics=topics), 12, 5)
+    assert not isinstance(begun, bytes)
+    tracemalloc.start()
+    try:
+        while True:
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            try:
+                next(begun)
+            except StopIteration as done:
+                frame = done.value
+                break
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < len(frame) // 2
+
+
 @pytest.fixture
 def steps_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One element in each step."""

@@ -160,10 +160,10 @@ def encode_request(message: Any, version: int, correlation_id: int, client_id: s
 def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
     """A response frame, length prefix included."""
     begun = begin_response(message, version, correlation_id)
-    return begun if isinstance(begun, bytes) else finish(begun)
+    return begun if isinstance(begun, bytes) else bytes(finish(begun))
 
 
-def begin_response(message: Any, version: int, correlation_id: int) -> bytes | Generator[None, None, bytes]:
+def begin_response(message: Any, version: int, correlation_id: int) -> bytes | Generator[None, None, bytearray]:
     """The same where it is short; else the first step of it is done, and here are the others.
 
     The message is not to be changed before the last one.
@@ -183,17 +183,19 @@ def begin_response(message: Any, version: int, correlation_id: int) -> bytes | G
 
 def _rest_of_response(
     steps: Generator[None, None, None], out: list[Any], correlation_id: int
-) -> Generator[None, None, bytes]:
-    parts = [b"", b"".join(out)]
+) -> Generator[None, None, bytearray]:
+    """It grows in place: to put the parts of a large one together in the end would be a long step."""
+    frame = bytearray(_RESPONSE_FRONT.size)
+    frame += b"".join(out)
     out.clear()
     yield
     for _ in steps:
-        parts.append(b"".join(out))
+        frame += b"".join(out)
         out.clear()
         yield
-    parts.append(b"".join(out))
-    parts[0] = _RESPONSE_FRONT.pack(sum(map(len, parts)) + 4, correlation_id)
-    return b"".join(parts)
+    frame += b"".join(out)
+    _RESPONSE_FRONT.pack_into(frame, 0, len(frame) - _LENGTH.size, correlation_id)
+    return frame
 
 
 def read_request_header(buffer: Buffer, flexible: dict[int, int], start: int = 0) -> RequestHeader:

@@ -341,7 +341,7 @@ class WatchedConnection(Connection):
 
     def _answer(
         self, reply: Reply, slot: Any, header: RequestHeader, request: Any, context: RequestContext
-    ) -> Work[bytes] | None:
+    ) -> Work[bytearray] | None:
         if reply.response is not None:
             needed = self._needed(reply.response, header, request)
             given = handed(header.api_key, request, reply.response)

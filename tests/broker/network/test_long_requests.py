@@ -252,13 +252,13 @@ def test_while_a_long_answer_is_encoded_others_get_their_turns_and_the_order_sta
         begun = begin_response(*response)
         return begun if isinstance(begun, bytes) else noting(begun)
 
-    def noting(steps: Work[bytes]) -> Work[bytes]:
+    def noting(steps: Work[bytearray]) -> Work[bytearray]:
         while True:
             ticks.append(turns)
             try:
                 next(steps)
             except StopIteration as done:
-                data: bytes = done.value
+                data: bytearray = done.value
                 return data
             yield
 

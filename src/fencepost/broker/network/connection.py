@@ -312,8 +312,11 @@ class Connection(asyncio.BufferedProtocol):
             if rest is not None:
                 await self._encode_rest(rest, slot, reply.lsn, header, request)
 
-    async def _encode_rest(self, rest: Work[bytes], slot: Slot, lsn: int, header: RequestHeader, request: Any) -> None:
+    async def _encode_rest(
+        self, rest: Work[bytearray], slot: Slot, lsn: int, header: RequestHeader, request: Any
+    ) -> None:
         """Of a long response."""
+        data: bytes | bytearray
         try:
             data = await self._node.slices.run(rest)
         except Exception:
@@ -339,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer(
         self, reply: Reply, slot: Slot | None, header: RequestHeader, request: Any, context: RequestContext
-    ) -> Work[bytes] | None:
+    ) -> Work[bytearray] | None:
         """Put a response into its place, and send what is ready; of a long one, what is left to encode before that."""
         if reply is CLOSE:
             self.close()
@@ -356,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         self._put(data, slot, lsn)
         return None
 
-    def _put(self, data: bytes, slot: Slot | None, lsn: int) -> None:
+    def _put(self, data: bytes | bytearray, slot: Slot | None, lsn: int) -> None:
         storage = self._node.storage
         if self._transport is None or self._out.put(data, slot, lsn, storage.durable):
             return

@@ -14,7 +14,7 @@ class Slot:
     __slots__ = ("data", "lsn", "size")
 
     def __init__(self, size: int) -> None:
-        self.data: bytes | None = None
+        self.data: bytes | bytearray | None = None
         self.lsn = 0
         self.size = size
         """Bytes that wait in it: of the request, then of the response."""
@@ -32,7 +32,7 @@ class Outgoing:
         """Bytes in the slots."""
         self._memory = memory
         self._large = 0  # Bytes of large answers that have not left.
-        self._output: list[bytes] = []
+        self._output: list[bytes | bytearray] = []
         self.unsent = 0
         """Bytes of answers that were added since the last `send`."""
         self._rest: deque[memoryview] = deque()
@@ -45,7 +45,7 @@ class Outgoing:
         self.held += size
         return slot
 
-    def put(self, data: bytes, slot: Slot | None, lsn: int, durable: int) -> bool:
+    def put(self, data: bytes | bytearray, slot: Slot | None, lsn: int, durable: int) -> bool:
         """An answer into its place, or behind all others; True if it may leave, as nothing is before it.
 
         Else it does when everything up to `lsn` is durable, and what is before it has left: see `take_ready`.
