@@ -21,14 +21,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fencepost" / f"apache-kafka-{VERSION}"
+#: The newest of before the feature transaction.version.
+BEFORE_TRANSACTION_VERSION = "3.9.1"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fencepost"
 
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>fencepost</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>VERSION</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>VERSION</version></dependency>
     <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.4</version></dependency>
   </dependencies>
 </project>
@@ -54,17 +56,18 @@ def fetch_jars(folder: Path, pom: str, what: str, *options: str) -> None:
     (folder / "complete").touch()
 
 
-def jars() -> str:
+def jars(version: str = VERSION) -> str:
     """The class path of Apache Kafka, fetched on first use.  Raises NoPeer."""
-    fetch_jars(CACHE, POM, "Apache Kafka")
+    folder = CACHE / f"apache-kafka-{version}"
+    fetch_jars(folder, POM.replace("VERSION", version), f"Apache Kafka {version}")
     if shutil.which("java") is None:
         raise NoPeer("Apache Kafka cannot be started: java is not on the PATH")
-    return f"{CACHE}/*"
+    return f"{folder}/*"
 
 
-def java(*arguments: str, heap: str = "256m") -> list[str]:
+def java(*arguments: str, heap: str = "256m", version: str = VERSION) -> list[str]:
     """The command line of a Java program with Apache Kafka's jars."""
-    return ["java", f"-Xmx{heap}", "-Dorg.apache.logging.log4j.level=warn", "-cp", jars(), *arguments]
+    return ["java", f"-Xmx{heap}", "-Dorg.apache.logging.log4j.level=warn", "-cp", jars(version), *arguments]
 
 
 class Secured(NamedTuple):
@@ -91,10 +94,12 @@ def restartable_apache_kafka(
     settings: Mapping[str, str] | None = None,
     features: Mapping[str, int] | None = None,
     secured: Secured | None = None,
+    version: str = VERSION,
 ) -> Iterator[ApacheKafka]:
     """One KRaft node on free ports, running, that may be killed and started again.  Its data goes with the block."""
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
-        node = ApacheKafka(Path(folder), dict(settings or {}), dict(features or {}), secured or Secured({}, {}, {}))
+        given = dict(settings or {}), dict(features or {}), secured or Secured({}, {}, {})
+        node = ApacheKafka(Path(folder), *given, version)
         try:
             node.start()
             yield node
@@ -105,14 +110,16 @@ def restartable_apache_kafka(
 class ApacheKafka:
     """A node with a folder and ports of its own, from one start to the next."""
 
-    def __init__(self, folder: Path, settings: dict[str, str], features: dict[str, int], secured: Secured) -> None:
+    def __init__(
+        self, folder: Path, settings: dict[str, str], features: dict[str, int], secured: Secured, version: str
+    ) -> None:
         clients, controller = _free_port(), _free_port()
         self.bootstrap = f"127.0.0.1:{clients}"
         self.addresses = {name: f"127.0.0.1:{_free_port()}" for name in secured.listeners}
         """Of the secured listeners."""
         more = "".join(f",{name}://{address}" for name, address in self.addresses.items())
         protocols = "".join(f",{name}:{protocol}" for name, protocol in secured.listeners.items())
-        self._folder, self._port = folder, clients
+        self._folder, self._port, self._version = folder, clients, version
         self._process: subprocess.Popen[bytes] | None = None
         base = {
             "process.roles": "broker,controller",
@@ -138,7 +145,7 @@ class ApacheKafka:
             for user, password in secured.passwords.items():
                 words += ["--add-scram", f"{hash_name}=[name={user},password={password}]"]
         storage = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
-        subprocess.run(java(*storage, *words), check=True, capture_output=True)
+        subprocess.run(java(*storage, *words, version=version), check=True, capture_output=True)
 
     @property
     def process_id(self) -> int:
@@ -149,7 +156,7 @@ class ApacheKafka:
         """Run it; it listens when this returns.  Raises NoPeer."""
         log = self._folder / "log.txt"
         with open(log, "ab") as out:
-            command = java("kafka.Kafka", str(self._properties), heap="1g")
+            command = java("kafka.Kafka", str(self._properties), heap="1g", version=self._version)
             self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 90
         while True:

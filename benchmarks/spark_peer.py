@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.apache_kafka import CACHE, NoPeer, fetch_jars
 
 VERSION = "3.5.1"
-JARS = CACHE.parent / f"spark-kafka-connector-{VERSION}"
+JARS = CACHE / f"spark-kafka-connector-{VERSION}"
 ENVIRONMENT = Path(__file__).resolve().parent.parent / ".bench" / "spark-3.5"
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">

@@ -88,6 +88,41 @@ def test_a_query_whose_checkpoint_is_lost_goes_on_where_it_was(spark: SparkSessi
         assert place.shown() == list(range(ROWS + more))
 
 
+def test_an_older_copy_of_a_checkpoint_is_refused_unless_it_has_the_same_rows(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """With the same rows it is only a query whose last files were lost, and comes to where it was."""
+    place.run(spark)
+    for name in ("kept", "older"):
+        shutil.copytree(place.checkpoint, tmp_path / name)
+    place.fill(ROWS, 100)
+    place.run(spark)
+    place.checkpoint = str(tmp_path / "kept")
+    steps: list[Step] = []
+    place.run(spark, watch=lambda step, _: steps.append(step))
+    assert (steps, place.shown()) == ([Step.SKIPPED], list(range(ROWS + 100)))
+    place.fill(ROWS + 100, 7)
+    place.checkpoint = str(tmp_path / "older")
+    with pytest.raises(Exception, match="this checkpoint is an older copy, or its last files were lost"):
+        place.run(spark)
+    place.checkpoint = str(tmp_path / "new")
+    place.run(spark, resume_offsets(place.application, place.servers), resume=True)
+    assert place.shown() == list(range(ROWS + 107))
+
+
+def test_a_second_query_under_the_same_id_is_refused_and_disturbs_nobody(spark: SparkSession, place: Place) -> None:
+    sink = Sink(place.application, place.servers, [place.target])
+    rows = spark.range(10).selectExpr("cast(id as string) as value")
+    assert sink.write(rows, 0, "healthy", topic=place.target)
+    before = sink.identity
+    with pytest.raises(Exception, match="belongs to another query"):
+        place.run(spark)
+    assert sink.identity == before
+    assert sink.write(rows, 1, "healthy", topic=place.target)
+    sink.close()
+    assert place.shown() == sorted([*range(10), *range(10)])
+
+
 def test_a_query_that_has_ended_holds_nothing(spark: SparkSession, place: Place) -> None:
     """However it ended: a job that is started again and again has no more connections than one."""
     before = threading.enumerate()
@@ -203,6 +238,59 @@ def test_a_batch_that_was_committed_is_not_written_again(spark: SparkSession, pl
         again.write(rows, 2, "another", topic=place.target)
     again.close()
     assert place.shown() == sorted([*range(10), *range(10)])
+
+
+def test_a_sink_that_was_interrupted_writes_what_it_is_given_next(spark: SparkSession, place: Place) -> None:
+    """All rows of the interrupted batch are in the log, and its transaction is open."""
+
+    def interrupt(step: Step, batch: int) -> None:
+        if (step, batch) == (Step.WRITTEN, 1):
+            sink.watch = None
+            raise KeyboardInterrupt
+
+    sink = Sink(place.application, place.servers, [place.target], watch=interrupt)
+    assert sink.write(spark.range(50).selectExpr("cast(id as string) as value"), 0, "query", topic=place.target)
+    with pytest.raises(KeyboardInterrupt):
+        sink.write(spark.range(1000, 1050).selectExpr("cast(id as string) as value"), 1, "query", topic=place.target)
+    assert sink.write(spark.range(50, 100).selectExpr("cast(id as string) as value"), 1, "query", topic=place.target)
+    sink.close()
+    assert place.shown() == list(range(100))
+
+
+def test_topics_that_are_not_there_are_named_and_not_made(spark: SparkSession, place: Place) -> None:
+    """Also where the cluster makes a topic when somebody asks for it."""
+    rows = spark.range(5).selectExpr("cast(id as string) as value")
+    names = {"application_id": place.application, "run_id": "1", "bootstrap_servers": place.servers}
+    with pytest.raises(WriteFailed, match="there is no topic 'misspelt-sink' to write to"):
+        write(rows, topic="misspelt-sink", **names)
+    with pytest.raises(Exception, match="there is no topic 'misspelt-source' to read"):
+        place.write(place.stream(spark, topic="misspelt-source"))
+    source = spark.read.format("fencepost").option("kafka.bootstrap.servers", place.servers)
+    with pytest.raises(Exception, match="there is no topic 'misspelt-source' to read"):
+        source.option("subscribe", "misspelt-source").load().count()
+    with Admin(place.servers) as admin:
+        assert not [name for name in admin.topics() if "misspelt" in name]
+
+
+def test_times_that_the_broker_sets_are_those_of_the_rows(spark: SparkSession, place: Place) -> None:
+    """A topic with message.timestamp.type=LogAppendTime, from a source and as the target."""
+    begun = time.time()
+    place.target = f"{place.target}-stamped"
+    with Admin(place.servers) as admin:
+        admin.create_topic(place.target, partitions=3, config={"message.timestamp.type": "LogAppendTime"})
+    old = spark.range(40).selectExpr("cast(id as string) as value", "timestamp_millis(1000 + id) as timestamp")
+    for run in range(2):
+        names = {"application_id": place.application, "run_id": str(run), "topic": place.target}
+        assert write(old, bootstrap_servers=place.servers, compression=("none", "gzip")[run], **names)
+    source = spark.read.format("fencepost").option("kafka.bootstrap.servers", place.servers)
+    source = source.option("subscribe", place.target)
+    for rows in (source.load(), source.option("startingTimestamp", str(int(begun * 1000))).load()):
+        found = rows.collect()
+        assert sorted(int(row.value) for row in found) == sorted([*range(40), *range(40)])
+        assert {row.timestampType for row in found} == {1}
+        assert all(begun - 1 < row.timestamp.timestamp() < time.time() + 1 for row in found)
+    after = source.option("startingTimestamp", str(int(time.time() * 1000) + 60_000))
+    assert after.option("startingOffsetsByTimestampStrategy", "latest").load().count() == 0
 
 
 def test_an_attempt_that_fails_leaves_nothing_and_the_batch_is_run_again(spark: SparkSession, place: Place) -> None:

@@ -15,6 +15,7 @@ from tests.spark.test_source import SCHEMA, Topic, rows_of
 
 from fencepost.broker import running_broker
 from fencepost.client.connection import Connection
+from fencepost.spark.attempt import Plan
 from fencepost.spark.options import parse
 from fencepost.spark.progress import Progress
 from fencepost.spark.source import Range, StreamReader
@@ -52,6 +53,28 @@ def test_a_micro_batch_of_two_tasks(asked: Counter[str], level: int, registered:
             asked.clear()
             assert await driver.write(Progress.of("query", number, ends), 2, False, Tasks(bench, b"v"))
         assert asked == Counter(driver_asks) + Counter(registered) + Counter(task_asks) + Counter(task_asks)
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize(("level", "epochs"), [(2, 0), (1, 1)])
+def test_a_batch_that_failed_is_aborted_before_a_new_epoch_is_asked_for(
+    asked: Counter[str], level: int, epochs: int
+) -> None:
+    """Asked for one while a transaction is open, Apache Kafka before transaction.version 2 fences who asks."""
+
+    async def test(bench: Bench) -> None:
+        tasks, kinds = Tasks(bench, b"v"), ("EndTxn", "InitProducerId")
+
+        async def fail_once(_: Plan) -> None:
+            if len(tasks.plans) == 1:
+                asked.clear()
+                raise ValueError("a task failed")
+            assert [asked[kind] for kind in kinds] == [1, epochs + len(tasks.plans[-1].slots)]
+
+        tasks.between = fail_once
+        assert await bench.driver().write(Progress.of("query", 0, []), 2, False, tasks)
+        assert await bench.values() == [b"v", b"v"]
 
     in_world(test, level)
 

@@ -21,7 +21,6 @@ from fencepost.client.admin import describe_transactions
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import (
     BrokerError,
-    ClientError,
     ConnectionLostError,
     ProducerFencedError,
     TimedOutError,
@@ -290,15 +289,20 @@ class Driver:
         return last is not None and (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id)
 
     async def _end_the_epoch(self) -> None:
-        """Drop what is open, and go on under an epoch in which nobody who is late can write."""
+        """Drop what is open, and go on under an epoch in which nobody who is late can write.
+
+        Before transaction.version 2 these are two requests: asked for a new epoch while a transaction is open, Apache
+        Kafka takes one for itself, to abort with, and answers the pair that asked as fenced.  Who is late, and opens
+        another transaction in between, has it aborted by the second.
+        """
         try:
+            ended = await self._id.end(self.identity, False, self._tv2)
+        except TransactionAbortableError:
+            pass  # no transaction was open, or it was timed out: a new epoch is all that is needed
+        else:
             if self._tv2:
-                self._go_on_as(await self._id.end(self.identity, False, True))
+                self._go_on_as(ended)
                 return
-        except ClientError as error:
-            # No transaction was open, or it was timed out: a new epoch is all that is needed.
-            if not isinstance(error, TransactionAbortableError):
-                raise
         self._go_on_as(await self._id.init(self._timeout_ms, self.identity))
 
     def _go_on_as(self, identity: ProducerIdAndEpoch) -> None:
