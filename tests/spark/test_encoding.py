@@ -184,3 +184,14 @@ def test_a_row_that_has_nowhere_to_go_is_named(
     schema = pa.schema([(name, ARROW[name]) for name in [*names, "key", "value"]])
     with pytest.raises(ValueError, match=f"^{said}$"):
         targets_of(pa.RecordBatch.from_pylist(cells, schema=schema), topic, COUNTS)
+
+
+@pytest.mark.parametrize("amiss", [None, {"key": None, "value": b"v"}])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_header_that_kafka_does_not_have_is_named(amiss: dict[str, Any] | None, place: int) -> None:
+    given: list[dict[str, Any] | None] = [{"key": "k", "value": None}]
+    given.insert(place, amiss)
+    schema = pa.schema([(name, ARROW[name]) for name in ("key", "value", "headers")])
+    rows = pa.RecordBatch.from_pylist([{"key": None, "value": b"v", "headers": given}], schema=schema)
+    with pytest.raises(ValueError, match="has a header that is null, or has no key"):
+        list(Encoder("late", COUNTS)(iter([rows])))

@@ -257,6 +257,21 @@ def test_a_sink_that_was_interrupted_writes_what_it_is_given_next(spark: SparkSe
     assert place.shown() == list(range(100))
 
 
+def test_a_batch_that_takes_too_long_is_told_which_setting_to_raise(spark: SparkSession, place: Place) -> None:
+    def dawdle(step: Step, _: int) -> None:
+        """Until the cluster has aborted the transaction."""
+        if step is Step.WRITTEN:
+            with Admin(place.servers) as admin:
+                while admin.list_transactions()[place.application] == "Ongoing":
+                    time.sleep(0.2)
+
+    sink = Sink(place.application, place.servers, [place.target], transaction_timeout_ms=1000, attempts=1, watch=dawdle)
+    with pytest.raises(Exception, match="transaction_timeout_ms=1000 a transaction is aborted: raise that"):
+        sink.write(spark.range(5).selectExpr("cast(id as string) as value"), 0, "query", topic=place.target)
+    sink.close()
+    assert place.shown() == []
+
+
 def test_topics_that_are_not_there_are_named_and_not_made(spark: SparkSession, place: Place) -> None:
     """Also where the cluster makes a topic when somebody asks for it."""
     rows = spark.range(5).selectExpr("cast(id as string) as value")

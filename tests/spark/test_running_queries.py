@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
@@ -13,7 +14,7 @@ from tests.spark.places import ROWS, Place
 
 from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Admin
-from fencepost.spark import write_stream
+from fencepost.spark import Step, write_stream
 from fencepost.spark.progress import TOPIC as PROGRESS
 
 if TYPE_CHECKING:
@@ -110,6 +111,26 @@ def test_from_one_cluster_to_another_while_they_go_away_in_turn(
         with Admin(node.broker.bootstrap_servers) as admin:
             assert (PROGRESS in admin.topics()) is has_progress
         node.stop()
+
+
+def test_a_query_whose_cluster_is_gone_is_stopped_and_goes_on_when_that_is_back(spark: Any, tmp_path: Path) -> None:
+    """It is stopped while it waits for the answer to its commit, and ends as one that was stopped, not of an error."""
+    node, gone = Node(tmp_path / "node"), threading.Event()
+    place = Place(node.broker, tmp_path)
+
+    def go_away(step: Step, _: int) -> None:
+        if step is Step.WRITTEN:
+            node.stop()
+            gone.set()
+
+    query = running(place.stream(spark), place, watch=go_away)
+    assert gone.wait(_PATIENCE)
+    query.stop()
+    assert query.exception() is None
+    node.start()
+    place.run(spark)
+    assert place.shown() == list(range(ROWS))
+    node.stop()
 
 
 def test_a_topic_that_grows_and_is_made_anew_under_a_query(spark: Any, place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from fencepost.client.portal import Portal
 from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.spark.attempt import Plan
-from fencepost.spark.sink import Sink, _InThisThread
+from fencepost.spark.sink import Sink, WriteCancelled, _InThisThread, _until
 from fencepost.spark.streaming import write, write_stream
 from fencepost.spark.tasks import Task
 
@@ -64,7 +66,7 @@ class Rows:
 
 def run_tasks(monkeypatch: pytest.MonkeyPatch, sink: Sink, plan: Plan, rows: Rows) -> None:
     """Tried without Spark, which would wait for a task that a listener with TLS does not understand."""
-    monkeypatch.setattr("fencepost.spark.sink._is_stopped", lambda _spark: False)
+    monkeypatch.setattr("fencepost.spark.sink._stop_of", lambda _spark: None)
     monkeypatch.setattr("fencepost.spark.routing.route", lambda rows, *_: rows)
     portal = Portal()
     surroundings: Any = _InThisThread(sink, portal, rows, "t")  # type: ignore[arg-type]
@@ -116,3 +118,38 @@ def test_spark_connect_is_refused_in_one_sentence_before_anything_is_asked() -> 
     for ask in asks:
         with pytest.raises(RuntimeError, match=r"through Spark Connect: .* Run this program there, with spark-submit"):
             ask()
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_who_stops_a_query_does_not_wait_for_a_cluster_that_does_not_answer(stopped: bool) -> None:
+    """Unless it is stopped it is waited for, however long."""
+    asked, ended = list[bool](), list[str]()
+
+    def is_stopped() -> bool:
+        asked.append(stopped)
+        return stopped
+
+    async def work() -> str:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return "done"
+
+    async def test(_: VirtualLoop) -> None:
+        if stopped:
+            with pytest.raises(WriteCancelled, match="InterruptedException"):
+                await _until(is_stopped, work())
+            assert ended == ["cancelled"]
+        else:
+            assert await _until(is_stopped, work()) == "done"
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        async def here(work: Callable[[], bool]) -> bool:
+            return work()
+
+        patch.setattr(asyncio, "to_thread", here)
+        run(test)
+    assert len(asked) == (1 if stopped else 999)

@@ -32,7 +32,7 @@ from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMe
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, Milliseconds, ProducerIdAndEpoch, TopicPartition
 from fencepost.spark import progress
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
@@ -123,6 +123,8 @@ class Driver:
         self._is_settled = False
         """It is known what was committed, and nothing is open."""
         self._is_fenced = False
+        self._begun = Milliseconds(0)
+        """When the batch, or its last attempt, began."""
 
     @property
     def application_id(self) -> str:
@@ -138,6 +140,7 @@ class Driver:
         """
         if self._is_fenced:
             raise fenced_error(self.application_id)
+        self._begun = self._cluster.runtime.clock.now()
         try:
             if not self._is_settled:
                 await around.call(self.take_over(batch, new_query))
@@ -148,8 +151,11 @@ class Driver:
                 batch = batch.after(self._progress)
             self._is_settled = False
             failures = await self._try(batch, slots, around)
-        except ProducerFencedError:
+        except ProducerFencedError as error:
             self._is_fenced = True
+            late = self._overdue()
+            if late and not self._tv2:
+                raise ProducerFencedError(f"{error}. Or nobody has: {late}, and start the query again") from error
             raise
         self._is_settled = True
         if failures is None:
@@ -165,6 +171,7 @@ class Driver:
         """None if the batch is committed, else what went wrong.  Nothing is open then."""
         failures: list[str] = []
         for _ in range(self._attempts):
+            self._begun = self._cluster.runtime.clock.now()
             try:
                 plan = await around.call(self.begin(slots))
                 written = await around.run_tasks(plan)
@@ -176,13 +183,18 @@ class Driver:
                 await around.call(self._end_the_epoch())
                 raise
             except Exception as error:
-                failures.append(f"{type(error).__name__}: {_first_line(error)}")
+                late = self._overdue()
+                failures.append(f"{type(error).__name__}: {_first_line(error)}{late and f' ({late})'}")
                 logger.warning("application %s: batch %d failed: %s", self._id.name, batch.batch_id, failures[-1])
                 if not await around.call(self.settle(batch)):
                     around.tell(Step.REPEATED, batch.batch_id)
                     continue
             return None
         return failures
+
+    def _overdue(self) -> str:
+        """What to say if the attempt at a batch took longer than its transaction may be open."""
+        return overdue(self._cluster.runtime.clock.now() - self._begun, self._timeout_ms)
 
     def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool) -> bool:
         judgement = self._judge(last, batch, new_query)
@@ -353,6 +365,16 @@ def _positions(source_offsets: Sequence[Any]) -> Iterator[Positions]:
             yield Positions.decode(offsets)
         except (ValueError, TypeError, AttributeError):
             continue  # it counts something else
+
+
+def overdue(took_ms: int, timeout_ms: int) -> str:
+    """What to say of a batch that took longer than its transaction may be open; nothing of another one."""
+    if took_ms < timeout_ms:
+        return ""
+    return (
+        f"this took {took_ms / 1000:.0f} s, and after transaction_timeout_ms={timeout_ms} a transaction is aborted: "
+        "raise that, or make the batches smaller"
+    )
 
 
 def _first_line(error: Exception) -> str:

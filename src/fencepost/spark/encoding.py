@@ -213,6 +213,14 @@ def _by_target(
             yield int(sorted_targets[start]), rows.column("key").to_pylist(), rows.column("value").to_pylist()
 
 
+def _headers(given: list[dict[str, Any] | None]) -> tuple[tuple[str, bytes | None], ...]:
+    """Raises ValueError for one without a key, which Kafka does not have."""
+    found = tuple((entry["key"], entry["value"]) for entry in given if entry is not None)
+    if len(found) < len(given) or any(key is None for key, _ in found):
+        raise ValueError("a row has a header that is null, or has no key: leave it out of the column headers")
+    return found
+
+
 def _rows(batch: pa.RecordBatch, row_targets: Numbers) -> Iterator[tuple[int, bytes | None, bytes | None, int, Any]]:
     """Target, key, value, timestamp and headers of each row."""
     count, names = batch.num_rows, batch.schema.names
@@ -223,8 +231,5 @@ def _rows(batch: pa.RecordBatch, row_targets: Numbers) -> Iterator[tuple[int, by
         times = milliseconds.fill_null(SystemClock().now()).to_pylist()
     headers: Any = repeat((), count)
     if "headers" in names:
-        headers = [
-            tuple((entry["key"], entry["value"]) for entry in given) if given else ()
-            for given in batch.column("headers").to_pylist()
-        ]
+        headers = [_headers(given) if given else () for given in batch.column("headers").to_pylist()]
     return zip(row_targets.tolist(), keys, values, times, headers, strict=True)

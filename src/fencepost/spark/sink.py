@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -36,6 +37,9 @@ _INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
 )
 """What Spark looks for in an error of Python, to tell the end of a query that was stopped from a failure."""
+
+_LONG_SECONDS: Final = 1.0
+"""After which it is looked whether anybody still wants what is waited for."""
 
 
 class _Open(NamedTuple):
@@ -168,9 +172,10 @@ class _InThisThread:
         self._portal = portal
         self._rows = rows
         self._topic = topic
+        self._is_stopped = _stop_of(rows.sparkSession)
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._portal.call(work)
+        return self._portal.call(work if self._is_stopped is None else _until(self._is_stopped, work))
 
     async def run_tasks(self, plan: Plan) -> list[Written]:
         from fencepost.spark.routing import route
@@ -179,13 +184,14 @@ class _InThisThread:
         task = Task(self._sink.bootstrap_servers, self._sink._security, plan)
         routed = route(self._rows, self._topic, plan.counts, len(plan.slots))
         what = f"a batch of application {plan.application_id!r} was cancelled, nothing of it is committed"
-        if _is_stopped(self._rows.sparkSession):
+        is_stopped = self._is_stopped or _never
+        if is_stopped():
             raise WriteCancelled(f"{what} ({_INTERRUPTED})")
         try:
             barrier = _starts_together(self._rows.sparkSession, len(plan.slots))
             return [Written(*row) for row in routed.mapInArrow(task, RESULT, barrier=barrier).collect()]
         except Exception as error:
-            if _is_stopped(self._rows.sparkSession):
+            if is_stopped():
                 raise WriteCancelled(f"{what} ({_INTERRUPTED})") from None
             if _CANCELLED in str(error):
                 raise WriteCancelled(what) from error
@@ -211,19 +217,47 @@ def _starts_together(spark: SparkSession, tasks: int) -> bool:
     return tasks <= at_once
 
 
-def _is_stopped(spark: SparkSession) -> bool:
-    """Whether this thread runs a micro-batch of a query that is to end.
+def _stop_of(spark: SparkSession) -> Callable[[], bool] | None:
+    """What tells, from any thread, whether the query is to end whose micro-batch this thread runs; None: it runs none.
 
-    Spark interrupts it somewhere, and cancels jobs; what is raised does not tell that from an accident.
+    Spark interrupts that thread somewhere, and cancels jobs; what is raised does not tell that from an accident.
     """
     query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query_id is None:
-        return False
+        return None
     # Micro-batches have a session of their own, whose `streams` knows nothing of the query.
     jvm: Any = spark.sparkContext._jvm
     queries: Any = spark._jsparkSession.sharedState().activeStreamingQueries()
-    query = queries.get(jvm.java.util.UUID.fromString(query_id))
-    return query is None or not query.isActive()
+    key = jvm.java.util.UUID.fromString(query_id)
+
+    def is_stopped() -> bool:
+        query = queries.get(key)
+        return query is None or not query.isActive()
+
+    return is_stopped
+
+
+def _never() -> bool:
+    return False
+
+
+async def _until(is_stopped: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T:
+    """What it returns or raises, but WriteCancelled if it takes long and the query is stopped meanwhile.
+
+    Else a cluster that does not answer would keep a query that nobody wants for minutes.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=_LONG_SECONDS))[0]:
+            if await asyncio.to_thread(is_stopped):
+                raise WriteCancelled(
+                    "the query was stopped while the cluster gave no answer: whether the batch is committed is seen "
+                    f"when the query is started again ({_INTERRUPTED})"
+                )
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _done(work: Coroutine[Any, Any, T]) -> T:

@@ -17,6 +17,7 @@ from tests.spark.places import Place
 from tests.spark.test_pipeline import (  # noqa: F401 - they are tests of this module too
     test_a_batch_read_has_the_rows_and_columns_of_a_topic,
     test_a_batch_read_of_nothing_has_no_rows,
+    test_a_batch_that_takes_too_long_is_told_which_setting_to_raise,
     test_a_batch_that_was_committed_is_not_written_again,
     test_a_driver_that_was_replaced_cannot_commit,
     test_a_query_that_is_stopped_in_a_batch_aborts_it_at_once,
