@@ -7,9 +7,10 @@ from typing import NamedTuple
 from demo.feed import PARTITIONS
 from fencepost.client.cluster import Cluster
 from fencepost.client.fetch_requests import fetch_partition
-from fencepost.client.positions import LATEST, list_offsets
+from fencepost.client.positions import list_offsets
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import ABORT, COMMIT, read_control_record
+from fencepost.protocol.messages.list_offsets import LATEST
 from fencepost.protocol.types import Isolation, TopicPartition
 
 

@@ -14,7 +14,7 @@ from fencepost.client.errors import ConnectionLostError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
-from fencepost.client.positions import EARLIEST, list_offsets
+from fencepost.client.positions import list_offsets
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -28,7 +28,7 @@ from fencepost.protocol.messages import (
     OffsetFetchResponse,
 )
 from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
-from fencepost.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
+from fencepost.protocol.messages.list_offsets import EARLIEST, ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 from fencepost.protocol.messages.offset_fetch import OffsetFetchResponsePartition, OffsetFetchResponseTopic
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Isolation, TopicPartition

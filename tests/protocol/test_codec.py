@@ -29,6 +29,7 @@ from fencepost.protocol.decoding import MOST_ITEMS, STEP
 from fencepost.protocol.encoding import uvarint
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.messages import (
+    FLEXIBLE,
     REQUESTS,
     RESPONSES,
     ApiVersionsResponse,
@@ -50,7 +51,6 @@ from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderP
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.steps import finish
 
-FLEXIBLE = {api: cls.__schema__.flexible for api, cls in REQUESTS.items()}
 EVERY_VERSION = list(every_version())
 
 

@@ -19,7 +19,6 @@ from fencepost.client.followed import Followed
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.group_requests import GroupRequests
-from fencepost.client.positions import LATEST
 from fencepost.client.transactional_id import ConsumerGroupMetadata, with_metadata
 from fencepost.coordinator.group import coordinator, membership, shards
 from fencepost.coordinator.group.classic import group as classic_group
@@ -29,6 +28,7 @@ from fencepost.coordinator.group.coordinator import GroupCoordinator
 from fencepost.coordinator.group.offsets import Offsets
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetFetchRequest
+from fencepost.protocol.messages.list_offsets import LATEST
 from fencepost.protocol.types import NO_PRODUCER, TopicPartition
 from fencepost.simulation.group_load import Group as Members
 from fencepost.simulation.inhabitants.groups import AUDIT, LEDGER

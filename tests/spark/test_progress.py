@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.client.errors import ConnectionLostError
-from fencepost.client.positions import EARLIEST
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.fetch import PartitionData
+from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.records import encode_batch
 from fencepost.spark.progress import PARTITION, Ledger, Progress, read_progress, unfit
 

@@ -22,10 +22,11 @@ from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.portal import Portal
 from fencepost.protocol.messages import DeleteRecordsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.record_columns import FIELDS
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import SystemClock
-from fencepost.spark.options import EARLIEST, Bound, parse
+from fencepost.spark.options import Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
 from fencepost.spark.reading import read_range

@@ -13,10 +13,11 @@ from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.lasting import Lasting
 from fencepost.client.lost_positions import find_lost_positions
 from fencepost.client.membership import Membership
-from fencepost.client.positions import EARLIEST, Positions
+from fencepost.client.positions import Positions
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.subscription import Subscription, SubscriptionPattern
 from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.types import TopicPartition
 
 

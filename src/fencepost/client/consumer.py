@@ -21,13 +21,14 @@ from fencepost.client.fetcher import Fetcher
 from fencepost.client.forgotten import left_by_a_consumer, tell_if_forgotten
 from fencepost.client.group_choice import CLASSIC, group_settings, membership
 from fencepost.client.partition_batch import PartitionBatch
-from fencepost.client.positions import EARLIEST, LATEST, Positions, isolation_of
+from fencepost.client.positions import Positions, isolation_of
 from fencepost.client.reading import Reading
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.subscription import Subscription, SubscriptionPattern, chosen
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.runtime import Runtime
 
@@ -356,10 +357,8 @@ class Consumer:
         MisuseError for one that is not being read.
         """
         self._check_open()
-        positions = {
-            TopicPartition(*at): self.position(at) for at in (self.assignment() if partitions is None else partitions)
-        }
-        return await self._places.lag(positions)
+        asked = self.assignment() if partitions is None else partitions
+        return await self._places.lag({TopicPartition(*at): self.position(at) for at in asked})
 
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
         """Go on where the group's positions are: from the next poll on, and as after a rebalance.

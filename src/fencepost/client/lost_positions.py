@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.positions import EARLIEST, Positions
+from fencepost.client.positions import Positions
 from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.types import TopicPartition
 
 

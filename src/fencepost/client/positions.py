@@ -21,14 +21,12 @@ from fencepost.client.errors import (
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListOffsetsRequest
-from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.types import Isolation, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _MOST_NAMED: Final = 5
-EARLIEST: Final = -2
-LATEST: Final = -1
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "error": None}
 _ISOLATIONS: Final = {
     "read_committed": Isolation.READ_COMMITTED,

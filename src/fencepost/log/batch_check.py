@@ -14,17 +14,12 @@ from typing import Final, NamedTuple
 from fencepost.log.outcome import Refused
 from fencepost.log.recompression import recompress
 from fencepost.log.settings import LONG, LogSettings
-from fencepost.protocol.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, BatchHeader, crc_matches
-from fencepost.protocol.compression import LARGEST_BATCH, Compression, TooLarge
+from fencepost.protocol.batch import CONTROL, HEADER_SIZE, SMALLEST_RECORD, TRANSACTIONAL, BatchHeader, crc_matches
+from fencepost.protocol.compression import CODECS, LARGEST_BATCH, Compression, TooLarge
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_scan import UNFOLDED_AT_ONCE, Scanned, moments, scan, scan_at_once, unfolded
 from fencepost.protocol.steps import UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
 from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds
-
-_CODECS = frozenset(Compression)
-
-_SMALLEST_RECORD: Final = 7
-"""Bytes: its length, attributes, time, offset, key and value lengths and number of headers, one byte each."""
 
 #: How many bytes one byte of the codec can become, at most: by its format, whatever an encoder does.
 _LARGEST_RATIO: Final[Mapping[int, int]] = {
@@ -139,7 +134,7 @@ def check_header(batch: Buffer, header: BatchHeader, settings: LogSettings) -> R
         return Refused(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {limit}")
     if not crc_matches(batch, 0, header):
         return Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch does not match")
-    if attributes & 7 not in _CODECS:
+    if attributes & 7 not in CODECS:
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"nobody knows compression {attributes & 7}")
     if count != header.last_offset_delta + 1 or count < 1:
         return Refused(ErrorCode.INVALID_RECORD, "record count and offsets of the batch do not agree")
@@ -170,7 +165,7 @@ def _looked_at_closely(header: BatchHeader, settings: LogSettings, now: Millisec
 
 def most_records(header: BatchHeader) -> int:
     """How many records the bytes behind the header can hold at most, compressed as they are."""
-    return (header.size - HEADER_SIZE) * _LARGEST_RATIO[header.attributes & 7] // _SMALLEST_RECORD
+    return (header.size - HEADER_SIZE) * _LARGEST_RATIO[header.attributes & 7] // SMALLEST_RECORD
 
 
 class _Demands(NamedTuple):

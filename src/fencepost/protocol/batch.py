@@ -19,6 +19,8 @@ from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Buffer, Epoch, Offset, ProducerId
 
 HEADER_SIZE = 61
+SMALLEST_RECORD: Final = 7
+"""Bytes: its length, attributes, time, offset, key and value lengths and number of headers, one byte each."""
 MAGIC = 2
 TRANSACTIONAL = 0x10
 CONTROL = 0x20

@@ -44,6 +44,10 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
+CODECS: Final = frozenset(Compression)
+"""The numbers of all codecs: other bits name none."""
+
+
 USUAL_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 4, Compression.ZSTD: 3}
 """How hard the codecs that have levels work, unless they are told."""
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fencepost.compiled.in_use import compiled
 from fencepost.protocol import record_kernel
-from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, body_of
+from fencepost.protocol.batch import HEADER_SIZE, SMALLEST_RECORD, BatchHeader, body_of
 from fencepost.protocol.records import decode_body
 from fencepost.protocol.types import TopicPartition
 
@@ -20,8 +20,6 @@ _ROWS: Final = 20_000
 _BYTES: Final = 4 * 1024 * 1024
 _LARGEST_PLACE: Final = 0x7FFFFFFF
 """As far as Arrow counts the bytes of keys and values."""
-_SMALLEST_RECORD: Final = 7
-"""Bytes."""
 
 Portion: TypeAlias = list[tuple[BatchHeader, bytes | memoryview]]
 """Headers of batches, and their records unfolded."""
@@ -81,7 +79,7 @@ def _indexed(portion: Portion, at: TopicPartition, start: int, end: int, columns
     """The same without an object for any record.  None: Python is to do it, records have headers or are damaged."""
     assert _compiled_index is not None, "only where it is"
     bodies = [body for _, body in portion]
-    if any(_SMALLEST_RECORD * header.record_count > len(body) for header, body in portion):
+    if any(SMALLEST_RECORD * header.record_count > len(body) for header, body in portion):
         return None
     if sum(map(len, bodies)) > _LARGEST_PLACE:
         return None

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from fencepost.protocol.codec import decode, read_request_header
-from fencepost.protocol.messages import REQUESTS, InitProducerIdRequest
+from fencepost.protocol.messages import FLEXIBLE, REQUESTS, InitProducerIdRequest
 from fencepost.simulation.script import Prompter, lane
 from fencepost.simulation.script import RequestFault as RequestFault
 
-_FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
 _INIT_PRODUCER_ID: Final = 22
 #: Seconds that a request is late, at most.
 LATEST: Final = 0.8
@@ -130,6 +129,6 @@ def claims(data: bytes) -> bool:
 
 
 def _is_claim(frame: bytes) -> bool:
-    header = read_request_header(memoryview(frame)[4:], _FLEXIBLE)
+    header = read_request_header(memoryview(frame)[4:], FLEXIBLE)
     request = decode(InitProducerIdRequest, memoryview(frame)[4:], header.api_version, header.body_start)
     return bool(request.producer_id < 0)

@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.positions import LATEST, list_offsets
+from fencepost.client.positions import list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.client.security import Security
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.control import ABORT, COMMIT, read_control_record
+from fencepost.protocol.messages.list_offsets import LATEST
 from fencepost.protocol.record_columns import FIELDS
 from fencepost.protocol.records import Record, decode_batch
 from fencepost.protocol.types import Buffer, Isolation, TopicPartition

@@ -16,9 +16,10 @@ from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.positions import list_offsets
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 from fencepost.spark.losses import behind, gone, topic_is_not_there
-from fencepost.spark.options import EARLIEST, LATEST, BadOption, Bound, SourceOptions
+from fencepost.spark.options import BadOption, Bound, SourceOptions
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fencepost.client.security import Security
+from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.bad_option import BadOption as BadOption
 from fencepost.spark.option_table import REFUSED, SOURCE, of_other_kind, unknown
@@ -17,8 +18,6 @@ from fencepost.spark.security import KNOWN as SECURITY
 from fencepost.spark.security import REFUSED as SECURITY_REFUSED
 from fencepost.spark.security import parse_security
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 _BY_NAME: Final = {"earliest": EARLIEST, "latest": LATEST}
 _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 _DURATION: Final = re.compile(r"([0-9]{1,19})\s*(ms|s|m|min|h|d|)")

@@ -14,12 +14,13 @@ from fencepost.client.admin import create_topic
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
 from fencepost.client.fetch_requests import fetch_partition
-from fencepost.client.positions import EARLIEST, LATEST, list_offsets
+from fencepost.client.positions import list_offsets
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest
 from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
+from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
 

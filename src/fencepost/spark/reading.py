@@ -12,11 +12,12 @@ import pyarrow as pa
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
 from fencepost.client.fetch_requests import TOPIC_IDS_SINCE, fetch_partition
-from fencepost.client.positions import EARLIEST, LATEST, list_offsets
+from fencepost.client.positions import list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.client.security import Security
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
+from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.record_columns import record_batches
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.losses import records_are_gone, topic_was_deleted, topic_was_made_anew

@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
+from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Clock, SystemClock
 from fencepost.spark.admission import is_too_little, limited, split
@@ -40,7 +41,7 @@ from fencepost.spark.losses import (
     topic_was_deleted,
 )
 from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
-from fencepost.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse
+from fencepost.spark.options import Bound, SourceOptions, parse
 from fencepost.spark.positions import Positions
 
 COLUMNS: Final = (

@@ -26,6 +26,12 @@ from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from fencepost.protocol.messages.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsTopicResponse,
@@ -33,10 +39,9 @@ from fencepost.protocol.messages.list_offsets import (
 from fencepost.protocol.steps import ITEM, Pace, Steps
 from fencepost.protocol.types import Isolation
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _NEVER = 32767
-CONSUMER = -1
+_CONSUMER = -1
 
 
 @serves(ListOffsetsRequest)
@@ -44,7 +49,7 @@ CONSUMER = -1
 def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     version, pace = context.version, Pace(room=node.unfolding)
     # Whoever is not a consumer reads without isolation.
-    committed = request.isolation_level == 1 and request.replica_id == CONSUMER
+    committed = request.isolation_level == 1 and request.replica_id == _CONSUMER
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     topics = []
     for topic in request.topics:

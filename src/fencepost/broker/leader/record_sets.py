@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from fencepost.log.outcome import Refused
 from fencepost.protocol.batch import HEADER_SIZE, MAGIC, MAX_INT32, BatchHeader, read_header, read_part_of_header
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.compression import CODECS, Compression
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.types import Buffer
 
 _ZSTD_SINCE = 7
-_CODECS = frozenset(Compression)
 
 #: Of a batch of any format: size, then leader epoch or checksum, then magic; and the size of the smallest there is.
 _SIZE, _MAGIC = Struct(">i"), Struct(">b")
@@ -107,7 +106,7 @@ def _flaw(records: Buffer, version: int) -> Flaw:
             return _invalid("record batches of formats 0 and 1 are not supported, only format 2")
     header = read_part_of_header(records, end)
     codec = header.attributes & 7
-    if version < _ZSTD_SINCE and codec not in _CODECS:
+    if version < _ZSTD_SINCE and codec not in CODECS:
         return Flaw(_unknown(f"nobody knows compression {codec}"), header, in_its_place=True)
     if version < _ZSTD_SINCE and codec == Compression.ZSTD:
         return Flaw(Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), header)

@@ -23,7 +23,7 @@ from fencepost.broker.network.limits import (
     Reservation,
 )
 from fencepost.broker.network.outgoing import Outgoing, Slot
-from fencepost.broker.network.registry import CLOSE, FLEXIBLE, NO_ANSWER, SERVED, Later, Reply, Served, independent
+from fencepost.broker.network.registry import CLOSE, NO_ANSWER, SERVED, Later, Reply, Served, independent
 from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.node_log import get_logger
 from fencepost.protocol.codec import (
@@ -36,6 +36,7 @@ from fencepost.protocol.codec import (
     read_request_header,
 )
 from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.messages import FLEXIBLE
 from fencepost.runtime import Work
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from fencepost.protocol.messages import REQUESTS, RESPONSES
+from fencepost.protocol.messages import RESPONSES
 
 if TYPE_CHECKING:
     from fencepost.broker.network.request_context import RequestContext
@@ -64,9 +64,6 @@ class Served:
         """The newest version that a broker with these settings serves."""
         return self.last if self.gate is None or settings[self.gate[1]] else self.gate[0] - 1
 
-
-FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
-"""API key -> the version from which on the header of its requests has tagged fields."""
 
 SERVED: dict[int, Served] = {}
 """API key -> how it is served; filled by importing `fencepost.broker.apis`."""

@@ -11,6 +11,7 @@ from fencepost.client.admin.routes import Leaders
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.positions import isolation_of
 from fencepost.protocol.messages import DeleteRecordsRequest, DescribeProducersRequest, ListOffsetsRequest
+from fencepost.protocol.messages import list_offsets as named
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_producers import TopicRequest
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
@@ -24,15 +25,15 @@ Part = TypeVar("Part")
 class OffsetSpec(IntEnum):
     """Offsets that have a name; on the wire they stand in the place of a time."""
 
-    LATEST = -1
+    LATEST = named.LATEST
     """Behind the last record, or where reading stops if it is of committed records."""
-    EARLIEST = -2
+    EARLIEST = named.EARLIEST
     """Of the first record that is still there."""
-    MAX_TIMESTAMP = -3
+    MAX_TIMESTAMP = named.MAX_TIMESTAMP
     """Of the record with the largest timestamp."""
-    EARLIEST_LOCAL = -4
+    EARLIEST_LOCAL = named.EARLIEST_LOCAL
     """Of the first record that is not in remote storage only."""
-    LATEST_TIERED = -5
+    LATEST_TIERED = named.LATEST_TIERED
     """Of the last record that is in remote storage."""
 
 

@@ -111,6 +111,9 @@ REQUESTS: dict[int, Any] = _by_key(
 )
 """API key -> request class."""
 
+FLEXIBLE: dict[int, int] = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
+"""API key -> the version from which on the header of its requests has tagged fields."""
+
 RESPONSES: dict[int, Any] = _by_key(
     [
         AddOffsetsToTxnResponse,
@@ -159,6 +162,7 @@ RESPONSES: dict[int, Any] = _by_key(
 """API key -> response class."""
 
 __all__ = [
+    "FLEXIBLE",
     "REQUESTS",
     "RESPONSES",
     "AddOffsetsToTxnRequest",

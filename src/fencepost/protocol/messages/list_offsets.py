@@ -1,6 +1,6 @@
 """ListOffsets (2): find offsets by time, or the ends of a partition.
 
-v1    one offset per partition
+v1    one offset per partition; -1: the end, -2: the first offset
 v2    isolation level
 v4    leader epochs
 v6    flexible
@@ -11,8 +11,18 @@ v10   a time-out
 v11   -6: the first offset not yet kept remotely
 """
 
+from typing import Final
+
 from fencepost.protocol.message import request, response, since, struct
 from fencepost.protocol.types import int8, int16, int32, int64, string
+
+# What stands in the place of a timestamp for an offset that has a name; the version that knows it is above.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 @struct

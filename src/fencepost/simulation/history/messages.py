@@ -14,12 +14,11 @@ from fencepost.protocol.batch import BatchHeader, headers
 from fencepost.protocol.codec import decode_request, decode_response, read_request_header
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.message import Message
-from fencepost.protocol.messages import REQUESTS, RESPONSES
+from fencepost.protocol.messages import FLEXIBLE, REQUESTS, RESPONSES
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Buffer
 from fencepost.simulation.history.events import Batch
 
-_FLEXIBLE: Final = {key: request.__schema__.flexible for key, request in REQUESTS.items()}
 _TOPICS: Final = ("name", "topic")
 _INDEXES: Final = ("index", "partition_index", "partition")
 _LISTS_OF_INDEXES: Final = ("partitions", "partition_indexes")
@@ -106,7 +105,7 @@ def name_of(api: int) -> str:
 
 def read_request(frame: bytes, topics: Topics) -> tuple[Frame, Said]:
     """What is asked; only its header where the rest cannot be read."""
-    header = read_request_header(frame, _FLEXIBLE)
+    header = read_request_header(frame, FLEXIBLE)
     said = Said(topics)
     try:
         request = decode_request(REQUESTS[header.api_key], frame, header.api_version, header.body_start)
