@@ -1,0 +1,149 @@
+"""What is defined is used, is whole once it is made, and says what it is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.source_trees import MODULES, ROOT, SOURCE, name_of, tree_of, wrong
+
+#: Tests that name what is in the package and use none of it.
+NAMING = (Path(__file__), ROOT / "tests" / "test_house.py")
+EVERYWHERE = ("src", "tests", "benchmarks", "demo", "examples", "scripts", "stock_clients")
+
+
+def used_names(trees: Iterable[ast.AST]) -> set[str]:
+    """Every name that is read, imported, passed by keyword, or written as a string (as for getattr)."""
+    used: set[str] = set()
+    for tree in trees:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                    used.add(name)
+                case ast.alias(name=name) | ast.keyword(arg=str(name)):
+                    used.add(name.rpartition(".")[2])
+                case ast.MatchClass(kwd_attrs=names):
+                    used.update(names)
+                case ast.Constant(value=str(text)) if text.isidentifier():
+                    used.add(text)
+    return used
+
+
+def definitions(tree: ast.Module, ours: set[str]) -> Iterator[str]:
+    """What a module defines: at its top, and in classes whose bases, if any, are `ours`.
+
+    Others' base classes call what they want of what is in a class.
+    """
+    for node in tree.body:
+        yield from _defined(node)
+        if isinstance(node, ast.ClassDef) and {ast.unparse(base).split("[")[0] for base in node.bases} <= ours:
+            for inner in node.body:
+                yield from _defined(inner)
+
+
+def _defined(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case (
+            ast.FunctionDef(name=name, decorator_list=decorators)
+            | ast.AsyncFunctionDef(name=name, decorator_list=decorators)
+        ) if not any("(" in ast.unparse(each) for each in decorators):
+            yield name
+        case ast.ClassDef(name=name):
+            yield name
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            yield name
+
+
+def test_every_definition_is_used() -> None:
+    trees = {path: tree_of(path) for folder in EVERYWHERE for path in (ROOT / folder).rglob("*.py")}
+    used = used_names(tree for path, tree in trees.items() if path not in NAMING)
+    ours = {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    ours |= {"NamedTuple", "Protocol", "Generic", "Enum"}
+    found: set[str] = set()
+    for module in MODULES:
+        if not module.is_relative_to(SOURCE / "protocol" / "messages"):  # what is on the wire, used or not
+            found |= {name for name in definitions(trees[module], ours) if not name.startswith("__")} - used
+    assert found == set(), "remove what nothing uses"
+
+
+def test_every_request_that_is_declared_is_served_or_sent() -> None:
+    declared = SOURCE / "protocol" / "messages"
+    named = used_names([tree_of(declared / "__init__.py")])
+    used = used_names(tree_of(module) for module in MODULES if not module.is_relative_to(declared))
+    assert {name for name in named if name.endswith("Request")} <= used, "declare it when it is served"
+
+
+def test_a_definition_that_nothing_uses_is_found() -> None:
+    lines = ["class A:", "    def used(self): ...", "    def unused(self): ...", "A().used()"]
+    tree = ast.parse("\n".join([*lines, "class B(asyncio.Protocol):", "    def called_by_others(self): ..."]))
+    assert set(definitions(tree, {"A"})) - used_names([tree]) == {"unused", "B"}
+
+
+def late_attributes(tree: ast.AST) -> list[str]:
+    """Attributes of `self` that some method sets, but that the object has not from the beginning."""
+    found = []
+    for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        methods = [node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        whole = {"__class__"}
+        for node in owner.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                whole.add(node.target.id)
+            elif isinstance(node, ast.Assign):
+                whole.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        for method in methods:
+            if method.name in ("__init__", "__post_init__", "__new__"):
+                whole.update(_set_on_self(method))
+            if any(ast.unparse(each).endswith(".setter") for each in method.decorator_list):
+                whole.add(method.name)
+        found += [f"{owner.name}.{name}" for method in methods for name in _set_on_self(method) if name not in whole]
+    return found
+
+
+def _set_on_self(method: ast.AST) -> list[str]:
+    return [
+        node.attr
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+    ]
+
+
+def test_objects_are_whole_once_made() -> None:
+    assert wrong(lambda module: late_attributes(tree_of(module))) == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "late"),
+    [
+        ("def __init__(self): self.a = 1\n def go(self): self.a = 2", []),
+        ("a: int = 1\n def go(self): self.a = 2", []),
+        ("def go(self): self.a = 2", ["A.a"]),
+        ("def __init__(self): pass\n async def go(self): self.a, self.b.c = 1, 2", ["A.a"]),
+    ],
+)
+def test_an_attribute_that_comes_later_is_seen(body: str, late: list[str]) -> None:
+    assert late_attributes(ast.parse(f"class A:\n {body}")) == late
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert wrong(lambda module: not ast.get_docstring(tree_of(module))) == {}
+
+
+#: In these the module says it, which has one public name, or the name is all there is to say.
+SAID_BY_THE_MODULE = ("broker/apis/", "protocol/messages/")
+
+
+def undescribed(module: Path) -> list[str]:
+    if name_of(module).startswith(SAID_BY_THE_MODULE):
+        return []
+    defined = [
+        node
+        for node in tree_of(module).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+    ]
+    return [node.name for node in defined if not ast.get_docstring(node)]
+
+
+def test_every_public_class_and_function_says_what_it_is() -> None:
+    assert wrong(undescribed) == {}
