@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fencepost"
 MODULES = sorted(SOURCE.rglob("*.py"))
+#: The folders with our Python in them.
+EVERYWHERE = ("src", "tests", "benchmarks", "demo", "examples", "scripts", "stock_clients")
 
 _DOTTED = re.compile(r"\w+(\.\w+)*")
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.source_trees import MODULES, ROOT, SOURCE, name_of, tree_of, wrong
+from tests.source_trees import EVERYWHERE, MODULES, ROOT, SOURCE, name_of, tree_of, wrong
 
 #: Tests that name what is in the package and use none of it.
 NAMING = (Path(__file__), ROOT / "tests" / "test_house.py")
-EVERYWHERE = ("src", "tests", "benchmarks", "demo", "examples", "scripts", "stock_clients")
 
 
 def used_names(trees: Iterable[ast.AST]) -> set[str]:

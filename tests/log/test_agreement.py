@@ -7,7 +7,8 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.log.histories import Violation, World, live, small_files
+from tests.log.histories import World, live, small_files
+from tests.log.history_model import Violation
 from tests.log.log_doubles import ROOT, Node, append, batch, run, topic_id, values_of
 
 from fencepost.log.agreement import agrees, named_segments

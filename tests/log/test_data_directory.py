@@ -11,10 +11,8 @@ from random import Random
 import pytest
 from tests.log.log_doubles import ROOT, Node, StoppedClock, append, batch, delete_topic, run, topic_id, values_of
 
-from fencepost.log.checkpoint_files import write_partition_metadata
-from fencepost.log.data_directory import DeletedTopic, DirectoryUnusable, deleted_name, remove_partition, survey
+from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.log.disk import Disk, LocalDisk
-from fencepost.log.partition import Partition
 from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
 from fencepost.simulation.disk import SimulatedDisk
@@ -83,43 +81,6 @@ def test_what_nobody_knows_is_named_in_one_line_and_left(
         assert said[0].count(",") < 8 and "and 5 more" in said[0]
 
     run(main())
-
-
-def test_what_is_known_to_be_deleted_is_removed(caplog: pytest.LogCaptureFixture) -> None:
-    """By its name, in today's form and yesterday's, or by its topic id; yet never what somebody has put there."""
-    names = {
-        f"old-0.{GONE.hex}-delete": GONE,
-        f"empty-0.{GONE.hex}-delete": None,
-        "killed-3": GONE,
-        f"mine-0.{GONE.hex}-delete": GONE,
-        f"lying-0.{GONE.hex}-delete": uuid.UUID(int=8),
-        "alive-0": uuid.UUID(int=8),
-    }
-
-    async def main() -> None:
-        node = Node()
-        node.storage.close()
-        disk = node.disk
-        for name, identifier in names.items():
-            for file in (SEGMENT, f"{0:020d}.index", f"{5:020d}.snapshot", "leader-epoch-checkpoint"):
-                put(disk, ROOT / name / file)
-            if identifier is not None:
-                write_partition_metadata(disk, ROOT / name, identifier)
-        put(disk, ROOT / f"mine-0.{GONE.hex}-delete" / "my notes")
-        put(disk, ROOT / f"mine-0.{GONE.hex}-delete" / f"{0:020d}.d" / "a file in a directory of that name")
-        node.storage = Storage(disk, ROOT, node.settings, node.clock)
-        node.storage.open()
-        node.storage.deleted = {GONE: DeletedTopic("killed", 4)}
-        node.storage.create_partition("t", topic_id("t"), 0)
-        node.storage.start()
-        left = {name for name in disk.list(ROOT) if name in names}
-        assert left == {f"mine-0.{GONE.hex}-delete", f"lying-0.{GONE.hex}-delete", "alive-0"}
-        kept = disk.list(ROOT / f"mine-0.{GONE.hex}-delete")
-        assert kept == [f"{0:020d}.d", "my notes"], "whatever is ours has gone"
-        assert len(disk.list(ROOT / "alive-0")) == 5
-
-    run(main())
-    assert [line for line in caplog.messages if "my notes" in line] and len(caplog.messages) == 2
 
 
 AMONG_OURS = [
@@ -421,126 +382,5 @@ def test_a_symbolic_link_is_followed_for_nothing_but_a_partition(tmp_path: Path)
             "broken-0",
             "other-0",
         ]
-
-    run(main())
-
-
-def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
-    disk = LocalDisk()
-    put(disk, tmp_path / "a-0" / SEGMENT)
-
-    class Stubborn(LocalDisk):
-        def remove(self, path: Path) -> None:
-            raise PermissionError(13, "Permission denied", str(path))
-
-    assert "cannot be removed: [Errno 13] Permission denied" in remove_partition(Stubborn(), tmp_path / "a-0")
-    assert remove_partition(disk, tmp_path / "a-0") == "" and not (tmp_path / "a-0").exists()
-    assert remove_partition(disk, tmp_path / "a-0") == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "is_removed"),
-    [
-        ("t-1", True),
-        ("t-0-backup-20261121", False),
-        ("t-2", False),
-        ("t-01", False),
-        ("tt-0", False),
-        ("t-\u0661", False),
-    ],
-)
-@pytest.mark.parametrize("identified", [False, True])
-def test_a_copy_of_a_deleted_partition_is_not_removed_with_it(name: str, is_removed: bool, identified: bool) -> None:
-    """It has the topic's id, but a name that none of the topic's partitions had."""
-    disk = SimulatedDisk(Random(1))
-    put(disk, ROOT / name / SEGMENT)
-    if identified:
-        write_partition_metadata(disk, ROOT / name, GONE)
-    found = survey(disk, ROOT, in_use=(), deleted={GONE: DeletedTopic("t", 2)})
-    assert (found.deleted, found.strays) == (([name], []) if is_removed else ([], [name]))
-
-
-@pytest.mark.parametrize("name", ["a", "a" * 249, "a-0", "-" * 249, "a-0.deleted-delete", ".", "a" * 213, "a" * 214])
-@pytest.mark.parametrize("index", [0, 9999])
-def test_the_name_of_what_is_deleted_fits(name: str, index: int) -> None:
-    gone = deleted_name(f"{name}-{index}", GONE.bytes)
-    assert len(gone) <= 255 and gone.endswith(f"-{index}.{GONE.hex}-delete")
-    assert name.startswith(gone.removesuffix(f"-{index}.{GONE.hex}-delete"))
-
-
-@pytest.mark.parametrize(("its_id", "deleted"), [("old", ["t-0"]), ("new", []), (None, ["t-0"])])
-def test_only_the_topic_that_was_deleted_is_removed_and_none_of_its_name(
-    its_id: str | None, deleted: list[str]
-) -> None:
-    """Without an id, which a power loss may have taken, the name tells."""
-    disk, ids = SimulatedDisk(Random(1)), {"old": uuid.UUID(int=1), "new": uuid.UUID(int=2)}
-    disk.make_directory(ROOT / "t-0")
-    if its_id is not None:
-        write_partition_metadata(disk, ROOT / "t-0", ids[its_id])
-    found = survey(disk, ROOT, in_use=(), deleted={ids["old"]: DeletedTopic("t", 1)})
-    assert (found.deleted, found.strays) == (deleted, [] if deleted else ["t-0"])
-
-
-@pytest.mark.parametrize("count", range(1, 5))
-@pytest.mark.parametrize("fails", ["kill", "power"])
-def test_what_was_begun_in_the_place_of_a_deleted_partition_and_not_durable_stops_no_start(
-    fails: str, count: int
-) -> None:
-    """The segments of the new one are not named yet, and those of the old one are, as removed."""
-
-    async def main() -> None:
-        disk = SimulatedDisk(Random(count))
-        node = Node(disk, segment_bytes=150)
-        for number in range(5):
-            append(node.partition, batch(5, tag=f"old {number}"))
-        node.restart()
-        await node.settled()
-        assert delete_topic(node.storage, "t")
-        await node.settled()
-        new = uuid.uuid4()
-        node.storage.create_partition("t", new, 0)
-        for number in range(count):
-            append(node.partition, batch(2, tag=f"{number}"))
-        node.storage.abandon()
-        (disk.crash if fails == "kill" else disk.power_loss)()
-        for _ in range(2):
-            storage = Storage(disk, ROOT, node.settings, node.clock)
-            storage.open()
-            found = storage.create_partition("t", new, 0)
-            storage.start()
-            assert isinstance(found, Partition), found
-            assert values_of(found) == []
-            storage.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize("count", range(1, 5))
-def test_what_was_written_in_the_place_of_a_deleted_partition_survives_a_kill_where_nothing_is_synced(
-    count: int,
-) -> None:
-    """Its segments begin at the offsets of removed ones, and all but the first are not named yet."""
-
-    async def main() -> None:
-        disk = SimulatedDisk(Random(count))
-        node = Node(disk, flush="os", segment_bytes=150)
-        for number in range(5):
-            append(node.partition, batch(tag=f"old {number}"))
-        await node.settled()
-        assert delete_topic(node.storage, "t")
-        new = uuid.uuid4()
-        node.storage.create_partition("t", new, 0)
-        await node.settled()
-        for number in range(count):
-            append(node.partition, batch(tag=f"{number}"))
-        node.storage.abandon()
-        disk.crash()
-        storage = Storage(disk, ROOT, node.settings, node.clock, "os")
-        storage.open()
-        found = storage.create_partition("t", new, 0)
-        storage.start()
-        assert isinstance(found, Partition), found
-        assert values_of(found) == [b"%d" % number for number in range(count)]
-        storage.close()
 
     run(main())

@@ -9,7 +9,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.log.histories import Violation, World, live, small_files
+from tests.log.histories import World, live, small_files
+from tests.log.history_model import Violation
 from tests.log.log_doubles import run
 
 from fencepost.log.commit_log import CommitLog

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pytest
-from tests.simulation.every_order import POSITIONS, A, B, Program, Transaction, explore
+from tests.simulation.every_order import explore
+from tests.simulation.every_order_world import POSITIONS, A, B, Program, Transaction
 
 from fencepost.coordinator.transaction import end, initialize
 from fencepost.coordinator.transaction.state import State

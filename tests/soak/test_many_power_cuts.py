@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.log.histories import Violation, World, live, small_files
+from tests.log.histories import World, live, small_files
+from tests.log.history_model import Violation
 from tests.log.log_doubles import run
 from tests.seeds import seeds
 

@@ -10,21 +10,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fencepost.client import Admin, ConfigChange, Consumer, Producer
+from fencepost.client import Admin, Consumer
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ProducerFencedError, TimedOutError
-from fencepost.client.fetch_requests import fetch_partition
+from fencepost.client.errors import ProducerFencedError, TimedOutError
 from fencepost.client.transactional_id import TransactionalId, fenced_error
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
-from fencepost.spark import progress
 from fencepost.spark.attempt import Plan, PoisonedError, claim
 from fencepost.spark.claims import Written
-from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed, group_offsets
-from fencepost.spark.progress import Progress, ProgressUnusable, read_progress
+from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
+from fencepost.spark.progress import Progress, read_progress
 
 T = TypeVar("T")
 PLACES = [TopicPartition("out", number) for number in range(6)]
@@ -326,185 +323,6 @@ def test_a_batch_behind_missing_ones_is_refused_and_the_driver_goes_on_with_what
     in_world(test)
 
 
-def begun(at: int, end: int) -> Progress:
-    """The first batch of a successor: where it began, and its end."""
-    return Progress.of("successor", 0, [{"in": {"0": end}, "@began": {"in": {"0": at}}}])
-
-
-@pytest.mark.parametrize("level", [2, 1])
-def test_a_successor_with_a_new_checkpoint_goes_on_where_the_last_batch_ended(level: int) -> None:
-    async def test(bench: Bench) -> None:
-        assert await bench.driver("first").write(batch(3, 10), 2, False, Tasks(bench, b"first"))
-        for wrong in (begun(9, 20), begun(11, 20), batch(0, 20, "successor")):
-            with pytest.raises(WriteFailed, match="resume_offsets"):
-                await bench.driver("astray", resume=True).write(wrong, 2, False, Tasks(bench, b"wrong"))
-        with pytest.raises(WriteFailed, match="resume_offsets"):
-            await bench.driver("unasked").write(begun(10, 20), 2, False, Tasks(bench, b"wrong"))
-        successor, tasks = bench.driver("successor", resume=True), Tasks(bench, b"second")
-
-        async def fail(_: Plan) -> None:
-            if len(tasks.plans) == 1:
-                raise OSError("an executor is lost")
-
-        tasks.between = fail
-        assert await successor.write(begun(10, 20), 2, False, tasks)
-        assert not await bench.driver("restarted", resume=True).write(begun(10, 20), 2, False, Tasks(bench, b"wrong"))
-        following = Progress.of("successor", 1, [{"in": {"0": 30}}])
-        assert await bench.driver("again", resume=True).write(following, 2, False, Tasks(bench, b"third"))
-        found = [b"first", b"second", b"third"]
-        assert await bench.values() == sorted(found + found)
-
-    in_world(test, level)
-
-
-def test_what_an_older_driver_commits_before_it_is_fenced_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It wakes up between its successor's look at the progress and the take-over."""
-
-    async def test(bench: Bench) -> None:
-        older, init = bench.driver("older"), TransactionalId.init
-        assert await older.write(batch(0, 1), 2, False, Tasks(bench, b"0"))
-
-        async def late(self: TransactionalId, *how: Any) -> Any:
-            if self.name == "app":
-                monkeypatch.setattr(TransactionalId, "init", init)
-                assert await older.write(batch(1, 2), 2, False, Tasks(bench, b"1"))
-            return await init(self, *how)
-
-        monkeypatch.setattr(TransactionalId, "init", late)
-        assert not await bench.driver("newer").write(batch(1, 2), 2, False, Tasks(bench, b"again"))
-        assert await bench.values() == [b"0", b"0", b"1", b"1"]
-
-    in_world(test)
-
-
-@pytest.mark.parametrize("config", [{"cleanup.policy": "delete"}, {"cleanup.policy": "compact,delete"}, None])
-def test_a_progress_topic_that_others_made_wrong_is_refused(config: dict[str, str] | None) -> None:
-    async def test(bench: Bench) -> None:
-        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
-            compact = {"cleanup.policy": "compact"}
-            await admin.create_topic(progress.TOPIC, partitions=2 if config is None else 1, config=config or compact)
-        tasks = Tasks(bench, b"row")
-        with pytest.raises(ProgressUnusable, match="2 partitions" if config is None else "cleanup.policy"):
-            await bench.driver().write(batch(0), 2, False, tasks)
-        assert tasks.plans == []
-
-    in_world(test)
-
-
-def test_progress_is_found_without_reading_all_of_it() -> None:
-    async def test(bench: Bench) -> None:
-        assert await bench.driver().write(batch(0), 2, False, Tasks(bench, b"row"))
-        async with Producer(ADDRESS, runtime=bench.world.runtime("others")) as others:
-            for number in range(2000):
-                await others.send(progress.TOPIC, b"{}", key=b"%d" % number, partition=0)
-        assert await bench.driver("second").write(batch(1), 2, False, Tasks(bench, b"row"))
-        fetched: list[int] = []
-
-        async def watched(*how: Any, **more: Any) -> Any:
-            fetched.append(how[3])
-            return await fetch_partition(*how, **more)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(progress, "fetch_partition", watched)
-            assert await bench.progress() == batch(1)
-            assert len(fetched) == 1 and fetched[0] > 1500
-            patch.setattr(progress, "_FETCH_BYTES", 1)
-            assert await bench.progress() == batch(1)
-            cluster = bench.cluster("another")
-            assert await read_progress(cluster, "nobody") is None
-            assert min(fetched) == 0
-            await cluster.close()
-
-    in_world(test)
-
-
-@pytest.mark.parametrize("removed", [1, 3, 7, 400])
-def test_progress_is_looked_for_from_where_its_topic_begins(removed: int) -> None:
-    """Whoever had no batch yet reads all of what is there, and no more."""
-
-    async def test(bench: Bench) -> None:
-        async with Producer(ADDRESS, runtime=bench.world.runtime("others")) as others:
-            assert await bench.driver().write(batch(0), 2, False, Tasks(bench, b"row"))
-            for number in range(removed):
-                await others.send(progress.TOPIC, b"{}", key=b"%d" % number, partition=0)
-        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
-            # Somebody once had it lose records, and has set that right.
-            await admin.alter_topic_config(progress.TOPIC, ConfigChange({"cleanup.policy": "delete"}))
-            await admin.delete_records({progress.PARTITION: removed})
-            await admin.alter_topic_config(progress.TOPIC, ConfigChange({"cleanup.policy": "compact"}))
-        cluster = bench.cluster("another")
-        assert await read_progress(cluster, "nobody") is None
-        await cluster.close()
-        assert await bench.driver("second").write(batch(1), 2, True, Tasks(bench, b"row"))
-        assert await bench.progress() == batch(1)
-
-    in_world(test)
-
-
-@pytest.mark.parametrize("level", [2, 1])
-def test_progress_is_found_behind_the_open_transaction_of_another_producer(level: int) -> None:
-    async def test(bench: Bench) -> None:
-        first = bench.driver()
-        assert await first.write(batch(0), 2, False, Tasks(bench, b"0"))
-        async with Producer(ADDRESS, transactional_id="slow", runtime=bench.world.runtime("slow")) as slow:
-            await slow.init_transactions()
-            await slow.begin_transaction()
-            await (await slow.send(progress.TOPIC, b"{}", key=b"slow", partition=0))
-            assert await first.write(batch(1), 2, False, Tasks(bench, b"1"))
-            assert await bench.progress() == batch(1)
-            assert not await bench.driver("second").write(batch(1), 2, False, Tasks(bench, b"again"))
-            await slow.abort_transaction()
-        assert await bench.values() == [b"0", b"0", b"1", b"1"]
-
-    in_world(test, level)
-
-
-@pytest.mark.parametrize("level", [2, 1])
-@pytest.mark.parametrize("carried_out", [True, False])
-def test_a_commit_whose_answer_is_lost_is_looked_for(carried_out: bool, level: int) -> None:
-    async def test(bench: Bench) -> None:
-        end, lost = TransactionalId.end, list[bool]()
-
-        async def losing(self: TransactionalId, who: Any, commit: bool, *how: Any) -> Any:
-            if commit and not lost:
-                lost.append(True)
-                if carried_out:
-                    await end(self, who, commit, *how)
-                raise TimedOutError("EndTxn was not answered in time")
-            return await end(self, who, commit, *how)
-
-        driver, tasks = bench.driver(), Tasks(bench, b"row")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(TransactionalId, "end", losing)
-            assert await driver.write(batch(0), 2, False, tasks)
-        assert len(tasks.plans) == (1 if carried_out else 2)
-        assert await bench.values() == [b"row", b"row"]
-
-    in_world(test, level)
-
-
-def test_a_commit_that_arrives_while_its_batch_is_settled_is_seen() -> None:
-    async def test(bench: Bench) -> None:
-        end, on_its_way = TransactionalId.end, list[Any]()
-
-        async def late(self: TransactionalId, who: Any, commit: bool, *how: Any) -> Any:
-            if commit and not on_its_way:
-                on_its_way.append(who)
-                raise TimedOutError("EndTxn was not answered in time")
-            if not commit:
-                await end(self, on_its_way[0], True, *how)
-            return await end(self, who, commit, *how)
-
-        driver, tasks = bench.driver(), Tasks(bench, b"row")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(TransactionalId, "end", late)
-            assert await driver.write(batch(0), 2, False, tasks)
-        assert len(tasks.plans) == 1
-        assert await bench.values() == [b"row", b"row"]
-
-    in_world(test)
-
-
 def test_a_run_that_is_not_the_last_is_known_again() -> None:
     async def test(bench: Bench) -> None:
         for name, is_new in zip("abbacabc", (True, True, False, False, True, False, False, False), strict=True):
@@ -589,64 +407,6 @@ def test_rows_that_were_not_acknowledged_are_not_committed() -> None:
     in_world(test)
 
 
-def test_the_positions_in_topics_of_this_cluster_are_committed() -> None:
-    """Not those in topics of another one, or of nobody knows which, or in a topic that was made anew."""
-    here = {"@cluster": "ours", "@topics": {"in": "one", "more": "two"}}
-    read = {"in": {"0": 5, "1": -1}, "more": {"0": 7}, "old": {"0": 3}}
-    others = [None, 7, {"logOffset": 3, "@cluster": "ours"}, {"more": {"x": 1}, **here}, {"in": {"0": 9}}]
-    found = group_offsets([*others, {**read, **here}, {**read, **here, "@cluster": "theirs"}], "ours", {"in": "one"})
-    assert {at: position.offset for at, position in found.items()} == {TopicPartition("in", 0): 5}
-    assert group_offsets([read], "", {}) == {}
-
-
-@pytest.mark.parametrize("level", [2, 1])
-def test_positions_are_committed_where_the_source_is_or_nowhere(level: int) -> None:
-    async def test(bench: Bench) -> None:
-        cluster = bench.cluster("source")
-        deadline = cluster.deadline("looking up a topic")
-        view = await cluster.topic("in", deadline)
-        ours = {"@cluster": cluster.cluster_id, "@topics": {"in": str(view.topic_id)}}
-        another = {"@topics": {"in": "7b0f2c10-0000-4000-8000-000000000000"}}
-        driver = bench.driver()
-        for number, (marks, position) in enumerate(
-            [(ours, 5), (ours | {"@cluster": "theirs"}, 5), (ours | another, 5), ({}, 5), (ours, 9)]
-        ):
-            record = Progress.of("query", number, [{"in": {"0": position + number}, **marks}])
-            assert await driver.write(record, 2, False, Tasks(bench, b"%d" % number))
-            expected = position + number if marks == ours else 5
-            assert await bench.position() == expected
-        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
-            await admin.delete_topic("in")
-        began = asyncio.get_running_loop().time()
-        record = Progress.of("query", 5, [{"in": {"0": 20}, **ours}])
-        assert await driver.write(record, 2, False, Tasks(bench, b"5"))
-        assert asyncio.get_running_loop().time() - began < 2
-        await cluster.close()
-
-    in_world(test, level)
-
-
-@pytest.mark.parametrize("level", [2, 1])
-@pytest.mark.parametrize("trouble", [BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "no"), TimedOutError("late")])
-def test_positions_that_are_not_taken_fail_no_batch(trouble: Exception, level: int) -> None:
-    async def test(bench: Bench) -> None:
-        async def refused(self: TransactionalId, *how: Any) -> None:  # noqa: ARG001
-            raise trouble
-
-        cluster = bench.cluster("source")
-        view = await cluster.topic("in", cluster.deadline("looking up a topic"))
-        marks = {"@cluster": cluster.cluster_id, "@topics": {"in": str(view.topic_id)}}
-        await cluster.close()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(TransactionalId, "commit_offsets", refused)
-            tasks = Tasks(bench, b"row")
-            assert await bench.driver().write(Progress.of("query", 0, [{"in": {"0": 4}, **marks}]), 2, False, tasks)
-        assert tasks.steps == [Step.WRITTEN, Step.COMMITTED]
-        assert await bench.values() == [b"row", b"row"]
-
-    in_world(test, level)
-
-
 @pytest.mark.parametrize("level", [2, 1])
 def test_a_topic_that_grew_between_batches_is_written_to_as_it_is(level: int) -> None:
     async def test(bench: Bench) -> None:
@@ -696,31 +456,3 @@ def test_the_protocol_needs_nothing_of_spark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-
-
-@pytest.mark.parametrize("level", [2, 1])
-@pytest.mark.parametrize(
-    "before", [batch(7, 5, "another"), batch(6, 5), batch(7, query="another")], ids=["query", "number", "run"]
-)
-def test_a_batch_that_failed_is_not_taken_for_the_one_that_was_committed_before_it(
-    before: Progress, level: int
-) -> None:
-    """Neither for one of the same number of another query, nor for one of another number of the same query."""
-
-    async def test(bench: Bench) -> None:
-        driver = bench.driver()
-        assert await driver.write(before, 2, False, Tasks(bench, b"before"))
-        tasks = Tasks(bench, b"now")
-
-        async def fail(_: Plan) -> None:
-            if len(tasks.plans) == 1:
-                raise RuntimeError("an executor is lost")
-
-        tasks.between = fail
-        assert await driver.write(batch(7, 9), 2, True, tasks)
-        assert tasks.steps == [Step.REPEATED, Step.WRITTEN, Step.COMMITTED]
-        assert await bench.values() == [b"before", b"before", b"now", b"now"]
-        expected = (before.query_id,) if before.query_id != "query" else ()
-        assert await bench.progress() == batch(7, 9)._replace(earlier_runs=expected)
-
-    in_world(test, level)

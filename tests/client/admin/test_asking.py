@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,14 +13,8 @@ from tests.client.admin.nodes import CUT, SILENT, Nodes, play
 
 from fencepost.client import (
     BrokerError,
-    ClosedError,
-    ConfigChange,
-    FatalError,
-    NewTopic,
-    OffsetSpec,
     PartlyRefusedError,
     TimedOutError,
-    UnsupportedByBrokerError,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -42,7 +36,6 @@ from fencepost.protocol.messages.list_groups import ListedGroup
 from fencepost.protocol.types import TopicPartition
 
 PLACES = [TopicPartition("t", number) for number in range(6)]
-NO_CHANGE = ConfigChange(set={"retention.ms": "1"})
 MOVES = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, CUT)
 REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -354,76 +347,6 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     play(scenario)
 
 
-OLDER = {
-    "DescribeProducers": lambda admin: admin.describe_producers(PLACES[:1]),
-    "DescribeTransactions": lambda admin: admin.describe_transaction("id"),
-    "ListTransactions": lambda admin: admin.list_transactions(),
-    "OffsetDelete": lambda admin: admin.delete_group_offsets("g", PLACES[:1]),
-    "IncrementalAlterConfigs": lambda admin: admin.alter_topic_config("t", NO_CHANGE),
-    "UpdateFeatures": lambda admin: admin.update_feature("transaction.version", 2),
-    "DescribeLogDirs": lambda admin: admin.describe_log_dirs(),
-}
-
-
-@pytest.mark.parametrize("name", OLDER)
-def test_an_older_broker_is_named_in_a_sentence(name: str) -> None:
-    async def scenario(nodes: Nodes) -> None:
-        nodes.leaders = {PLACES[0]: 0}
-        nodes.ranges[name] = (0, -1)
-        async with nodes.admin() as admin:
-            with pytest.raises(UnsupportedByBrokerError, match=rf"127.0.0.1:\d+ does not serve {name}") as told:
-                await OLDER[name](admin)
-            assert isinstance(told.value, FatalError)
-        assert nodes.asked == []
-
-    play(scenario)
-
-
-def test_what_an_older_version_cannot_say_is_not_left_out_in_silence() -> None:
-    async def scenario(nodes: Nodes) -> None:
-        nodes.leaders = {PLACES[0]: 0}
-        nodes.ranges = {"ListTransactions": (0, 0), "ListGroups": (0, 3), "ListOffsets": (1, 6), "OffsetFetch": (1, 6)}
-        async with nodes.admin() as admin:
-            for call in (
-                lambda: admin.list_transactions(running_longer_than_ms=1),
-                lambda: admin.list_transactions(pattern="a.*"),
-                lambda: admin.list_groups(states=["Empty"]),
-                lambda: admin.list_groups(types=["classic"]),
-                lambda: admin.list_offsets({PLACES[0]: OffsetSpec.MAX_TIMESTAMP}),
-                lambda: admin.list_group_offsets("g", require_stable=True),
-            ):
-                with pytest.raises(UnsupportedByBrokerError, match="versions"):
-                    await call()
-        assert nodes.asked == []
-
-    play(scenario)
-
-
-def test_calls_under_way_are_told_that_it_is_closed_and_so_are_later_ones() -> None:
-    async def scenario(nodes: Nodes) -> None:
-        nodes.leaders = {PLACES[0]: 0}
-        nodes.answer = lambda *_: SILENT
-        admin = nodes.admin()
-        waiting = [asyncio.ensure_future(admin.delete_records({PLACES[0]: 1})) for _ in range(2)]
-        await asyncio.sleep(0.1)
-        await admin.close()
-        async with asyncio.timeout(1):
-            for each in waiting:
-                with pytest.raises(ClosedError):
-                    await each
-        for nothing in (
-            lambda: admin.delete_records({}),
-            lambda: admin.describe_topics([]),
-            lambda: admin.list_group_offsets("g", []),
-            lambda: admin.alter_group_offsets("g", {}),
-            lambda: admin.delete_group_offsets("g", []),
-        ):
-            with pytest.raises(ClosedError):
-                await nothing()
-
-    play(scenario)
-
-
 def test_calls_at_once_get_each_its_own_answer() -> None:
     async def scenario(nodes: Nodes) -> None:
         nodes.leaders = dict.fromkeys(PLACES, 1)
@@ -444,45 +367,5 @@ def test_a_cancelled_call_leaves_the_others_alone() -> None:
                 async with asyncio.timeout(0.2):
                     await admin.delete_records({PLACES[0]: 1})
             assert await admin.delete_records({PLACES[1]: 1}) == {PLACES[1]: 1}
-
-    play(scenario)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "sentence"),
-    [
-        (lambda admin: admin.describe_groups("abc"), TypeError, r"group_ids='abc': give several names"),
-        (lambda admin: admin.describe_groups([""]), ValueError, "group_ids is empty"),
-        (lambda admin: admin.delete_topics([3]), TypeError, "names=3: it must be a str"),
-        (lambda admin: admin.delete_records({PLACES[0]: "1"}), TypeError, "it must be a whole number"),
-        (lambda admin: admin.list_offsets({PLACES[0]: -6}), ValueError, "OffsetSpec, or 0 or more"),
-        (lambda admin: admin.list_offsets({PLACES[0]: 0}, isolation_level="x"), ValueError, "isolation_level='x'"),
-        (lambda admin: admin.alter_group_offsets("g", {PLACES[0]: -1}), ValueError, "an offset is 0 or more"),
-        (lambda admin: admin.describe_log_dirs(["0"]), TypeError, "broker_ids='0'"),
-        (lambda admin: admin.create_topics([NewTopic("a"), NewTopic("a")]), ValueError, "name each once"),
-        (
-            lambda admin: admin.create_topic("a", config={"retention.ms": 1}),
-            TypeError,
-            r"'retention.ms'.=1: .* as in '1'",
-        ),
-        (lambda admin: admin.create_topic("a", partitions="1"), TypeError, "partitions='1'"),
-        (
-            lambda admin: admin.alter_topic_config("a", ConfigChange(delete="abc")),
-            TypeError,
-            r"delete='abc': give several",
-        ),
-        (
-            lambda admin: admin.alter_topic_config("a", ConfigChange(set=cast(Any, {"a": None}))),
-            TypeError,
-            "it must be a str",
-        ),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_anybody_is_asked(call: Any, error: Any, sentence: str) -> None:
-    async def scenario(nodes: Nodes) -> None:
-        async with nodes.admin() as admin:
-            with pytest.raises(error, match=sentence):
-                await call(admin)
-        assert nodes.asked == [] and nodes.looked_up == 0
 
     play(scenario)

@@ -7,18 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.client.admin.nodes import CUT, FIRST_PORT, SILENT, Late
+from tests.client.admin.nodes import Late
 from tests.client.consumer_group.coordinator import INTERVAL_MS, PARTITIONS, Coordinator, Known, place, play
 from tests.client.test_forked import in_a_child
 from tests.client.test_rebalances import Notes
 
-from fencepost.client import BrokerError, Consumer, SubscriptionPattern, TopicPartition
+from fencepost.client import Consumer, TopicPartition
 from fencepost.client.errors import (
     CommitFailedError,
     FencedInstanceIdError,
     MisuseError,
     TimedOutError,
-    UnsupportedByBrokerError,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ConsumerGroupHeartbeatRequest
@@ -191,36 +190,6 @@ def test_a_commit_of_a_place_that_was_lost_is_not_made_in_the_name_of_the_next_o
     play(scenario)
 
 
-@pytest.mark.parametrize("how", [SILENT, CUT, "slow", "moved", "loading"])
-def test_a_coordinator_that_does_not_answer_for_a_while_takes_nothing_from_a_member(how: Any) -> None:
-    async def scenario(group: Coordinator) -> None:
-        codes = {"moved": ErrorCode.NOT_COORDINATOR, "loading": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-        async with group.member() as reader:
-            notes = observed(reader)
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-            known = group.only
-            if how == "slow":
-                group.refuse = lambda request: Late(0.9, group_answer(group, request))
-            else:
-                group.refuse = lambda _: codes.get(how, how)
-            if how == "moved":
-                group.nodes.coordinators["g"] = 1
-                group.refuse = lambda _: codes[how] if not group.nodes.asked or asked_node(group) == 0 else None
-            await poll_for(reader, 20)
-            group.refuse = lambda _: None
-            group.target = lambda _: FIRST_HALF
-            group.rebalance()
-            await until(reader, lambda: reader.assignment() == FIRST_HALF)
-            assert group.only is known
-            assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned"]
-
-    play(scenario)
-
-
-def asked_node(group: Coordinator) -> int:
-    return group.nodes.asked[-1][0]
-
-
 def group_answer(group: Coordinator, request: ConsumerGroupHeartbeatRequest) -> Any:
     group.refuse, refuse = (lambda _: None), group.refuse
     try:
@@ -228,122 +197,6 @@ def group_answer(group: Coordinator, request: ConsumerGroupHeartbeatRequest) -> 
     finally:
         group.refuse = refuse
         group.heard.pop()
-
-
-def test_an_answer_that_is_lost_is_asked_for_again_with_everything_and_fences_nobody() -> None:
-    """The coordinator has gone on to the next epoch; the one before it, with what it gave, is taken (KIP-848)."""
-
-    async def scenario(group: Coordinator) -> None:
-        async with group.member() as reader:
-            notes = observed(reader)
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-
-            def lose_once(request: ConsumerGroupHeartbeatRequest) -> Any:
-                group.refuse = lambda _: None
-                group.answer(0, request)
-                return CUT
-
-            for target in (FIRST_HALF, PARTITIONS):
-                await poll_for(reader, 2 * INTERVAL)
-                group.target = lambda _, target=target: target  # type: ignore[misc]
-                group.rebalance()
-                group.refuse = lose_once
-                await until(reader, lambda: reader.assignment() == target)  # noqa: B023
-            await poll_for(reader, 2 * INTERVAL)
-            assert group.only.epoch == group.epoch == reader.group_metadata().generation_id
-            assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned", "assigned"]
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("how", ["silent", "cut", "gone"])
-def test_a_coordinator_that_never_answers_is_told_at_the_end_of_max_block_ms(how: str) -> None:
-    async def scenario(group: Coordinator) -> None:
-        group.refuse = lambda _: CUT if how == "cut" else SILENT
-        reader = group.member()
-        loop = asyncio.get_running_loop()
-        if how == "gone":
-            group.nodes.coordinators["g"] = 1
-            group.nodes.network.take_down(FIRST_PORT + 1)
-        for _ in range(2):
-            begun = loop.time()
-            assert await reader.poll(500) == []
-            with pytest.raises(TimedOutError, match="joining group 'g' did not succeed within 5000 ms"):
-                await reader.poll(60_000)
-            assert 4.9 < loop.time() - begun < 5.5
-        begun = loop.time()
-        await asyncio.gather(reader.close(), reader.close())
-        await reader.close()
-        assert loop.time() - begun < 8
-        count = len(group.heard)
-        await asyncio.sleep(100)
-        assert len(group.heard) == count
-
-    play(scenario)
-
-
-def test_a_broker_without_the_new_protocol_is_named_in_a_sentence_with_the_setting() -> None:
-    async def scenario(group: Coordinator) -> None:
-        group.nodes.ranges["ConsumerGroupHeartbeat"] = (1, 0)
-        async with group.member() as reader:
-            for _ in range(2):
-                with pytest.raises(UnsupportedByBrokerError, match=r'^group_protocol="consumer" of group .g. needs a'):
-                    await reader.poll(60_000)
-        assert group.heard == []
-
-    play(scenario)
-
-
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        (ErrorCode.UNSUPPORTED_VERSION, 'group_protocol="consumer" of group'),
-        (ErrorCode.UNSUPPORTED_ASSIGNOR, "group_remote_assignor='round'"),
-        (ErrorCode.GROUP_MAX_SIZE_REACHED, r"group\.consumer\.max\.size"),
-        (ErrorCode.INVALID_REGULAR_EXPRESSION, "RE2/J"),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topics t"),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "group 'g' cannot be joined: because"),
-        (ErrorCode.GROUP_ID_NOT_FOUND, "group 'g' cannot be joined: because"),
-        (ErrorCode.INVALID_REQUEST, "group 'g' cannot be joined: because"),
-    ],
-)
-def test_who_is_not_let_in_is_told_why_each_time_it_asks_and_comes_in_when_that_is_mended(
-    error: ErrorCode, says: str
-) -> None:
-    async def scenario(group: Coordinator) -> None:
-        group.refuse = lambda _: error
-        async with group.member(group_remote_assignor="round") as reader:
-            for _ in range(2):
-                with pytest.raises((BrokerError, UnsupportedByBrokerError), match=says):
-                    await reader.poll(60_000)
-            count = len(group.heard)
-            await asyncio.sleep(30)
-            assert len(group.heard) == count, "who is not let in does not ask by itself"
-            group.refuse = lambda _: None
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-
-    play(scenario)
-
-
-def test_a_right_that_is_taken_away_is_told_and_the_member_stays_one() -> None:
-    async def scenario(group: Coordinator) -> None:
-        async with group.member() as reader:
-            notes = observed(reader)
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-            group.refuse = lambda _: ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
-                await poll_for(reader, 10)
-            group.refuse = lambda _: None
-            await asyncio.sleep(3 * INTERVAL)
-            try:
-                await reader.poll(100)
-            except BrokerError:
-                pass  # once more: it was refused while nobody asked
-            await poll_for(reader, 5 * INTERVAL)
-            assert [what for what, _ in notes.told] == ["assigned"]
-            assert reader.assignment() == PARTITIONS
-
-    play(scenario)
 
 
 def test_a_static_member_waits_until_its_predecessor_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
@@ -468,96 +321,6 @@ def test_a_listener_that_raises_is_heard_once_and_the_partitions_are_given_up_al
         assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned"]
         group.target = keep
         await reader.close()
-
-    play(scenario)
-
-
-def test_another_subscription_is_told_and_what_is_left_is_given_up_first() -> None:
-    more = [TopicPartition("u", 0)]
-
-    async def scenario(group: Coordinator) -> None:
-        group.nodes.leaders |= dict.fromkeys(more, 0)
-        group.target = lambda known: [at for at in (*PARTITIONS, *more) if at.topic in known.topics]
-        async with group.member() as reader:
-            notes = Notes()
-            reader.subscribe("t", "u", listener=notes)
-            await until(reader, lambda: reader.assignment() == [*PARTITIONS, *more])
-            reader.subscribe("u", listener=notes)
-            await until(reader, lambda: reader.assignment() == more)
-            await poll_for(reader, INTERVAL)
-            assert notes.told[-2:] == [("revoked", [0, 1, 2, 3]), ("assigned", [])]
-            assert group.only.assigned == {place(at) for at in more}
-            reader.subscribe(pattern="[tu]", listener=notes)
-            await until(reader, lambda: reader.assignment() == [*PARTITIONS, *more])
-            assert group.only.topics == ["t", "u"]
-            await reader.unsubscribe()
-            assert group.members == {}
-            reader.subscribe("t")
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-
-    play(scenario)
-
-
-def test_a_topic_that_no_broker_knows_by_its_id_yet_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """It was deleted, or is about to be known."""
-    new = TopicPartition("u", 0)
-
-    async def scenario(group: Coordinator) -> None:
-        group.target = lambda _: [*PARTITIONS, new]
-        async with group.member() as reader:
-            reader.subscribe("t", "u")
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-            await poll_for(reader, 5)
-            group.nodes.leaders[new] = 0
-            await until(reader, lambda: reader.assignment() == [*PARTITIONS, new])
-            await poll_for(reader, INTERVAL)
-            assert group.only.assigned == {place(at) for at in [*PARTITIONS, new]}
-        assert sum("topic 'u' is not there" in record.message for record in caplog.records) == 1
-
-    play(scenario)
-
-
-def test_a_topic_made_anew_is_the_same_by_name_and_another_one_by_its_id() -> None:
-    async def scenario(group: Coordinator) -> None:
-        async with group.member() as reader:
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-            before = group.ids
-            group.ids = lambda name: before(f"{name} again")
-            group.rebalance()
-            await poll_for(reader, 8 * INTERVAL)
-            assert group.only.assigned == {(group.ids("t"), at.partition) for at in PARTITIONS}
-            assert reader.assignment() == PARTITIONS
-            assert group.only.epoch == group.epoch
-
-    play(scenario)
-
-
-def test_a_pattern_of_the_broker_is_told_and_taken_back_and_what_it_gives_is_read() -> None:
-    more = [TopicPartition("u", 0)]
-
-    async def scenario(group: Coordinator) -> None:
-        group.nodes.leaders |= dict.fromkeys(more, 0)
-        group.target = lambda known: [*PARTITIONS, *more] if known.regex else PARTITIONS
-        async with group.member() as reader:
-            notes = Notes()
-            reader.subscribe(pattern=SubscriptionPattern("(t|u)"), listener=notes)
-            await until(reader, lambda: reader.assignment() == [*PARTITIONS, *more])
-            assert (group.only.topics, group.only.regex) == ([], "(t|u)")
-            await poll_for(reader, 3 * INTERVAL)
-            assert len(notes.told) == 1
-            assert not group.nodes.made_topics, "what fits is looked at, not made"
-            reader.subscribe("t", listener=notes)
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-            assert (group.only.topics, group.only.regex) == (["t"], "")
-
-    play(scenario)
-
-
-def test_a_pattern_of_the_broker_is_refused_without_the_new_protocol() -> None:
-    async def scenario(group: Coordinator) -> None:
-        async with group.member(group_protocol="classic") as reader:
-            with pytest.raises(MisuseError, match="a SubscriptionPattern is for a group with"):
-                reader.subscribe(pattern=SubscriptionPattern("t"))
 
     play(scenario)
 

@@ -10,7 +10,6 @@ from tests.coordinator.transaction.transaction_doubles import A, B, C, World, pa
 
 from fencepost.coordinator.loading import JournalUnreadable, in_turn
 from fencepost.coordinator.transaction import Filters
-from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch
@@ -242,109 +241,6 @@ def test_markers_on_another_node() -> None:
         assert world.state() == "CompleteCommit"
 
     asyncio.run(scenario())
-
-
-@pytest.mark.promise("2014.time-out")
-def test_time_out(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1500))
-    world.add(pair)
-    world.tick(world.clock.advance(1500))
-    assert world.state() == "Ongoing"
-    world.tick(world.clock.advance(1))
-    assert world.state() == "CompleteAbort"
-    assert world.coordinator.metrics.timed_out == 1
-    assert world.markers.written == [((1000, 1, 3, False, 2), A)]
-
-
-def test_an_alarm_is_for_the_transaction_that_is_open_when_it_rings(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1000))
-    for _ in range(10):
-        world.add(pair)
-        world.clock.advance(150)
-        pair = pair_of(world.end(pair))
-    world.add(pair)
-    world.tick(world.clock.advance(950))
-    assert world.state() == "Ongoing"
-    world.tick(world.clock.advance(51))
-    assert world.state() == "CompleteAbort"
-
-
-def test_a_time_out_that_cannot_be_written_is_tried_again(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1000))
-    world.add(pair)
-    world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
-    world.tick(world.clock.advance(1001))
-    assert world.state() == "Ongoing"
-    world.journal("t").refuse = None
-    world.tick(world.clock.advance(101))
-    assert world.state() == "CompleteAbort"
-    assert world.coordinator.describe("t").producer_epoch == 1, "bumped once (KAFKA-9666)"
-
-
-@pytest.mark.promise("588.remembered")
-def test_the_time_out_survives_a_fail_over(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1000))
-    world.add(pair)
-    world.clock.advance(900)
-    world.fail_over()
-    world.tick(world.clock.advance(100))
-    assert world.state() == "Ongoing"
-    world.tick(world.clock.advance(1))
-    assert world.state() == "CompleteAbort"
-
-
-def test_a_two_phase_commit_never_times_out() -> None:
-    world = World(two_phase_commit=True)
-    pair = pair_of(world.coordinator.init_producer_id("t", -5, enable_2pc=True))
-    world.add(pair)
-    assert world.coordinator.describe("t").timeout_ms == NO_TIMEOUT
-    for _ in range(2):
-        world.tick(world.clock.advance(10**12))
-        assert world.state() == "Ongoing"
-        world.fail_over()
-    assert pair_of(world.end(pair)) == (1000, 1)
-
-
-def test_expired_ids_are_forgotten(world: World) -> None:
-    open_pair = pair_of(world.init("open"))
-    world.add(open_pair, transactional_id="open")
-    world.coordinator.init_producer_id("open-2pc", 1000)
-    week = world.settings.id_expiration_ms
-    world.clock.advance(week - 1000)
-    pair_of(world.init("young"))
-    world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    world.tick(world.clock.advance(1000))
-    assert [each.transactional_id for each in world.coordinator.list().transactions] == ["open", "young"]
-    assert world.coordinator.metrics.expired == 1
-    world.fail_over()
-    assert sorted(each.transactional_id for each in world.coordinator.list().transactions) == ["open", "young"]
-    assert world.add((1001, 0), transactional_id="open-2pc") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-
-def test_expiry_that_cannot_be_written_forgets_nothing(world: World) -> None:
-    pair_of(world.init())
-    world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
-    world.tick(world.clock.advance(world.settings.id_expiration_ms))
-    assert world.state() == "Empty"
-    world.journal("t").refuse = None
-    world.tick(world.clock.advance(world.settings.expiry_interval_ms))
-    assert world.state() == ""
-
-
-def test_kafka_13099_many_tombstones_are_split() -> None:
-    world = World(partitions=1)
-    ids = [f"{'x' * 200}-{n}" for n in range(1000)]
-    for transactional_id in ids:
-        pair_of(world.init(transactional_id))
-    journal = world.storage.journals[0]
-    before = len(journal.batches)
-    world.tick(world.clock.advance(world.settings.id_expiration_ms))
-    tombstones = journal.batches[before:]
-    assert len(tombstones) > 10
-    assert max(map(len, tombstones)) <= 16_384
-    assert world.coordinator.list().transactions == ()
-    world.fail_over()
-    assert world.coordinator.list().transactions == ()
 
 
 def test_requests_wait_while_a_partition_is_loaded() -> None:

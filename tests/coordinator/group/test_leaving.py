@@ -1,0 +1,133 @@
+"""Who leaves a group, and when it is empty, may begin again, or may be deleted."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.coordinator.group.group_doubles import A, World, group_of, settled, virtual
+
+from fencepost.protocol.codec import encode_stored
+from fencepost.protocol.consumer_protocol import ConsumerProtocolSubscription
+from fencepost.protocol.errors import ErrorCode
+
+SUBSCRIBED = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+@virtual
+async def test_whoever_leaves_is_gone_at_once_and_the_others_share() -> None:
+    world = World()
+    generation, (leader, follower) = await world.stable(2)
+    assert world.leave((leader, None)) == [ErrorCode.NONE]
+    assert world.heartbeat(follower, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = await world.join(follower)
+    assert (again.leader, len(again.members)) == (follower, 1)
+    assert world.leave((follower, None)) == [ErrorCode.NONE]
+    assert world.state() == "Empty"
+    assert world.leave((follower, None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.leave((follower, None), group="h") == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+@virtual
+async def test_an_empty_group_can_begin_again() -> None:
+    world = World()
+    generation, (member,) = await world.stable()
+    world.leave((member, None))
+    following, _ = await world.stable(2)
+    assert following > generation
+
+
+@virtual
+async def test_a_group_is_deleted_only_when_nobody_is_in_it() -> None:
+    world = World()
+    _, (member,) = await world.stable()
+    world.commit({A: 1}, "h")
+    assert world.delete_group() == ErrorCode.NON_EMPTY_GROUP
+    assert world.delete_offsets(A) == {A: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+    world.leave((member, None))
+    assert world.delete_group() == ErrorCode.NONE
+    assert world.state() == "GROUP_ID_NOT_FOUND"
+    assert [group.group_id for group in world.coordinator.groups()] == ["h"]
+    world.restart()
+    assert world.state() == "GROUP_ID_NOT_FOUND"
+
+
+@virtual
+async def test_who_was_promised_an_id_may_leave_before_it_joins() -> None:
+    world = World()
+    _, (member,) = await world.stable()
+    promised = await world.join()
+    waiting = asyncio.create_task(world.join(member, protocols={"range": b"other topics"}))
+    await settled()
+    assert not waiting.done()
+    assert world.leave((promised.member_id, None)) == [ErrorCode.NONE]
+    assert (await waiting).generation_id == 2
+    assert (await world.join(promised.member_id)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@virtual
+async def test_who_leaves_while_it_waits_is_told_so() -> None:
+    world = World(initial_rebalance_delay_ms=3000)
+    member = (await world.join()).member_id
+    waiting = asyncio.create_task(world.join(member))
+    await settled()
+    assert world.leave((member, None)) == [ErrorCode.NONE]
+    assert (await waiting).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    await asyncio.sleep(3.1)
+    assert world.state() == "Empty"
+
+
+@virtual
+async def test_who_leaves_before_it_joins_makes_the_others_join_again() -> None:
+    world = World()
+    _, (member,) = await world.stable()
+    promised = await world.join()
+    assert world.leave((promised.member_id, None)) == [ErrorCode.NONE]
+    assert world.state() == "PreparingRebalance"
+    assert (await world.join(member)).generation_id == 2
+
+
+@virtual
+async def test_those_who_leave_together_leave_at_once() -> None:
+    world = World()
+    _, (first, second) = await world.stable(2)
+    waiting = asyncio.create_task(world.join(first, protocols={"range": b"other topics"}))
+    await settled()
+    errors = world.leave((second, None), (first, None), ("stranger", None))
+    assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert (await waiting).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.state() == "Empty"
+
+
+@virtual
+async def test_offsets_of_topics_that_nobody_reads_may_be_deleted() -> None:
+    world = World()
+    wanted = encode_stored(ConsumerProtocolSubscription(topics=[A.topic]), 3)
+    generation, (member,) = await world.stable(protocols={"range": wanted})
+    other = A._replace(topic="other")
+    world.commit({A: 1, other: 2}, who=(member, None, generation))
+    assert world.delete_offsets(A, other) == {A: SUBSCRIBED, other: ErrorCode.NONE}
+    assert (world.committed_offset(A), world.committed_offset(other)) == (1, None)
+    world.restart()
+    assert world.delete_offsets(A) == {A: SUBSCRIBED}
+    assert world.leave((member, None)) == [ErrorCode.NONE]
+    assert world.delete_offsets(A) == {A: ErrorCode.NONE}
+
+
+@virtual
+async def test_no_offsets_of_members_that_are_no_consumers_are_deleted() -> None:
+    world = World()
+    _, (member,) = await world.stable(protocol_type="connect")
+    assert world.delete_offsets(A) == ErrorCode.NON_EMPTY_GROUP
+    world.leave((member, None))
+    assert world.delete_offsets(A) == {A: ErrorCode.NONE}
+
+
+@virtual
+async def test_a_group_that_waits_for_a_promised_member_is_not_empty() -> None:
+    world = World()
+    _, (member,) = await world.stable(protocol_type="connect")
+    await world.join(protocol_type="connect")
+    world.leave((member, None))
+    assert not group_of(world).members
+    assert world.delete_offsets(A) == ErrorCode.NON_EMPTY_GROUP
+    assert world.delete_group() == ErrorCode.NON_EMPTY_GROUP

@@ -1,0 +1,76 @@
+"""The positions of a batch in topics of its cluster are committed with it, or after it, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.spark.test_driver import Bench, Tasks, in_world
+
+from fencepost.client import Admin
+from fencepost.client.errors import BrokerError, TimedOutError
+from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.world import ADDRESS
+from fencepost.spark.driver import Step, group_offsets
+from fencepost.spark.progress import Progress
+
+
+def test_the_positions_in_topics_of_this_cluster_are_committed() -> None:
+    """Not those in topics of another one, or of nobody knows which, or in a topic that was made anew."""
+    here = {"@cluster": "ours", "@topics": {"in": "one", "more": "two"}}
+    read = {"in": {"0": 5, "1": -1}, "more": {"0": 7}, "old": {"0": 3}}
+    others = [None, 7, {"logOffset": 3, "@cluster": "ours"}, {"more": {"x": 1}, **here}, {"in": {"0": 9}}]
+    found = group_offsets([*others, {**read, **here}, {**read, **here, "@cluster": "theirs"}], "ours", {"in": "one"})
+    assert {at: position.offset for at, position in found.items()} == {TopicPartition("in", 0): 5}
+    assert group_offsets([read], "", {}) == {}
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_positions_are_committed_where_the_source_is_or_nowhere(level: int) -> None:
+    async def test(bench: Bench) -> None:
+        cluster = bench.cluster("source")
+        deadline = cluster.deadline("looking up a topic")
+        view = await cluster.topic("in", deadline)
+        ours = {"@cluster": cluster.cluster_id, "@topics": {"in": str(view.topic_id)}}
+        another = {"@topics": {"in": "7b0f2c10-0000-4000-8000-000000000000"}}
+        driver = bench.driver()
+        for number, (marks, position) in enumerate(
+            [(ours, 5), (ours | {"@cluster": "theirs"}, 5), (ours | another, 5), ({}, 5), (ours, 9)]
+        ):
+            record = Progress.of("query", number, [{"in": {"0": position + number}, **marks}])
+            assert await driver.write(record, 2, False, Tasks(bench, b"%d" % number))
+            expected = position + number if marks == ours else 5
+            assert await bench.position() == expected
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            await admin.delete_topic("in")
+        began = asyncio.get_running_loop().time()
+        record = Progress.of("query", 5, [{"in": {"0": 20}, **ours}])
+        assert await driver.write(record, 2, False, Tasks(bench, b"5"))
+        assert asyncio.get_running_loop().time() - began < 2
+        await cluster.close()
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("trouble", [BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "no"), TimedOutError("late")])
+def test_positions_that_are_not_taken_fail_no_batch(trouble: Exception, level: int) -> None:
+    async def test(bench: Bench) -> None:
+        async def refused(self: TransactionalId, *how: Any) -> None:  # noqa: ARG001
+            raise trouble
+
+        cluster = bench.cluster("source")
+        view = await cluster.topic("in", cluster.deadline("looking up a topic"))
+        marks = {"@cluster": cluster.cluster_id, "@topics": {"in": str(view.topic_id)}}
+        await cluster.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TransactionalId, "commit_offsets", refused)
+            tasks = Tasks(bench, b"row")
+            assert await bench.driver().write(Progress.of("query", 0, [{"in": {"0": 4}, **marks}]), 2, False, tasks)
+        assert tasks.steps == [Step.WRITTEN, Step.COMMITTED]
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test, level)
