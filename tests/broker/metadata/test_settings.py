@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.broker.wire import Client, batch, clients, new_topic, produce, serving
+from tests.source_trees import MODULES, room_of, tree_of
 
+from fencepost.broker.metadata.setting_docs import MEANING
 from fencepost.broker.metadata.settings import BROKER, INERT_TOPIC, TOPIC, BadSetting, Settings, check_topic_settings
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -47,6 +53,27 @@ def test_every_default_is_a_value_of_its_setting(name: str) -> None:
 def test_a_bad_setting_says_what_is_wrong(name: str, value: object, why: str) -> None:
     with pytest.raises(BadSetting, match=why):
         Settings({name: value})
+
+
+def read_in(module: Path) -> Iterator[str]:
+    """Patterns of what functions name, as `compression.*.level` where a name is put together."""
+    functions = [node for node in ast.walk(tree_of(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in (node for function in functions for node in ast.walk(function)):
+        if isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+            yield "".join(str(each.value) if isinstance(each, ast.Constant) else "*" for each in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_a_setting_that_no_code_reads_is_said_to_change_nothing() -> None:
+    """By its own name, or that of the topic setting that it is the default of."""
+    read = [name for module in MODULES if room_of(module) == "broker" for name in read_in(module) if "." in name]
+    idle = {
+        name
+        for name, setting in BROKER.items()
+        if not any(fnmatchcase(known, pattern) for known in (name, setting.topic or name) for pattern in read)
+    }
+    assert idle == {name for name, meaning in MEANING.items() if "changes nothing" in meaning}
 
 
 def test_given_settings_stand_over_the_defaults() -> None:

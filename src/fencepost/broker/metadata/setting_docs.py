@@ -17,7 +17,7 @@ MEANING: Final[dict[str, str]] = {
     "compression.type": "The codec that batches are kept in; `producer` keeps them as they came.",
     "compression.zstd.level": "How hard zstd works where the node compresses.",
     "connections.max.idle.ms": "A connection on which nothing came for so long is closed; negative: never.",
-    "default.replication.factor": "Copies of a new topic: there is one.",
+    "default.replication.factor": "Taken and shown; changes nothing: there is one copy.",
     "delete.topic.enable": "Whether DeleteTopics deletes; else it is answered TOPIC_DELETION_DISABLED.",
     "fetch.max.bytes": (
         "The most that one Fetch is given, whatever it asks for; a first batch that is larger comes whole."
