@@ -37,7 +37,7 @@ class Admission(Protocol):
         ...
 
     def accepted(self, now: float) -> None:
-        """Somebody was accepted."""
+        """Count a connection that was accepted at `now`."""
         ...
 
 
@@ -89,7 +89,7 @@ class SocketListener:
         return port
 
     def close(self) -> None:
-        """Those who are accepted and not yet known to their owner end with it."""
+        """Accept no more; connections that their owner does not know yet end with it."""
         self._is_closed = True
         self._stop_accepting()
         for listening in self._sockets:

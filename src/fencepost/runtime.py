@@ -162,7 +162,7 @@ class Slices:
         self._left -= 1
 
     def close(self) -> None:
-        """Nothing more is done: the node stops."""
+        """Do nothing more: the node stops."""
         self._closed = True
         if self._ringing is not None:
             self._ringing.cancel()

@@ -194,7 +194,7 @@ class Broker:
             _let_go(node)
 
     async def _give_up(self) -> None:
-        """The start has failed."""
+        """Let go of what a start that failed had begun."""
         if self._listener is not None:
             self._listener.close()
         node = self._end()
@@ -205,7 +205,7 @@ class Broker:
             self._parts.storage.abandon()
 
     def _end(self) -> Node | None:
-        """Nothing more is begun.  The node, if there is one that has not ended yet."""
+        """Begin nothing more.  The node that is left to end; None if there is none, or it has ended."""
         if self._housekeeping is not None:
             self._housekeeping.close()
         node = None if self._ended else self._node
@@ -225,7 +225,7 @@ class Broker:
 
 
 def _let_go(node: Node) -> None:
-    """Of everything at once: nothing more is written."""
+    """Let go of the node's storage, connections and timers at once: nothing more is written."""
     node.slices.close()
     node.cleaner.abandon()
     for connection in list(node.connections):

@@ -44,7 +44,7 @@ def journal_settings(settings: LogSettings, given: Mapping[str, str]) -> LogSett
 
 
 def measured(cleaner: LogCleaner, now: Milliseconds) -> dict[str, float]:
-    """Metrics of the cleaner."""
+    """The metrics of the cleaner, by bean and attribute; `now` in milliseconds."""
     found = cleaner.metrics
     return {
         f"{_CHOICE}uncleanable-partitions-count:Value": len(cleaner.uncleanable),

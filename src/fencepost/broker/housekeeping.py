@@ -41,7 +41,7 @@ class Housekeeping:
         self._every("log", _LOG_MS, lambda _: _report())
 
     def close(self) -> None:
-        """Nothing new is begun.  May be called again."""
+        """Begin nothing new.  May be called again."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -143,6 +143,6 @@ class Node:
         self.topics.deletions_finished(names)
 
     def close_timers(self) -> None:
-        """Nothing that groups or lost connections wait for happens any more."""
+        """Stop the timers of groups and of lost connections: nothing that they wait for happens any more."""
         self.groups.close()
         self.disconnections.close()

@@ -60,4 +60,4 @@ class Unnumbered:
         return error
 
     def close(self) -> None:
-        """Nothing is under way."""
+        """Does nothing: no batch is waited for."""

@@ -60,7 +60,7 @@ class BatchEnds:
         return waiter
 
     def judge(self, lane: Lane, batch: Batch, answer: PartitionProduceResponse) -> None:
-        """The leader has answered."""
+        """Decide what becomes of a batch, now that the leader has answered."""
         error = ErrorCode(answer.error_code)
         is_behind = batch.is_stranded or batch is not lane.in_flight[0]
         verdict = verdict_of(error, is_behind=is_behind, can_be_split=batch.can_be_split)

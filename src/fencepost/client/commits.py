@@ -55,7 +55,7 @@ class _Commit:
         self._callback = callback
 
     def end(self, error: Exception | None) -> None:
-        """It is stored, or it is known why not."""
+        """End it: it is stored, or `error` says why not."""
         if self._callback is not None:
             try:
                 self._callback(self.positions, error)
@@ -199,11 +199,11 @@ class Commits:
         return {at: with_metadata(position) for at, position in self._positions().items()}
 
     def _positions(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """After everything that was handed out, and after what nobody is shown."""
+        """The positions after everything that was handed out, and after what nobody is shown."""
         return {at: followed.next_offset() for at, followed in self._fetcher.followed.items()}
 
     def _done(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """After what the caller is done with."""
+        """The positions after what the caller is done with."""
         return self._positions() | self._fetcher.before_work()
 
     async def commit_done(self) -> None:

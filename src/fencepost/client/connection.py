@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         return await answer
 
     def _begin_to_log_in_again(self) -> None:
-        """Before the session ends; or after that, where the connection was idle, before anything else."""
+        """Log in again before the session ends; where the connection was idle then, before anything else."""
         if self._held is None and self._loop.time() >= self._session.safe_until:
             self._held = deque()
         if self._logging_in is None:

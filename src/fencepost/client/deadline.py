@@ -30,7 +30,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """Seconds that are left; negative when it has passed."""
         return self._at - self._loop.time()
 
     async def pause(self, because: object) -> None:

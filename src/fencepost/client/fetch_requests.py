@@ -25,7 +25,7 @@ def fetch_request(
     max_partition_bytes: int,
     isolation: Isolation,
 ) -> FetchRequest:
-    """For these partitions, each from an offset on."""
+    """A Fetch of these partitions, each from an offset on."""
     by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
     for at, (partition, offset) in asked.items():
         by_topic.setdefault((at.topic, partition.topic_id), []).append(

@@ -129,7 +129,7 @@ class Fetcher:
         return {at: found.committed() if isinstance(found, Position) else found for at, found in self.working.items()}
 
     def take_back(self) -> None:
-        """Nobody has seen what was handed out last: it is handed out again."""
+        """Hand out again what was handed out last, which nobody has seen."""
         for at, position in self.before_work().items():
             self.seek(at, position)
 
@@ -151,7 +151,7 @@ class Fetcher:
         return found
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """Those whose end was not read yet, by partition.  Raises MisuseError in offset order."""
+        """The transactions whose end was not read yet, by partition.  Raises MisuseError in offset order."""
         if self._order is None:
             raise MisuseError("open_transactions() needs delivery='commit_order': give it to the consumer")
         now = asyncio.get_running_loop().time()

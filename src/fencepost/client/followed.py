@@ -75,7 +75,7 @@ class Followed:
         self.ready, self.fetched, self._opened = [], None, None
 
     def let_go(self) -> None:
-        """It is read no more: what is kept of open transactions is dropped."""
+        """Read it no more, and drop what is kept of open transactions."""
         if self.in_commit_order is not None:
             self.in_commit_order.begin(self.in_commit_order.position())
 

@@ -91,7 +91,7 @@ class GroupOffsets:
             await deadline.pause(error.name)
 
     def deadline(self) -> Deadline:
-        """Of a commit that begins now."""
+        """The deadline of a commit that begins now."""
         return self._requests.cluster.deadline(f"committing positions of group {self._requests.group_id!r}")
 
     async def commit(

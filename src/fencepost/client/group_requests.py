@@ -33,7 +33,7 @@ class GroupRequests:
         timeout_ms: int | None = None,
         use: Use = Use.GROUP,
     ) -> Any:
-        """To the group's coordinator, again while it moves; `again`: what to ask the next times (None: the same)."""
+        """Ask the group's coordinator, again while it moves; `again`: what to ask the next times (None: the same)."""
         while True:
             try:
                 node = await self.cluster.coordinator(GROUP, self.group_id, deadline)

@@ -36,7 +36,10 @@ def follow(record: asyncio.Future[RecordMetadata], together: Together) -> None:
 
 
 class HandingOver:
-    """Of one producer.  `check` raises what makes a record impossible now, and tells the sender; sizes are in bytes."""
+    """Hands the records of one producer over to their partitions.
+
+    `check` raises what makes a record impossible now, and tells the sender; sizes are in bytes.
+    """
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class HandingOver:
     async def _hand_over(
         self, topic: str, chunk: Chunk, partition: int | None, timestamp: int | None, together: Together
     ) -> None:
-        """All of them or none."""
+        """Hand over all of them or none."""
         sender, view = await self._check(), self._cluster.topics.get(topic)
         if view is None or not (partition is None or partition in view.leaders):
             view = await self._placement.looked_up(topic, partition)

@@ -27,7 +27,7 @@ MOST_IN_FLIGHT: Final = 5
 
 
 def checked_in_flight(most: int) -> int:
-    """Raises TypeError, ValueError."""
+    """The setting max_in_flight_requests_per_connection, 1 to 5.  Raises TypeError, ValueError."""
     check_counts(max_in_flight_requests_per_connection=most)
     if most > MOST_IN_FLIGHT:
         raise ValueError(
@@ -145,7 +145,7 @@ class Lane:
         return self.through is connection or not self.is_on_wire
 
     def upcoming(self) -> Batch:
-        """What goes out next."""
+        """The batch that goes out next."""
         batch = self.oldest
         assert batch is not None, "a partition that may send has something to send"
         return batch
@@ -168,7 +168,7 @@ class Lane:
         return batch
 
     def acknowledged(self, batch: Batch) -> None:
-        """The leader has it."""
+        """Note that the leader has this batch."""
         self.in_flight.remove(batch)
         self.is_known = self.is_known or batch.identity == self.identity
 

@@ -34,7 +34,7 @@ class Lasting:
         return True
 
     def cancel(self) -> None:
-        """Nobody wants it any more."""
+        """End the work: nobody wants it any more."""
         task, self._task = self._task, None
         if task is not None and not task.cancel() and not task.cancelled():
             task.exception()  # nobody else asks for it

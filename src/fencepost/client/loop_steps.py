@@ -59,7 +59,7 @@ class Ending(Enum):
 
 
 class Next(Enum):
-    """What follows."""
+    """What the loop does after a step ended in some way."""
 
     GO_ON = auto()
     AGAIN = auto()

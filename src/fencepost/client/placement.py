@@ -9,7 +9,7 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class Placement:
-    """Of one producer."""
+    """Chooses the partitions of the records of one producer."""
 
     def __init__(self, cluster: Cluster, partitioner: Partitioner) -> None:
         self._cluster = cluster

@@ -35,7 +35,7 @@ _ISOLATIONS: Final = {
 
 
 def isolation_of(isolation_level: str) -> Isolation:
-    """By the name of the setting.  Raises ValueError."""
+    """The isolation level of this name, as `isolation_level` has it.  Raises ValueError."""
     if isolation_level not in _ISOLATIONS:
         raise ValueError(f"isolation_level={isolation_level!r}: it must be one of {', '.join(_ISOLATIONS)}")
     return _ISOLATIONS[isolation_level]

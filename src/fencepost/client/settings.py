@@ -48,7 +48,7 @@ def check_topics(topics: object) -> None:
 
 
 def compression_named(name: str) -> Compression:
-    """Raises ValueError."""
+    """The codec of this name, as `compression_type` has it.  Raises ValueError."""
     try:
         return Compression[name.upper()]
     except KeyError:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ProducerStatistics(NamedTuple):
-    """Of a producer, since it was made; with the names of Apache Kafka's metrics where it has them.
+    """Figures of a producer, since it was made; with the names of Apache Kafka's metrics where it has them.
 
     Batches and bytes are as they went over the wire, compressed, each batch once however often it was sent.
     """

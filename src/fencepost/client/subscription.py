@@ -77,7 +77,7 @@ class Subscription:
         self.has_changed()
 
     async def partitions(self) -> list[TopicPartition]:
-        """All of the topics.  Raises BrokerError, TimedOutError."""
+        """All partitions of the topics.  Raises BrokerError, TimedOutError."""
         found = []
         for name in self.topics:
             view = await self._look_up(name)
@@ -85,7 +85,7 @@ class Subscription:
         return found
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
-        """Of these topics, as they are now.  Raises BrokerError, TimedOutError."""
+        """The ids of these topics, as they are now.  Raises BrokerError, TimedOutError."""
         found = {}
         for name in topics:
             self._cluster.forget_topic(name)

@@ -57,7 +57,7 @@ class TransactionalProducer(Protocol):
 
 
 class State(Enum):
-    """Of what was handed out."""
+    """What has become of the transaction that was handed out."""
 
     HANDED_OUT = auto()
     OPEN = auto()
@@ -78,7 +78,7 @@ class Handed:
         self.add(consumer, records)
 
     def add(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
-        """Those that follow."""
+        """Take records in that follow."""
         self.records += records
         for record in records:
             self.first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -159,7 +159,7 @@ class TransactionLoop:
             return None
 
     def take_back(self, handed: Handed | None) -> None:
-        """Nobody has seen what `next` gave: its records are handed out again."""
+        """Hand out again the records that `next` gave last, which nobody has seen."""
         if handed is not None and handed.state is State.HANDED_OUT:
             self._put_back(handed)
 

@@ -173,7 +173,7 @@ class Transactions:
         check_call("send", self._state)
 
     def note_send(self) -> None:
-        """Something is being sent."""
+        """Note that something is being sent."""
         self._started = True
 
     async def send_offsets(

@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 
 def digest_of(data: bytes) -> str:
-    """As far as it is told: 64 bits of it."""
+    """The digest of a source, in the 64 bits that a file name has of it."""
     return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 

@@ -41,7 +41,7 @@ def pending_files(partitions: Iterable[Partition], pending: Container[int]) -> I
 
 
 def write_down(disk: Disk, partition: Partition) -> None:
-    """Before a segment is begun at the log end: the indexes of the one before, and the producers as of here."""
+    """Write down the indexes of the last segment and the producers as of here, before a new segment begins."""
     files = partition.segments[-1].write_indexes()
     if not snapshot_exists(disk, partition.directory, partition.log_end_offset):
         # Else it is a checkpoint's, and being rewritten it might be lost.

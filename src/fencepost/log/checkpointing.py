@@ -200,7 +200,7 @@ class Checkpoints:
         return had_room
 
     async def _synced(self, files: Sequence[File]) -> None:
-        """Raises OSError."""
+        """Sync these files.  Raises OSError."""
         done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
         self._disk.sync(files, lambda error: None if done.done() else done.set_result(error))
         error = await done
@@ -261,7 +261,7 @@ class Checkpoints:
                     self._log.add_synced(*place)
 
     def _set_ready(self) -> Work[None]:
-        """Every segment is named."""
+        """Note that every segment is named."""
         for directory in self.aside.directories():
             for entry in self.aside.entries_of(directory):
                 self._log.add_again(entry)

@@ -143,11 +143,11 @@ class CommitLog:
         return number in self.named or number in self._named_before
 
     def note_named_before(self, numbers: Iterable[int]) -> None:
-        """At a start: the generations that were found name these segments."""
+        """Note at a start that the generations that were found name these segments."""
         self._named_before.update(numbers)
 
     def older_are_gone(self) -> None:
-        """Of all generations only this one is left."""
+        """Note that of all generations only this one is left."""
         self._named_before = set()
 
     def add_file(self, file: NamedFile) -> int:

@@ -25,7 +25,7 @@ class FileDamaged(Exception):
 
 
 def not_written(directory: Path, why: FileDamaged | OSError) -> FileDamaged:
-    """For a partition that does not take an append."""
+    """The refusal of a partition that does not take an append."""
     if isinstance(why, FileDamaged):
         return why
     return FileDamaged(directory, f"does not take a write: {why.strerror or why}")

@@ -80,7 +80,7 @@ def remove_named(disk: Disk, directory: Path) -> None:
 
 
 def finish(disk: Disk, root: Path, found: Survey) -> None:
-    """At the start: remove what was not removed before the node ended, and name what nobody knows."""
+    """Remove, at the start, what was not removed before the node ended, and name what nobody knows."""
     for name in found.deleted:
         remove_named(disk, root / name)
     if found.deleted:

@@ -36,7 +36,7 @@ class Durability:
             await waiter
 
     def call_back(self) -> Work[None]:
-        """Those who wait for what is durable now, in the order in which they came."""
+        """Call back those who wait for what is durable now, in the order in which they came."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= self.lsn:
             ready = [waiting.popleft()[1]]

@@ -103,7 +103,7 @@ class _File:
             self.pins.pop()
 
     def reopened(self) -> File:
-        """It, with a descriptor again.  Only for who has pinned it."""
+        """This file, with a descriptor again.  Only for who has pinned it."""
         if self._closed:
             raise OSError(errno.EBADF, "the file is closed")
         return self._all.reopen(self, self._file)
@@ -112,7 +112,7 @@ class _File:
         self._all.release(self)
 
     def reopen(self, path: Path) -> None:
-        """Nothing: its next use does it."""
+        """Does nothing: the next use of the file opens it."""
 
     def close(self) -> None:
         if not self._closed:
@@ -212,7 +212,7 @@ class OpenFiles:
                 self._give_up(file)
 
     def forget(self, file: _File) -> None:
-        """It is closed."""
+        """Forget a file that was closed."""
         with self._lock:
             self._open.pop(file, None)
             place = file.place
@@ -222,7 +222,7 @@ class OpenFiles:
 
     @property
     def count(self) -> int:
-        """Descriptors that are held."""
+        """How many descriptors are held."""
         return len(self._open)
 
     # Syncs

@@ -75,7 +75,7 @@ class Aside:
         """Whether the next start must search for the ends of segments, as this one did."""
 
     def forget(self, directory: str) -> None:
-        """The partition is deleted."""
+        """Forget a partition that is deleted."""
         self._entries.pop(directory, None)
 
     def directories(self) -> list[str]:

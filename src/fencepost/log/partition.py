@@ -112,7 +112,7 @@ class Partition:
 
     @property
     def reader(self) -> reading.Reader:
-        """For one read.  Kept, it would keep a partition that is deleted until the garbage collector comes."""
+        """What reads here; made for one read, since a kept one would hold a deleted partition in memory."""
         return reading.Reader(self.segments, self, self._read)
 
     @property
@@ -289,7 +289,7 @@ class Partition:
         return segment
 
     def advance(self, high_watermark: int) -> None:
-        """Everything before this offset is durable: readers may have it."""
+        """Let readers have everything before this offset, which is durable."""
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = high_watermark
@@ -311,7 +311,7 @@ class Partition:
         return [segment for segment in self.segments if segment.base_offset >= self.unsynced_from]
 
     def checkpointed(self, offset: int) -> None:
-        """Everything as of `offset` is synced."""
+        """Note that everything as of `offset` is synced."""
         self.checkpoint_offset = offset
         self.unsynced_from = self.segments[self.segments.number_of(offset)].base_offset
         self.drop_segments()

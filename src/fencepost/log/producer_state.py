@@ -35,7 +35,7 @@ WINDOW = 5
 
 
 class Origin(Enum):
-    """Who appends."""
+    """Who appends: a client its records, or a coordinator its journal and its markers."""
 
     CLIENT = 1
     COORDINATOR = 2

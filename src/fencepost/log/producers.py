@@ -197,7 +197,7 @@ class Producers:
                 del self._verifications[producer_id]
 
     def load(self, entries: list[ProducerEntry]) -> None:
-        """Start from a snapshot."""
+        """Begin with the producers of a snapshot."""
         self.entries = {entry.producer_id: entry for entry in entries}
         opened = [(e.open_first_offset, e.producer_id) for e in entries if e.open_first_offset is not None]
         self._open = dict(sorted(opened))

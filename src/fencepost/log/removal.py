@@ -33,7 +33,7 @@ def mark(disk: Disk, directory: Path, base_offset: int) -> list[Path]:
 
 
 def remove_marked(disk: Disk, directory: Path) -> None:
-    """At the start: whoever was to remove them is no more."""
+    """Remove, at the start, what was marked: whoever was to remove it is no more."""
     for name, _ in numbered(disk.list(directory), *(suffix + MARK for suffix in _SUFFIXES)):
         disk.remove(directory / name)
 

@@ -67,12 +67,12 @@ class Segments(Sequence[Segment]):
         self.bases.append(segment.base_offset)
 
     def remove(self, segment: Segment) -> None:
-        """One of them is not there any more."""
+        """Leave out a segment that is not there any more."""
         number = self.ordered.index(segment)
         del self.ordered[number], self.bases[number]
 
     def replace(self, sources: Sequence[Segment], fresh: Segment) -> None:
-        """One segment in the place of some that stand one behind the other."""
+        """Put one segment in the place of some that stand one behind the other."""
         first = self.ordered.index(sources[0])
         behind = first + len(sources)
         assert self.ordered[first:behind] == list(sources), "what is replaced stands together"

@@ -246,11 +246,11 @@ class Storage:
         return path if self._disk.exists(path) else None
 
     def show(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
-        """From here on others may use them."""
+        """Let others find and use them."""
         self._shown |= {(each.topic, each.index): each for each in partitions if isinstance(each, Partition)}
 
     def hide(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
-        """Nobody finds them any more; who has one at hand is told by `delete_partition`."""
+        """Let nobody find them any more; who has one at hand is told by `delete_partition`."""
         for each in partitions:
             self._shown.pop((each.topic, each.index), None)
             self.offline.pop((each.topic, each.index), None)
@@ -275,7 +275,7 @@ class Storage:
         return begun.renamed
 
     def deleted_durably(self) -> None:
-        """After some were deleted: partitions that are made next do not find them after a power loss."""
+        """Sync that some were deleted, so that partitions that are made next do not find them after a power loss."""
         self._sync_directories(self.path)
 
     def _number(self) -> int:
@@ -357,7 +357,7 @@ class Storage:
 
     @property
     def durable(self) -> int:
-        """Everything up to this lsn survives a power loss."""
+        """The lsn up to which everything survives a power loss."""
         return self._log.durability.lsn
 
     @property

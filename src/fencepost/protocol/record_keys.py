@@ -19,7 +19,7 @@ class UnreadRecord(NamedTuple):
     """The whole of it, or the batch that has no other."""
 
     def read(self) -> Record:
-        """Raises ProtocolError."""
+        """The whole record.  Raises ProtocolError."""
         if isinstance(self.rest, Record):
             return self.rest
         header, batch = self.rest

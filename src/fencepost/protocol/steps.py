@@ -91,7 +91,7 @@ def each(items: Iterable[S], answer: Callable[[S], T], pace: Pace) -> Steps[list
 
 
 def in_order(items: Iterable[Any], pace: Pace) -> Steps[list[Any]]:
-    """As `sorted`."""
+    """The items sorted by `sorted`, in steps."""
     unsorted = list(items)
     if len(unsorted) <= STEP:
         return sorted(unsorted)
@@ -112,7 +112,7 @@ def elsewhere(work: Callable[[], T]) -> Steps[T]:
 
 
 def finish(steps: Steps[T]) -> T:
-    """Do everything at once."""
+    """Do all steps of some work at once; what it returns."""
     try:
         pause = next(steps)
         while True:

@@ -97,5 +97,5 @@ class Attempt:
         return found or [Written(self._slot, self._claimed.producer_id, self._claimed.producer_epoch, rows)]
 
     async def close(self) -> None:
-        """Send nothing any more."""
+        """End the connections; nothing more is sent."""
         await self._writer.close()

@@ -99,7 +99,7 @@ class Markers:
             self.aborted.setdefault(producer_id, set()).add(first)
 
     def add(self, data: Buffer, position: int, header: BatchHeader) -> None:
-        """The next batch."""
+        """Take in the next batch."""
         if not header.is_control:
             if header.is_transactional and header.base_offset < self._end:
                 self.open.add(header.producer_id)
@@ -121,7 +121,7 @@ def audit_range(
     topic_id: str | None = None,
     patience_ms: int = 60_000,
 ) -> Iterator[pa.RecordBatch]:
-    """All that is in [start, end).  Arguments and errors are those of `reading.read_range`."""
+    """All records in [start, end), control and aborted ones too.  Arguments and errors: as `reading.read_range`."""
     loop = asyncio.new_event_loop()
     cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-audit", security=security, patience_ms=patience_ms)
     rest = (fail_on_data_loss, topic_id)

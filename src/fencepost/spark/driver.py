@@ -65,7 +65,7 @@ class WriteCancelled(Exception):
 
 
 class Surroundings(Protocol):
-    """Where a driver runs."""
+    """What a driver is given of the place where it runs: its connections, and Spark's tasks."""
 
     async def call(self, work: Coroutine[Any, Any, T], /) -> T:
         """Carry out what needs the connections of the cluster."""
@@ -225,7 +225,7 @@ class Driver:
         self._is_fresh = self._is_settled = True
 
     async def _count_partitions(self) -> None:
-        """Of the topics that are written to, which may have changed.  Raises WriteFailed if one is not there."""
+        """Look up how many partitions the topics have that are written to.  Raises WriteFailed if one is not there."""
         for topic in self._topics:
             self._cluster.forget_topic(topic)
             deadline = self._cluster.deadline(f"looking up topic {topic!r}")
@@ -240,7 +240,7 @@ class Driver:
             self._counts[topic] = view.partition_count
 
     async def begin(self, slots: int) -> Plan:
-        """An epoch that no task was ever given, and what the slots have before any task starts."""
+        """Begin a run: an epoch that no task was ever given, and what the slots have before any task starts."""
         await self._count_partitions()
         if not self._is_fresh:
             self.identity = await self._id.init(self._timeout_ms, self.identity)
@@ -269,7 +269,7 @@ class Driver:
         self._go_on_as(await self._id.end(self.identity, True, plan.ticket.tv2))
 
     async def _commit_positions(self, tv2: bool, batch: Progress) -> None:
-        """For those who ask how far the sources are read: what goes wrong with them alone does not fail the batch."""
+        """Commit the sources' positions, for the lag only: if that alone fails, the batch does not."""
         deadline = self._cluster.deadline("committing positions", min(self._cluster.patience_ms, _POSITIONS_WITHIN_MS))
         group = ConsumerGroupMetadata(self.application_id)
         try:
@@ -283,7 +283,7 @@ class Driver:
             logger.warning("application %s: positions of batch %d: %s", self._id.name, batch.batch_id, error)
 
     async def _topic_ids(self, names: Sequence[str], deadline: Deadline) -> dict[str, str]:
-        """Of those that are there."""
+        """The ids of those of these topics that are there, by name."""
         while names:
             try:
                 answer = await self._cluster.refresh(names)
@@ -294,7 +294,7 @@ class Driver:
         return {}
 
     async def settle(self, batch: Progress) -> bool:
-        """After a failure: whether the batch is committed all the same, only the answer to that being lost."""
+        """Settle a batch after a failure: whether it is committed all the same, only the answer being lost."""
         await self._end_the_epoch()
         self._progress = await read_progress(self._cluster, self.application_id)
         last = self._progress
@@ -318,7 +318,7 @@ class Driver:
         self._go_on_as(await self._id.init(self._timeout_ms, self.identity))
 
     def _go_on_as(self, identity: ProducerIdAndEpoch) -> None:
-        """Before transaction.version 2 the end of a transaction leaves the epoch as it is."""
+        """Go on with this producer id and epoch: before transaction.version 2 the end of a transaction leaves them."""
         self._is_fresh = self._is_fresh or identity != self.identity
         self.identity = identity
 
@@ -359,7 +359,7 @@ def group_offsets(
 
 
 def _positions(source_offsets: Sequence[Any]) -> Iterator[Positions]:
-    """Of the sources that read topics."""
+    """The positions of the sources that read topics."""
     for offsets in source_offsets:
         try:
             yield Positions.decode(offsets)

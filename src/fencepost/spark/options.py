@@ -93,7 +93,7 @@ class SourceOptions:
 
 
 def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
-    """Raises BadOption."""
+    """The options of the source, from what Spark was given.  Raises BadOption for what makes no sense."""
     given = {name.lower(): value for name, value in options.items()}
     _check_names(given, streaming)
 
@@ -200,7 +200,7 @@ def _one_of(name: str, text: str, *values: str) -> str:
 
 
 def _duration(name: str, text: str) -> int:
-    """Milliseconds."""
+    """Milliseconds of a time such as `5m`.  Raises BadOption."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise BadOption(f"{name}={text}: it must be a number with ms, s, m, h or d, as 15m")

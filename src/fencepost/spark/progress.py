@@ -51,7 +51,7 @@ class Progress(NamedTuple):
     def of(
         cls, query_id: str, batch_id: int, source_offsets: Sequence[Any], source_starts: Sequence[Any] = ()
     ) -> Progress:
-        """As it will be read from the topic."""
+        """This record, as it will be read from the topic."""
         record = cls.decode(cls(query_id, batch_id, list(source_offsets)).encode())
         return record._replace(source_starts=json.loads(json.dumps(list(source_starts))) if source_starts else ())
 

@@ -142,7 +142,7 @@ class RangeReader:
         return uuid.UUID(self._topic_id)
 
     async def check_topic(self) -> None:
-        """After the last record.  A fetch by name would be answered with the records of a new topic of that name."""
+        """Raises, behind the last record, if the topic was made anew: a fetch by name reads whichever there is."""
         if self._fail_on_data_loss and self._asked_by_name:
             await self._was_replaced()
 

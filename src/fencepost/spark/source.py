@@ -280,7 +280,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _report(self, done: Positions) -> None:
-        """All batches before this position are done."""
+        """Commit this position for the group: all batches before it are done."""
         if self._options.group_id is not None and done not in (self._initial, self._reported):
             self._asker.report(done)
             self._reported = done

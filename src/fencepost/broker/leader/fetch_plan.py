@@ -99,7 +99,7 @@ class FetchPlan:
         return partition if wanted.current_leader_epoch < 0 else _check_epoch(wanted.current_leader_epoch, partition)
 
     def look_again(self) -> None:
-        """After a wait."""
+        """Find each partition again after a wait: it may have been deleted, or made anew."""
         self.reads = [(asked, self._place(asked, asked.topic or "")) for asked, _ in self.reads]
 
     def partitions(self) -> list[Partition]:

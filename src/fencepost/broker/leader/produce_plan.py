@@ -47,7 +47,7 @@ class ProducePlan:
         self.topics: Topics = []
 
     def own(self) -> None:
-        """Before anything is awaited: what was read from the connection is its own again then (KAFKA-15653)."""
+        """Copy the batches before anything is awaited: then the connection reuses the buffer (KAFKA-15653)."""
         self._waited = True
         for topic in self._request.topic_data:
             for data in topic.partition_data:
@@ -111,7 +111,7 @@ class ProducePlan:
                 write.checked = yield from write.partition.check(write.data.records, write.header, pace)
 
     def append(self, pace: Pace) -> Steps[bool]:
-        """Into the log, if each guard still holds: much may have happened since it was asked.
+        """Append to the logs, where each verification guard still holds: much may have happened since it was asked.
 
         Whether everything was written.
         """
@@ -133,7 +133,7 @@ class ProducePlan:
         return complete
 
     def tell_timed_out(self) -> None:
-        """To a client that goes on after it its time-out is another error than fencing (`older_clients`)."""
+        """Answer a time-out with the error after which the client goes on, where there is one (`older_clients`)."""
         version = self._context.version
         if version < IMPLICIT_ADD_SINCE and asks_for_new_epoch(self._context, Call.PRODUCE):
             tell_timed_out(self._request, self._writes, self._node.transactions)

@@ -104,7 +104,7 @@ def _verified(node: Node, mode: Mode, answer: Answer, begun: float) -> Verified:
 
 
 def of_leader(error: ErrorCode, mode: Mode) -> ErrorCode:
-    """Only the coordinator knows of fencing, and only newer clients of TRANSACTION_ABORTABLE."""
+    """A coordinator's error, as a leader tells it: without PRODUCER_FENCED, and to older clients without 120."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and mode is Mode.DEFAULT_ERROR:

@@ -79,7 +79,7 @@ def find(write: Write, context: RequestContext, node: Node) -> None:
 
 
 def refuse_repeated(writes: list[Write], pace: Pace) -> Steps[None]:
-    """Each partition once: of two batches one would be verified for the other."""
+    """Refuse each partition that is named twice: of two batches one would be verified for the other."""
     if len(writes) == 1:
         return
     places: Counter[TopicPartition] = Counter()
@@ -155,7 +155,7 @@ def verify_writes(
 
 
 def check_topic(write: Write, request: ProduceRequest) -> None:
-    """These come after the implicit add, as in Kafka (facts §14, §6.3 f)."""
+    """Refuse a topic that cannot be written to; after the implicit add, as in Kafka (facts §14, §6.3 f)."""
     if write.outcome is None:
         if write.at.topic in INTERNAL:
             write.refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{write.at.topic} is written by the broker only")

@@ -86,7 +86,7 @@ class SqliteMetadataStore:
         self.list("")
 
     def _read(self, where: str, *values: object) -> dict[str, Versioned]:
-        """Raises MetadataDamaged."""
+        """The rows that fit, by key.  Raises MetadataDamaged for one that its checksum does not fit."""
         found = {}
         try:
             rows = self._connection.execute(

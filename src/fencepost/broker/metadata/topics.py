@@ -96,11 +96,11 @@ class Topics:
 
     @property
     def half_deleted(self) -> list[str]:
-        """At the start: names of topics whose deletion was perhaps not finished when the node ended."""
+        """Names of topics whose deletion may not have been finished when the node ended; asked at the start."""
         return list(self._going)
 
     def deletions_finished(self, names: Iterable[str]) -> None:
-        """Nothing is left of those that were half deleted, and that is durable."""
+        """Note that nothing is left of these half deleted topics, and that this is durable."""
         self._buried |= {f"{_DELETED}{topic_id}": (None, 1) for topic_id in self._storage.deleted}
         for name in names:
             self._going.pop(name).set_result(None)
@@ -324,7 +324,7 @@ class Topics:
             self._going.pop(topic.name).set_result(None)
 
     def _removal(self, topics: Sequence[Topic], forgetting: Work[None]) -> Work[set[Topic]]:
-        """Those of which nothing is left under its own name."""
+        """Remove their partitions; the topics of which nothing is left under its own name."""
         renamed = set()
         for topic in topics:
             whole = True

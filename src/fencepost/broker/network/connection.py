@@ -197,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frames.shrink()
 
     def _stop(self) -> None:
-        """Nothing more is read or handled before something has changed."""
+        """Read and handle nothing more until something has changed."""
         self._stopped = True
         self._throttle()
 
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handle_request(request, len(frame), header, served)
 
     def _large_request(self, frame: memoryview, header: RequestHeader, served: Served) -> None:
-        """It may have very many items; nothing more is read into its buffer until these are all decoded."""
+        """Decode a request of very many items in steps; nothing is read into its buffer until that is done."""
         rest = decode_request_in_steps(served.request, frame, header.api_version, header.body_start)
         try:
             next(rest)
@@ -287,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._throttle()
 
     def _keep_turn(self, task: asyncio.Task[None]) -> None:
-        """Nothing that came later may overtake what this task does."""
+        """Hold back later requests of this connection until this task is done."""
         self._in_turn = task
         task.add_done_callback(self._turn_over)
         self._throttle()
@@ -316,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _encode_rest(
         self, rest: Work[bytearray], slot: Slot, lsn: int, header: RequestHeader, request: Any
     ) -> None:
-        """Of a long response."""
+        """Encode the rest of a long response in steps, and send it."""
         data: bytes | bytearray
         try:
             data = await self._node.slices.run(rest)
@@ -328,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
             self._broken()
 
     def _error_instead(self, request: Any, header: RequestHeader) -> bytes:
-        """Where a response could not be encoded; nothing where the connection ends."""
+        """An error response, where a response could not be encoded; empty where the connection ends."""
         instead = reply_to_failed(request, header, self.peer.host)
         if instead is CLOSE:
             self.close()

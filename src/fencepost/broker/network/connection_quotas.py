@@ -43,7 +43,7 @@ class ConnectionRate:
         return max(self._due - now, 0.0)
 
     def accepted(self, now: float) -> None:
-        """One more, at this time."""
+        """Count a connection that was accepted at this time, in seconds."""
         self._due = None
         if not self._windows or now - self._windows[-1][0] >= 1.0:
             self._windows.append((now, 0))

@@ -47,7 +47,7 @@ class Disconnections:
         self._transactions.abort_abandoned(name, producer_id)
 
     def close(self) -> None:
-        """Nothing is aborted any more."""
+        """Abort nothing any more."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -61,7 +61,7 @@ class FrameBuffer:
         return self._view[self._end :]
 
     def filled(self, count: int) -> None:
-        """So many bytes were put there."""
+        """Note that so many bytes were put there."""
         self._end += count
 
     def take(self) -> memoryview | None:
@@ -89,7 +89,7 @@ class FrameBuffer:
         self._start -= 4 + len(frame)
 
     def drop(self) -> None:
-        """Nothing of what is here matters any more."""
+        """Forget what is here."""
         self._start = self._end = 0
 
     def shrink(self) -> None:
@@ -98,7 +98,7 @@ class FrameBuffer:
             self._move(SMALL)
 
     def _move(self, size: int) -> None:
-        """To the front of a new buffer: views of the old one may be in use."""
+        """Move what is not read yet to the front of a new buffer: views of the old one may be in use."""
         rest = self._view[self._start : self._end]
         self._bytes = bytearray(size)
         self._view = memoryview(self._bytes)

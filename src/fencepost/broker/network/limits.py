@@ -111,7 +111,7 @@ class MemoryPool:
         self._waiting[resume] = None
 
     def forget(self, resume: Callable[[], None]) -> None:
-        """It does not wait any more."""
+        """Let it wait no more."""
         self._waiting.pop(resume, None)
 
     def give(self, count: int, who: Callable[[], None] | None = None) -> None:
@@ -171,7 +171,7 @@ class Reservation:
         return held > 0
 
     def forget(self) -> None:
-        """Nobody is to be called back any more."""
+        """Call nobody back any more."""
         self._pool.forget(self._resume)
 
     def is_kept_from_others(self, came: int) -> bool:

@@ -79,7 +79,7 @@ class Outgoing:
             slots.popleft()
 
     def clear(self) -> None:
-        """Nothing of it will leave."""
+        """Drop what has not left yet."""
         self.slots.clear()
         self._output.clear()
         self._rest.clear()
@@ -109,7 +109,7 @@ class Outgoing:
             transport.write(self._rest.popleft())
 
     def _send_pieces(self, transport: Transport) -> None:
-        """Nothing is copied before the transport takes it."""
+        """Send a response piece by piece: nothing is copied before the transport takes it."""
         rest = self._rest
         rest.extend(map(memoryview, self._output))
         while rest and self.is_writable:

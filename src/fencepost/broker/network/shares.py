@@ -69,7 +69,7 @@ class Shares:
         return False
 
     def forget(self, again: Callable[[], None]) -> None:
-        """It does not wait any more."""
+        """Let it wait no more."""
         self._line.pop(again, None)
         self._newcomers.pop(again, None)
         self._busy.discard(again)

@@ -54,7 +54,7 @@ class LogDirectory(NamedTuple):
 
 
 async def describe_cluster(cluster: Cluster, deadline: Deadline) -> ClusterDescription:
-    """As any of the brokers knows it."""
+    """The cluster, as any of the brokers knows it."""
     answer = await known_nodes(cluster, deadline)
     brokers = sorted(BrokerDescription(found.node_id, found.host, found.port, found.rack) for found in answer.brokers)
     controller = answer.controller_id
@@ -64,7 +64,7 @@ async def describe_cluster(cluster: Cluster, deadline: Deadline) -> ClusterDescr
 async def describe_log_dirs(
     cluster: Cluster, brokers: Iterable[int] | None, deadline: Deadline
 ) -> dict[int, list[LogDirectory]]:
-    """By broker, of these or of all."""
+    """The log directories of these brokers, or of all, by broker."""
 
     def read(answer: Any, asked: Sequence[int]) -> Iterator[ItemResult[int, list[LogDirectory]]]:
         yield ItemResult(asked[0], answer.error_code, None, sorted(map(_directory, answer.results), key=_path))

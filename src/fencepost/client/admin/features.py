@@ -28,7 +28,7 @@ class FeatureDescription(NamedTuple):
 
 
 async def describe_features(cluster: Cluster, deadline: Deadline) -> dict[str, FeatureDescription]:
-    """By name, as any of the brokers knows them."""
+    """The features by name, as any of the brokers knows them."""
 
     def read(answer: Any, asked: Any) -> Iterator[ItemResult[str, dict[str, FeatureDescription]]]:
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}

@@ -61,7 +61,7 @@ class GroupDescription(NamedTuple):
 async def list_groups(
     cluster: Cluster, states: Sequence[str], types: Sequence[str], deadline: Deadline
 ) -> dict[str, GroupListing]:
-    """By id, of all brokers.  `states` and `types`: only these; all if there are none."""
+    """The groups that all brokers list, by id.  `states` and `types`: only these; all if there are none."""
 
     def read(answer: Any, asked: Sequence[int]) -> Iterator[ItemResult[int, list[GroupListing]]]:
         found = [
@@ -85,7 +85,7 @@ async def list_groups(
 
 
 async def describe_groups(cluster: Cluster, groups: Iterable[str], deadline: Deadline) -> dict[str, GroupDescription]:
-    """By id, of their coordinators.
+    """The groups as their coordinators describe them, by id.
 
     One that a coordinator does not know as a classic group is asked for as one of the new protocol (KIP-848); brokers
     before that have none.
@@ -106,7 +106,7 @@ async def describe_groups(cluster: Cluster, groups: Iterable[str], deadline: Dea
 async def _described(
     cluster: Cluster, groups: Sequence[str], question: Question[str, GroupDescription], deadline: Deadline
 ) -> tuple[dict[str, GroupDescription], dict[str, BrokerError]]:
-    """Those that are described, and why the others are not."""
+    """The groups that are described, and why the others are not."""
     try:
         return await ask(cluster, groups, Coordinators(cluster, GROUP), question, deadline), {}
     except PartlyRefusedError as error:
@@ -182,7 +182,7 @@ def _partitions(assignment: bytes) -> list[TopicPartition]:
 
 
 async def delete_groups(cluster: Cluster, groups: Iterable[str], deadline: Deadline) -> None:
-    """With their committed offsets; one that has members is refused."""
+    """Delete groups with their committed offsets; one that has members is refused."""
 
     def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
         return (ItemResult(group.group_id, group.error_code, None, None) for group in answer.results)

@@ -74,7 +74,7 @@ def without_coordinator(
     ids: Mapping[int, str],
     described: Mapping[str, TransactionDescription | None],
 ) -> list[HangingTransaction]:
-    """Those whose marker no coordinator is going to write.
+    """The open transactions whose marker no coordinator is going to write.
 
     `ids`: transactional id by producer id.  A coordinator names the partitions of a transaction that is open, and
     while it ends those whose markers are not written yet.
@@ -105,7 +105,7 @@ def to_look_at(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
 async def _producers(
     cluster: Cluster, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> Mapping[TopicPartition, list[ProducerState]]:
-    """Without partitions that are deleted meanwhile."""
+    """The producers of these partitions, without those that are deleted meanwhile."""
     try:
         return await describe_producers(cluster, partitions, deadline)
     except PartlyRefusedError as several:
@@ -121,7 +121,7 @@ async def _producers(
 async def find_hanging_transactions(
     cluster: Cluster, partitions: Sequence[TopicPartition], timeout_ms: int, deadline: Deadline
 ) -> list[HangingTransaction]:
-    """Of these partitions.  `timeout_ms`: transaction.max.timeout.ms of the brokers."""
+    """The hanging transactions of these partitions.  `timeout_ms`: transaction.max.timeout.ms of the brokers."""
     now = cluster.runtime.clock.now()
     late = open_for_longer(await _producers(cluster, partitions, deadline), timeout_ms, now)
     hanging = await _left_alone(cluster, late, deadline)
@@ -136,7 +136,7 @@ async def find_hanging_transactions(
 async def _left_alone(
     cluster: Cluster, found: Sequence[HangingTransaction], deadline: Deadline
 ) -> list[HangingTransaction]:
-    """Those that no coordinator has, when every coordinator has been asked.  Raises BrokerError if one cannot be."""
+    """Those of these that no coordinator has; every one is asked.  Raises BrokerError if one cannot be."""
     if not found:
         return []
     producers = sorted(dict.fromkeys(each.producer_id for each in found))

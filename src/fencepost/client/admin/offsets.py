@@ -36,7 +36,7 @@ Errors = dict[TopicPartition, ErrorCode]
 async def list_group_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None, deadline: Deadline, *, stable: bool
 ) -> Offsets:
-    """Of these partitions, or of all that have one.
+    """The committed offsets of these partitions, or of all that have one.
 
     `stable`: wait while a transaction that is open may change one.
     """

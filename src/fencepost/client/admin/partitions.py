@@ -67,7 +67,7 @@ class ProducerState(NamedTuple):
 async def list_offsets(
     cluster: Cluster, specs: Mapping[TopicPartition, int], isolation_level: str, deadline: Deadline
 ) -> dict[TopicPartition, ListedOffset | None]:
-    """By name or by time (the first record that is not older), None where there is no such record."""
+    """Offsets by name or by time (the first record that is not older), None where there is no such record."""
     isolation = isolation_of(isolation_level)
 
     def wanted(at: TopicPartition) -> ListOffsetsPartition:

@@ -21,7 +21,7 @@ Place: TypeAlias = int | str | BrokerError
 
 
 class Route(Protocol[Item]):
-    """Tells where to ask."""
+    """Tells which node is to be asked about what."""
 
     async def places(self, items: Sequence[Item], deadline: Deadline) -> Mapping[Item, Place]:
         """Whom to ask about each.  Raises ConnectionLostError, UnreachableError, TimedOutError."""
@@ -33,7 +33,7 @@ class Route(Protocol[Item]):
 
 
 class Leaders:
-    """Of partitions."""
+    """Partitions are asked about at their leaders."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -65,7 +65,7 @@ class Leaders:
 
 
 class Coordinators:
-    """Of groups or of transactional ids."""
+    """Groups, or transactional ids, are asked about at their coordinators."""
 
     def __init__(self, cluster: Cluster, kind: int) -> None:
         self._cluster = cluster
@@ -89,7 +89,7 @@ class Coordinators:
 
 
 class Controller:
-    """Of the cluster: it changes what the whole cluster has."""
+    """What the whole cluster has is changed by its controller."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -106,7 +106,7 @@ class Controller:
 
 
 class Brokers:
-    """Each for itself: the items are their ids."""
+    """Each broker is asked about itself: the items are their ids."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -127,7 +127,7 @@ class Brokers:
 
 
 class AnyBroker:
-    """All of them know it."""
+    """Any broker is asked: all of them know it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

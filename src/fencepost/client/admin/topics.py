@@ -57,7 +57,7 @@ class NewTopic(NamedTuple):
 async def describe_topics(
     cluster: Cluster, names: Sequence[str] | None, deadline: Deadline
 ) -> dict[str, TopicDescription]:
-    """Of these, or of all if it is None."""
+    """These topics, or all if it is None."""
     cluster.check_open()
     if names is not None and not names:
         return {}
@@ -163,7 +163,7 @@ async def create_topic(
 
 
 async def delete_topics(cluster: Cluster, names: Iterable[str], deadline: Deadline) -> None:
-    """With all their records."""
+    """Delete topics with all their records."""
 
     def request(asked: Sequence[str]) -> DeleteTopicsRequest:
         states = [DeleteTopicState(name=name) for name in asked]

@@ -70,7 +70,7 @@ class Transaction:
 
     @property
     def records(self) -> Sequence[ConsumerRecord]:
-        """In the order of each partition."""
+        """The records of the transaction, in the order of each partition."""
         return self._handed.records
 
     @property

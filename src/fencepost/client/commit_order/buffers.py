@@ -23,7 +23,7 @@ _LENGTH_KNOWN: Final = 12
 
 
 class TransactionBuffers:
-    """Of all partitions of one consumer.  `limit`: bytes in memory."""
+    """The records of open transactions, of all partitions of one consumer.  `limit`: bytes in memory."""
 
     def __init__(self, limit: int, open_file: Callable[[], RawFile]) -> None:
         self.limit = limit
@@ -61,7 +61,7 @@ class TransactionBuffer:
 
     @property
     def on_disk(self) -> int:
-        """Bytes."""
+        """Bytes of records that are in the spill file."""
         return self._spilled.size
 
     def append(self, batch: Buffer) -> None:
@@ -93,7 +93,7 @@ class TransactionBuffer:
         raise _damaged()
 
     def drop(self) -> None:
-        """Nobody wants the rest of it."""
+        """Forget the rest of it."""
         self._all.in_memory -= self.in_memory
         self._batches.clear()
         self._all.file.drop(self._spilled)

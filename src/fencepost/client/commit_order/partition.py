@@ -96,7 +96,7 @@ class PartitionInCommitOrder:
         self._ending, self._inside = None, -1
 
     def position(self) -> Position:
-        """After everything that was handed out, and after what nobody is shown."""
+        """The position after everything that was handed out, and after what nobody is shown."""
         oldest = next(iter(self._open.values()), None)
         start = self._next if oldest is None else oldest.first
         if self._ending is not None:
@@ -220,7 +220,7 @@ class PartitionInCommitOrder:
         self._next, self._ending, self._inside = self._after_batch, None, -1
 
     def _records(self, batch: Buffer, header: BatchHeader, first: int) -> list[ConsumerRecord]:
-        """Those of a batch from offset `first` on."""
+        """The records of a batch from offset `first` on."""
         topic, partition = self.at
         return [
             ConsumerRecord(topic, partition, *record)
@@ -231,7 +231,7 @@ class PartitionInCommitOrder:
     # What the user is told
 
     def open_transactions(self, now: float) -> list[OpenTransaction]:
-        """Those that have begun and not ended, the oldest first."""
+        """The transactions that have begun and not ended, the oldest first."""
         return [
             OpenTransaction(
                 self.at,

@@ -47,7 +47,7 @@ class Position(NamedTuple):
     """o3: of the transaction whose marker is at `delivered`, the last record that was delivered; -1: none was."""
 
     def committed(self) -> OffsetAndMetadata:
-        """As a group keeps it."""
+        """Offset and metadata, as a group keeps them."""
         if self.inside >= 0:
             return OffsetAndMetadata(self.start, f"commit-order/1 {self.delivered} {self.inside}")
         if self.start == self.delivered:

@@ -57,7 +57,7 @@ class Blocks:
         return self.end - 1
 
     def give_back(self, number: int) -> None:
-        """Nobody needs this one any more."""
+        """Take back a block that nobody needs any more."""
         assert 0 <= number < self.end and number not in self._is_free, "a block is given back once"
         self._is_free.add(number)
         heapq.heappush(self._free, number)
@@ -153,7 +153,7 @@ class SpillFile:
         return b"".join(parts)
 
     def drop(self, what: Spilled) -> None:
-        """Nobody wants the rest of it.  The file becomes shorter if its end is free."""
+        """Forget the rest of it.  The file becomes shorter if its end is free."""
         for number in what.blocks:
             self.blocks.give_back(number)
         what.blocks.clear()
@@ -168,7 +168,7 @@ class SpillFile:
                 pass  # the space is used again, or free when the file is closed
 
     def close(self) -> None:
-        """The file is gone."""
+        """Remove the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -21,7 +21,7 @@ LEAVE_FOR_A_WHILE: Final = -2
 
 
 class State(Enum):
-    """Of a member, as it knows itself."""
+    """What a member knows of itself."""
 
     OUTSIDE = auto()
     """No member: what it had may be somebody else's.  It joins when records are asked for."""

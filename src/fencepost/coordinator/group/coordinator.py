@@ -164,7 +164,7 @@ class GroupCoordinator:
         return await self._membership.join(shard, request, client_id, client_host, version)
 
     async def sync_group(self, request: SyncGroupRequest) -> Answered[SyncGroupResponse]:
-        """SyncGroup."""
+        """Answer SyncGroup, as soon as the leader has said who gets what."""
         shard = self._shard(request.group_id)
         if isinstance(shard, ErrorCode):
             return Answered(refuse_sync(shard), 0)
@@ -173,7 +173,7 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> Answered[ErrorCode]:
-        """Heartbeat."""
+        """Answer Heartbeat, and begin the member's session anew."""
         shard = self._shard(group_id)
         if isinstance(shard, ErrorCode):
             return Answered(shard, 0)
@@ -189,7 +189,7 @@ class GroupCoordinator:
     # Committed offsets
 
     def commit_offsets(self, who: CommitFor, offsets: Mapping[TopicPartition, CommittedOffset]) -> Committed:
-        """OffsetCommit."""
+        """Answer OffsetCommit: keep the offsets of a group in its journal."""
         shard = self._any_shard(who.group_id)
         if isinstance(shard, ErrorCode):
             return Committed(dict.fromkeys(offsets, shard), 0)

@@ -84,12 +84,12 @@ class Offsets:
     def all_committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """As `committed`, of each."""
+        """What `committed` gives of each partition."""
         of_group = self._committed.get(group, {})
         return {at: of_group[at].committed if at in of_group else None for at in partitions}
 
     def unstable(self, group: str, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Those of which `is_unstable` holds."""
+        """The partitions of which `is_unstable` holds."""
         of_group = self._open.get(group, ())
         return [at for at in partitions if at in of_group]
 

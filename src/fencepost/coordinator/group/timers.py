@@ -35,7 +35,7 @@ class Timers(Generic[K]):
         self._handles[key] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._rang, key)
 
     def cancel(self, key: K) -> None:
-        """It does not ring any more; nothing if it has rung, or was never set."""
+        """Have it ring no more; nothing if it has rung, or was never set."""
         self._failures.pop(key, None)
         handle = self._handles.pop(key, None)
         if handle is not None:

@@ -29,7 +29,7 @@ class Alarms:
         heappush(self._heap, (deadline, self._set, entry))
 
     def ring(self, now: Milliseconds) -> Iterator[TransactionalIdEntry]:
-        """Those whose alarm was set for before `now`, each once; their alarms are off until they are set again."""
+        """The entries whose alarm was set for before `now`, each once; it is off until it is set again."""
         heap = self._heap
         while heap and heap[0][0] < now:
             deadline, _, entry = heappop(heap)

@@ -193,7 +193,7 @@ class TransactionCoordinator:
         return entry is not None and entry.transaction.was_timed_out(producer_id, producer_epoch)
 
     def is_loading(self, transactional_id: str) -> bool:
-        """Nothing can be said about this id yet."""
+        """Whether the journal partition of this id is being read, so that nothing can be said about it yet."""
         index = self.partition_for(transactional_id)
         return self._shards.lookup(index) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -206,7 +206,7 @@ class TransactionCoordinator:
         return listing.absent(transactional_id, *self._absent(transactional_id))
 
     def list(self, filters: listing.Filters | None = None) -> listing.Listing:
-        """`list_in_steps`, at once."""
+        """What `list_in_steps` gives, at once."""
         return finish(self.list_in_steps(filters or listing.Filters(), Pace()))
 
     def list_in_steps(self, filters: listing.Filters, pace: Pace) -> Steps[listing.Listing]:

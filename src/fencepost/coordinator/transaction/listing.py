@@ -84,8 +84,10 @@ def describe(
 def select(
     transactions: Iterable[tuple[TransactionMetadata, int]], filters: Filters, now: Milliseconds, pace: Pace
 ) -> Steps[Listing]:
-    """Those that pass every filter, in the order given: each transactional id with the lsn that an answer about it
-    depends on."""
+    """The transactional ids that pass every filter, in the order given.
+
+    `transactions`: each with the lsn that an answer about it depends on.
+    """
     unknown: dict[str, None] = {}
     states: dict[State, None] = {}
     for name in filters.states:

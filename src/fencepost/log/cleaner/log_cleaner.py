@@ -45,12 +45,12 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
-    """The event loop's."""
+    """Timers of the event loop."""
 
     def call_later(self, delay: float, callback: Callable[[], None], /) -> Timer: ...
 
     def time(self) -> float:
-        """Seconds."""
+        """The loop's clock, in seconds."""
         ...
 
 
@@ -325,7 +325,7 @@ class LogCleaner:
                 self._timers.call_later(PATIENCE, lambda: self._resume(work))
 
     def _resume(self, work: Work) -> None:
-        """It waits for nothing any more."""
+        """Go on: it waits for nothing any more."""
         if any(each is work for each in self._under_way) and not self._is_closed:
             self._ready.append(work)
             self._wait_for_turn()

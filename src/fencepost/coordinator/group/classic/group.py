@@ -164,7 +164,7 @@ class ClassicGroup(NamedTuple):
         return self._replace(pending_members={**self.pending_members, member_id: None})
 
     def without_pending(self, gone: Iterable[str]) -> ClassicGroup:
-        """These ids have joined, or may not join any more."""
+        """The group without these pending ids: they have joined, or may not join any more."""
         left = dict(self.pending_members)
         for member_id in gone:
             del left[member_id]

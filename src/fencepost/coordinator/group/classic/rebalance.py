@@ -55,7 +55,7 @@ def answers_waiting(members: Iterable[Member], error: ErrorCode) -> tuple[Effect
 
 
 def remove_members(group: ClassicGroup, gone: Sequence[Member]) -> Change:
-    """These are no members any more; what they wait for is answered UNKNOWN_MEMBER_ID."""
+    """Remove these members; what they wait for is answered UNKNOWN_MEMBER_ID."""
     if not gone:
         return Change(group)
     effects = [effect for member in gone for effect in _farewell(member)]
@@ -96,7 +96,7 @@ def maybe_complete_join(group: ClassicGroup, now: Milliseconds) -> Change:
 
 
 def prepare_or_complete(group: ClassicGroup, settings: GroupSettings, now: Milliseconds) -> Change:
-    """Somebody is gone: the others share what it had."""
+    """What follows where somebody is gone: the others share what it had."""
     change = Change(group)
     if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
         change = prepare_rebalance(group, settings, now)
@@ -155,7 +155,7 @@ def _join_phase_over(group: ClassicGroup, settings: GroupSettings, now: Millisec
 
 
 def _sync_phase_over(group: ClassicGroup, settings: GroupSettings, now: Milliseconds) -> Change:
-    """Whoever has joined and does not ask for its assignment holds up nobody any longer."""
+    """End a sync phase: whoever has joined and does not ask for its assignment holds up nobody any longer."""
     silent = [member for member in group.members.values() if member.awaiting is None]
     change = remove_members(group, silent)
     return change.then(partial(prepare_or_complete, settings=settings, now=now)) if silent else change
