@@ -101,30 +101,10 @@ def judge(
             )
         return Judgement(Verdict.WRITE)
     if last.query_id != batch.query_id:
-        if resume and _goes_on(batch, last.source_offsets):
-            return Judgement(Verdict.WRITE)
-        return Judgement(
-            Verdict.REFUSE,
-            f"the application id {application_id!r} belongs to another query, and where that ended this one does not "
-            f"begin: batch {last.batch_id}, the last one, ended at {_text(last.source_offsets)}. Nothing was written. "
-            f"If the checkpoint was lost, {_way_on(application_id)}. If this is to be a query of its own, choose a new "
-            "application_id",
-        )
+        return _of_another_query(application_id, last, batch, resume)
     number = number_of(batch.batch_id, last.batch_id)
     if number is Number.LATER:
-        verdict = FOLLOWING[start_of(batch.source_starts, last.source_offsets)]
-        if verdict is Verdict.WRITE or (verdict is Verdict.MISSES and accept_gap):
-            return Judgement(Verdict.WRITE)
-        committed = f"batch {last.batch_id}, the last one committed, ended at {_text(last.source_offsets)}"
-        if verdict is Verdict.MISSES:
-            return Judgement(verdict, _missing(application_id, batch, committed))
-        return Judgement(
-            verdict,
-            f"batch {batch.batch_id} of application {application_id!r} begins at {_text(batch.source_starts)}, but on "
-            f"this cluster {committed}: rows that are committed would be written again. Earlier batches of this "
-            f"checkpoint were written elsewhere. Nothing was written. Put the checkpoint back that was used here, or "
-            f"{_way_on(application_id)}",
-        )
+        return _later(application_id, last, batch, accept_gap)
     verdict = VERDICTS[number, end_of(batch.source_offsets, last.source_offsets)]
     if verdict is not Verdict.REFUSE:
         return Judgement(verdict)
@@ -150,6 +130,36 @@ def _way_on(application_id: str) -> str:
     return (
         "go on from there with a new checkpoint: give the source startingOffsets="
         f"resume_offsets({application_id!r}, ...) and the sink resume=True"
+    )
+
+
+def _of_another_query(application_id: str, last: Progress, batch: Progress, resume: bool) -> Judgement:
+    """What to do with a batch of a query that is not that of the last one, and was not said to be new."""
+    if resume and _goes_on(batch, last.source_offsets):
+        return Judgement(Verdict.WRITE)
+    return Judgement(
+        Verdict.REFUSE,
+        f"the application id {application_id!r} belongs to another query, and where that ended this one does not "
+        f"begin: batch {last.batch_id}, the last one, ended at {_text(last.source_offsets)}. Nothing was written. "
+        f"If the checkpoint was lost, {_way_on(application_id)}. If this is to be a query of its own, choose a new "
+        "application_id",
+    )
+
+
+def _later(application_id: str, last: Progress, batch: Progress, accept_gap: bool) -> Judgement:
+    """What to do with a batch whose number is larger than that of the last one, of the same query."""
+    verdict = FOLLOWING[start_of(batch.source_starts, last.source_offsets)]
+    if verdict is Verdict.WRITE or (verdict is Verdict.MISSES and accept_gap):
+        return Judgement(Verdict.WRITE)
+    committed = f"batch {last.batch_id}, the last one committed, ended at {_text(last.source_offsets)}"
+    if verdict is Verdict.MISSES:
+        return Judgement(verdict, _missing(application_id, batch, committed))
+    return Judgement(
+        verdict,
+        f"batch {batch.batch_id} of application {application_id!r} begins at {_text(batch.source_starts)}, but on "
+        f"this cluster {committed}: rows that are committed would be written again. Earlier batches of this "
+        f"checkpoint were written elsewhere. Nothing was written. Put the checkpoint back that was used here, or "
+        f"{_way_on(application_id)}",
     )
 
 
