@@ -212,6 +212,8 @@ def main() -> None:
     before = known()
     unfound = [name for name, bug in BUGS.items() if not bug.masked and not before.get(name, {}).get("found")]
     names = sys.argv[1:] or unfound
+    if unknown := sorted(set(names) - set(BUGS)):
+        raise SystemExit(f"there is no bug {', '.join(unknown)}: docs/reference/bugs.md has their names\n{__doc__}")
     left: list[str] = []
     for name in names:
         near = find_near(name)

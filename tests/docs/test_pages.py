@@ -90,3 +90,10 @@ def test_a_target_that_a_page_names_is_one_of_make() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {name_of(page): set(_TARGET.findall(code(page))) for page in PAGES}
     assert {page: those - targets for page, those in named.items() if those - targets} == {}
+
+
+def test_the_glossary_has_each_term_once_in_the_order_of_the_alphabet() -> None:
+    rows = [line for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("| ")][1:]
+    terms = [re.sub(r"[^a-z0-9 ]", "", row.split("|")[1].strip().lower()) for row in rows]
+    assert len(terms) > 50
+    assert terms == sorted(set(terms))
