@@ -196,6 +196,36 @@ def test_a_check_takes_a_step_for_so_many_records_and_looks_at_the_batch_in_the_
             assert 3 <= pauses <= 12
 
 
+class Room:
+    """There is enough of it."""
+
+    def __init__(self) -> None:
+        self.used = self.most = 0
+
+    def claim(self, size: int) -> bool:
+        self.used += size
+        self.most = max(self.most, self.used)
+        return True
+
+    def wait_for(self, size: int) -> Steps[None]:
+        raise AssertionError(f"nobody waits for {size} bytes")
+
+    def give(self, size: int) -> None:
+        self.used -= size
+
+
+@pytest.mark.parametrize("ended_after", [0, 1, 10_000])
+def test_what_a_batch_took_to_be_unfolded_is_given_back_however_its_check_ends(ended_after: int) -> None:
+    records = [(START, b"k", None, ())] * (2 * STEP)
+    data = encode_batch(records, compression=Compression.ZSTD)
+    room, settings = Room(), LogSettings(cleanup_policy="compact")
+    steps = check_batch(data, read_header(data), settings, Milliseconds(START), Pace(room=room))
+    for _ in zip(range(ended_after), steps, strict=False):
+        assert 0 < room.used < room.most
+    steps.close()
+    assert (room.used, room.most > 0) == (0, ended_after > 0)
+
+
 def test_what_is_large_is_compressed_in_another_thread() -> None:
     data = encode_batch([(START, None, bytes(100_000), ())] * 3)
     steps = check_batch(

@@ -13,7 +13,7 @@ import pytest
 from fencepost.client import Admin, Consumer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ProducerFencedError, TimedOutError
-from fencepost.client.transactional_id import TransactionalId, fenced_error
+from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
@@ -208,49 +208,6 @@ def test_a_driver_that_could_not_settle_takes_over_anew() -> None:
         assert await bench.values() == [b"new", b"new"]
 
     in_world(test)
-
-
-@pytest.mark.parametrize("level", [2, 1])
-@pytest.mark.parametrize(("seconds", "named"), [(59, False), (70, True)])
-def test_a_batch_that_takes_too_long_is_told_which_setting_to_raise(level: int, seconds: int, named: bool) -> None:
-    async def test(bench: Bench) -> None:
-        async def dawdle(_: Plan) -> None:
-            await asyncio.sleep(seconds)
-            raise ValueError("slow")
-
-        tasks = Tasks(bench, b"row")
-        tasks.between = dawdle
-        with pytest.raises(WriteFailed) as failed:
-            await bench.driver(attempts=2).write(batch(0), 2, False, tasks)
-        assert ("transaction_timeout_ms=60000 a transaction is aborted: raise that" in str(failed.value)) is named
-        assert await bench.values() == []
-
-    in_world(test, level)
-
-
-def test_who_was_fenced_before_transaction_version_2_may_have_taken_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apache Kafka answers both alike there, and this is all that is known of it; after a short time it is fencing."""
-
-    async def test(bench: Bench) -> None:
-        async def fenced(_: TransactionalId, *__: Any) -> Any:
-            raise fenced_error("app")
-
-        for seconds, said in (
-            (1, "an id of its own$"),
-            (70, "Or nobody has: this took 7. s, .* start the query again$"),
-        ):
-            driver, tasks = bench.driver(), Tasks(bench, b"row")
-
-            async def dawdle(_: Plan, seconds: int = seconds) -> None:
-                await asyncio.sleep(seconds)
-                monkeypatch.setattr(TransactionalId, "end", fenced)
-
-            tasks.between = dawdle
-            with pytest.raises(ProducerFencedError, match=said):
-                await driver.write(batch(0), 2, False, tasks)
-            monkeypatch.undo()
-
-    in_world(test, 1)
 
 
 def test_an_interrupt_after_the_commit_does_not_write_again() -> None:
