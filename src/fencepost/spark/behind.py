@@ -14,7 +14,7 @@ from fencepost.spark.positions import CLUSTER, Positions
 
 
 class Behind(NamedTuple):
-    """Of one source: what a reader of its isolation level could read now, less what the query has read.
+    """How far one source is behind: what a reader of its isolation level could read now, less what the query has read.
 
     The figures are offsets, over the partitions; they have the meaning of Spark's own maxOffsetsBehindLatest, ....
     """
@@ -27,7 +27,7 @@ class Behind(NamedTuple):
 
 
 def offsets_behind_latest(progress: Mapping[str, Any] | None) -> list[Behind]:
-    """Of each source with the format `fencepost`, in the order of the query.  `progress`: `query.lastProgress`.
+    """How far each source with the format `fencepost` is behind, in their order.  `progress`: `query.lastProgress`.
 
     A partition that the query has not come to, or whose topic was made anew since, counts from offset 0.  Empty before
     the first progress.
