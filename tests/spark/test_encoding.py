@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.client.batches import Headers
 from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.batch import headers, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.partitioning import partition_for_key
-from fencepost.protocol.records import BatchBuilder, decode_batch
+from fencepost.protocol.records import BatchBuilder, Headers, decode_batch
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark import encoding

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fencepost.client.errors import ClientError, DeliveryError
 from fencepost.client.together import Together
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import UNLIMITED, BatchBuilder, decode_batch
+from fencepost.protocol.records import UNLIMITED, BatchBuilder, Headers, decode_batch
 from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, TopicPartition
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordMetadata(NamedTuple):

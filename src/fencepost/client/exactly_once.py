@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from fencepost.client.batches import Headers, RecordMetadata
+from fencepost.client.batches import RecordMetadata
 from fencepost.client.consumer import Consumer
 from fencepost.client.errors import MisuseError, TransactionTimedOutError
 from fencepost.client.producer import Producer
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transaction_loop import Handed, State, TransactionLoop
+from fencepost.protocol.records import Headers
 
 #: Of transaction_timeout_ms, for the block; the rest is for the commit.
 _SHARE_OF_THE_BLOCK: Final = 0.8

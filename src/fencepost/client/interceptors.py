@@ -7,7 +7,8 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, Protocol
 
-from fencepost.client.batches import Headers, OnAcknowledged, RecordMetadata
+from fencepost.client.batches import OnAcknowledged, RecordMetadata
+from fencepost.protocol.records import Headers
 from fencepost.protocol.types import Offset
 
 logger = logging.getLogger(__name__)

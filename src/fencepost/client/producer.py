@@ -10,7 +10,7 @@ from functools import partial
 from typing import Self, Unpack
 
 from fencepost.client.acknowledgements import Unnumbered, checked_acks
-from fencepost.client.batches import Headers, RecordMetadata
+from fencepost.client.batches import RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, ClosedError, MisuseError
 from fencepost.client.forgotten import tell_if_forgotten, unacknowledged_records
@@ -28,6 +28,7 @@ from fencepost.client.statistics import ProducerStatistics, SendCounts
 from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
 from fencepost.client.transactions import Transactions, check_group
+from fencepost.protocol.records import Headers
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import NoneType
 from typing import Final
 
-from fencepost.client.batches import Headers
 from fencepost.client.errors import RecordTooLargeError
+from fencepost.protocol.records import Headers
 
 #: What a key or value may be.
 BYTES: Final = (bytes, bytearray, NoneType)

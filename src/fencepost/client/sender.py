@@ -13,7 +13,7 @@ from typing import Final
 
 from fencepost.client.alarm import Alarm
 from fencepost.client.batch_ends import BatchEnds
-from fencepost.client.batches import Batch, Headers, OnAcknowledged, RecordMetadata
+from fencepost.client.batches import Batch, OnAcknowledged, RecordMetadata
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
@@ -30,7 +30,7 @@ from fencepost.client.together import Together
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.messages import ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import PartitionProduceResponse
-from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.records import BatchBuilder, Headers
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 #: `acks`: a leader answers when all that are in sync have the batch (-1), or not at all (0).

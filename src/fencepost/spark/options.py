@@ -11,6 +11,7 @@ from typing import Any, Final
 from fencepost.client.security import Security
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark.admission import Offsets
 from fencepost.spark.bad_option import BadOption as BadOption
 from fencepost.spark.option_table import REFUSED, SOURCE, of_other_kind, unknown
 from fencepost.spark.positions import LARGEST, LARGEST_PARTITION, Positions
@@ -26,7 +27,6 @@ _UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_6
 _NO_JSON: Final = (ValueError, TypeError, AttributeError, RecursionError)
 _SHOWN: Final = 200
 """Characters of an option that an error repeats."""
-Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)

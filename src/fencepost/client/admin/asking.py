@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from fencepost.client.admin.routes import Brokers, Route
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, PartlyRefusedError, UnreachableError
 from fencepost.protocol.errors import ErrorCode
+
+#: A controller that says so knows: it is the one who would know of a topic.  It may have begun what took too long.
+FINAL_OF_CONTROLLERS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT})
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.admin.asking import ItemResult, Question, ask
+from fencepost.client.admin.asking import FINAL_OF_CONTROLLERS, ItemResult, Question, ask
 from fencepost.client.admin.routes import AnyBroker, Brokers, Route
 from fencepost.client.cluster import Cluster, Deadline
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
@@ -22,7 +21,6 @@ _SOURCES: Final = (
     "DYNAMIC_GROUP_CONFIG",
 )
 _TYPES: Final = (*("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD"),)
-_FINAL: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT})
 
 
 class ConfigSynonym(NamedTuple):
@@ -75,7 +73,7 @@ async def describe_configs(
         request=request,
         read=read,
         refused=lambda name: f"the settings of {_named(kind, name)} are not told",
-        final=_FINAL,
+        final=FINAL_OF_CONTROLLERS,
     )
     return await ask(cluster, names, _route(cluster, kind), question, deadline)
 
@@ -101,7 +99,7 @@ async def alter_config(
         request=lambda _: IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only),
         read=read,
         refused=lambda _: f"the settings of {_named(kind, name)} were not changed",
-        final=_FINAL,
+        final=FINAL_OF_CONTROLLERS,
     )
     await ask(cluster, [name], _route(cluster, kind), question, deadline)
 

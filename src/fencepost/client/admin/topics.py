@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from fencepost.client.admin.asking import ItemResult, Question, ask, metadata, patience_ms, refusal
+from fencepost.client.admin.asking import (
+    FINAL_OF_CONTROLLERS,
+    ItemResult,
+    Question,
+    ask,
+    metadata,
+    patience_ms,
+    refusal,
+)
 from fencepost.client.admin.routes import Controller
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, PartlyRefusedError
@@ -16,9 +24,6 @@ from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic
 from fencepost.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.types import TopicPartition
-
-#: A controller that says so knows: it is the one who would know of a topic.  It may have begun what took too long.
-_FINAL: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT})
 
 
 class PartitionDescription(NamedTuple):
@@ -120,7 +125,11 @@ async def create_topics(
             yield ItemResult(topic.name, 0 if there else topic.error_code, topic.error_message, None)
 
     question = Question(
-        request=request, read=read, refused=lambda name: f"topic {name!r} was not created", final=_FINAL, once=True
+        request=request,
+        read=read,
+        refused=lambda name: f"topic {name!r} was not created",
+        final=FINAL_OF_CONTROLLERS,
+        once=True,
     )
     made, refused = list(by_name), None
     try:
@@ -176,7 +185,11 @@ async def delete_topics(cluster: Cluster, names: Iterable[str], deadline: Deadli
                 yield ItemResult(topic.name, topic.error_code, topic.error_message, None)
 
     question = Question(
-        request=request, read=read, refused=lambda name: f"topic {name!r} was not deleted", final=_FINAL, once=True
+        request=request,
+        read=read,
+        refused=lambda name: f"topic {name!r} was not deleted",
+        final=FINAL_OF_CONTROLLERS,
+        once=True,
     )
     await ask(cluster, names, Controller(cluster), question, deadline)
 
@@ -199,7 +212,7 @@ async def create_partitions(
         request=request,
         read=read,
         refused=lambda name: f"no partitions were added to {name!r}",
-        final=_FINAL,
+        final=FINAL_OF_CONTROLLERS,
         once=True,
     )
     await ask(cluster, counts, Controller(cluster), question, deadline)

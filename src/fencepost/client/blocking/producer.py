@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from typing import Any, Generic, Self, TypeVar
 
 from fencepost.client import producer
-from fencepost.client.batches import Headers, RecordMetadata
+from fencepost.client.batches import RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.portal import Portal
 from fencepost.client.producer_elsewhere import ProducerElsewhere
 from fencepost.client.statistics import ProducerStatistics
 from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.records import Headers
 from fencepost.protocol.types import TopicPartition
 
 T = TypeVar("T")
