@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.client.portal import Portal
 from fencepost.client.shared_transaction import Ticket
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.spark.attempt import Plan
 from fencepost.spark.sink import Sink, WriteCancelled, _InThisThread, _until
@@ -43,6 +43,14 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> Non
     Sink(**GOOD)
     with pytest.raises(ValueError, match=said):
         Sink(**GOOD | wrong)
+
+
+def test_a_sink_that_has_written_nothing_is_whole_and_can_be_closed() -> None:
+    sink = Sink(**GOOD)
+    assert sink.identity == NO_PRODUCER
+    sink.close()
+    sink.close()
+    assert sink.identity == NO_PRODUCER
 
 
 class Rows:
