@@ -46,7 +46,7 @@ class Place:
     def stream(
         self,
         spark: SparkSession,
-        most: int = 200,
+        most: int = ROWS,
         topic: str | None = "",
         starting: str = "earliest",
         group: str = "",
@@ -64,8 +64,8 @@ class Place:
             .select("key", "value")
         )
 
-    def run(self, spark: SparkSession, starting: str = "earliest", **options: Any) -> StreamingQuery:
-        return self.write(self.stream(spark, starting=starting), **options)
+    def run(self, spark: SparkSession, starting: str = "earliest", most: int = ROWS, **options: Any) -> StreamingQuery:
+        return self.write(self.stream(spark, most, starting=starting), **options)
 
     def write(self, rows: DataFrame, **options: Any) -> StreamingQuery:
         """All that there is now; the query, when it has ended."""

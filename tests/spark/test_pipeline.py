@@ -22,7 +22,7 @@ from fencepost.client.blocking import Consumer as Group
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.types import TopicPartition as ClientPartition
 from fencepost.spark import Sink, Step, offsets_behind_latest, resume_offsets, write, write_stream
-from fencepost.spark.source import WRITES
+from fencepost.spark.source import WRITES, FencepostDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def test_a_batch_read_of_nothing_has_no_rows(
 
 def test_a_stream_is_written_once_over_restarts(spark: SparkSession, place: Place) -> None:
     steps: list[tuple[Step, int]] = []
-    query = place.run(spark, watch=lambda step, batch: steps.append((step, batch)))
+    query = place.run(spark, most=200, watch=lambda step, batch: steps.append((step, batch)))
     assert place.shown() == list(range(ROWS))
     behind = [source for each in query.recentProgress for source in offsets_behind_latest(each)]
     assert [3 * each.avg_offsets for each in behind] == pytest.approx([ROWS - 200, ROWS - 400, 0])
@@ -115,6 +115,14 @@ def test_a_second_query_under_the_same_id_is_refused_and_disturbs_nobody(spark: 
     assert sink.write(rows, 1, "healthy", topic=place.target)
     sink.close()
     assert place.shown() == sorted([*range(10), *range(10)])
+
+
+def test_the_last_line_of_an_error_says_which_option_of_a_stream_is_amiss(spark: SparkSession, place: Place) -> None:
+    with pytest.raises(Exception, match="maxOffsetsPerTrigger=0") as refused:
+        place.write(place.stream(spark, most=0))
+    said = str(refused.value).split("=== Streaming Query ===")[0].strip().splitlines()
+    lines = [line for line in said if line.strip() and "SQLSTATE" not in line]
+    assert lines[-1].endswith("BadOption: maxOffsetsPerTrigger=0: it must be 1 or more")
 
 
 def test_a_query_that_has_ended_holds_nothing(spark: SparkSession, place: Place) -> None:
@@ -230,15 +238,12 @@ def test_a_run_is_written_once(spark: SparkSession, place: Place) -> None:
     assert place.shown() == sorted([*range(20), *range(20)])
 
 
-def test_the_format_only_reads_and_says_what_to_use_instead(spark: SparkSession, place: Place) -> None:
+def test_the_format_only_reads_and_says_what_to_use_instead(spark: SparkSession) -> None:
     rows = spark.range(1).selectExpr("cast(id as string) as value")
-    sentence = re.escape(WRITES)
-    with pytest.raises(Exception, match=sentence):
+    with pytest.raises(Exception, match=re.escape(WRITES)):
         rows.write.format("fencepost").mode("append").save()
-    stream = place.stream(spark).writeStream.format("fencepost").option("checkpointLocation", place.checkpoint)
-    with pytest.raises(Exception, match=sentence):
-        stream.trigger(availableNow=True).start().awaitTermination()
-    assert place.shown() == []
+    with pytest.raises(ValueError, match=re.escape(WRITES)):
+        FencepostDataSource({}).streamWriter(rows.schema, overwrite=False)
 
 
 def test_the_questions_of_the_page_are_answered_by_an_audit(spark: SparkSession, place: Place) -> None:

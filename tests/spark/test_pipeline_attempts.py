@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.spark.places import Place
 
-from fencepost.broker import running_broker
 from fencepost.client.blocking import Admin
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import TimedOutError
 from fencepost.client.portal import Portal
 from fencepost.client.transactional_id import TransactionalId
-from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.spark import Sink, Step, WriteFailed, write
 from fencepost.spark.claims import slot_name
 
@@ -123,38 +119,6 @@ def test_an_attempt_that_fails_leaves_nothing_and_the_batch_is_run_again(spark: 
     sink.close()
     assert steps == [Step.WRITTEN, Step.REPEATED, Step.WRITTEN, Step.COMMITTED]
     assert place.shown() == list(range(50))
-
-
-@pytest.mark.parametrize("level", [2, 1])
-@pytest.mark.parametrize("carried_out", [True, False])
-def test_a_commit_whose_answer_is_lost_is_looked_for_before_the_batch_is_run_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: int, carried_out: bool
-) -> None:
-    end, commits, steps = TransactionalId.end, list[bool](), list[Step]()
-
-    async def losing(
-        self: TransactionalId, who: ProducerIdAndEpoch, commit: bool, tv2: bool, *more: Any
-    ) -> ProducerIdAndEpoch:
-        if not commit or commits:
-            return await end(self, who, commit, tv2, *more)
-        commits.append(commit)
-        if carried_out:
-            await end(self, who, commit, tv2, *more)
-        raise TimedOutError("EndTxn was not answered in time")
-
-    with running_broker(settings={"transaction.state.log.num.partitions": 4}) as broker:
-        with Admin(broker.bootstrap_servers) as admin:
-            admin.update_feature("transaction.version", level)
-        place = Place(broker, tmp_path)
-        sink = Sink(place.application, place.servers, [place.target], watch=lambda step, _: steps.append(step))
-        rows = spark.range(50).selectExpr("cast(id as string) as value")
-        monkeypatch.setattr(TransactionalId, "end", losing)
-        assert sink.write(rows, 0, "query", topic=place.target, source_offsets=[{place.source: {"0": 7}}])
-        assert sink.write(rows, 1, "query", topic=place.target)
-        sink.close()
-        again = [] if carried_out else [Step.REPEATED, Step.WRITTEN]
-        assert steps == [Step.WRITTEN, *again, Step.COMMITTED, Step.WRITTEN, Step.COMMITTED]
-        assert place.shown() == sorted([*range(50), *range(50)])
 
 
 def test_a_driver_that_was_replaced_cannot_commit(spark: SparkSession, place: Place) -> None:

@@ -7,7 +7,7 @@ has more in it (`positions`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -41,7 +41,7 @@ from fencepost.spark.losses import (
     topic_was_deleted,
 )
 from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
-from fencepost.spark.options import Bound, SourceOptions, parse
+from fencepost.spark.options import BadOption, Bound, SourceOptions, parse
 from fencepost.spark.positions import Positions
 
 COLUMNS: Final = (
@@ -89,7 +89,10 @@ class FencepostDataSource(DataSource):
         return BatchReader(parse(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(parse(self.options, streaming=True), schema)
+        try:
+            return StreamReader(parse(self.options, streaming=True), schema)
+        except BadOption as reason:
+            return RefusedReader(reason)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:  # noqa: ARG002
         raise ValueError(WRITES)
@@ -175,6 +178,33 @@ def _there(asker: _Asker, bound: Bound, options: SourceOptions) -> Positions:
         if options.fail_on_data_loss:
             raise offset_is_not_there(bound.option, at, found.offsets[at], end)
     return found._replace(offsets={**found.offsets, **short})
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a reader that cannot be, and says why when it is asked for anything.
+
+    Where none is made at all, Spark's own process for readers (4.3) fails in turn, and the error of that comes last.
+    """
+
+    def __init__(self, reason: BadOption) -> None:
+        self._reason = reason
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise self._reason
+
+    initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = reportLatestOffset = _refuse
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: ARG002
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002
+        self._refuse()
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
