@@ -11,8 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from benchmarks.apache_kafka import BEFORE_TRANSACTION_VERSION, VERSION, restartable_apache_kafka
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.client.kafka_clusters import CLUSTERS, kafka_cluster
 from tests.spark.places import Place
 from tests.spark.test_pipeline import (  # noqa: F401 - they are tests of this module too
     test_a_batch_read_has_the_rows_and_columns_of_a_topic,
@@ -51,13 +50,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.compare
 
-#: cluster -> version of Apache Kafka and level of its feature; None: it has no such feature
-CLUSTERS: dict[str, tuple[str, int | None]] = {
-    "transaction.version 2": (VERSION, 2),
-    "transaction.version 1": (VERSION, 1),
-    BEFORE_TRANSACTION_VERSION: (BEFORE_TRANSACTION_VERSION, None),
-}
-
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
@@ -70,10 +62,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="module", params=CLUSTERS)
 def broker(request: pytest.FixtureRequest) -> Iterator[Any]:
     """What the tests want to know of a broker."""
-    version, level = CLUSTERS[request.param]
-    features = {} if level is None else {"transaction.version": level}
-    with skipped_without_kafka(), restartable_apache_kafka({}, features, version=version) as kafka:
-        yield SimpleNamespace(bootstrap_servers=kafka.bootstrap)
+    with kafka_cluster(request.param) as servers:
+        yield SimpleNamespace(bootstrap_servers=servers)
 
 
 @pytest.fixture
