@@ -11,6 +11,7 @@ from tests.client.test_producer import simulate
 from fencepost.broker import running_broker
 from fencepost.client import Producer, blocking
 from fencepost.client.errors import ClientError
+from fencepost.client.statistics import SendCounts
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 STEPS = st.lists(st.sampled_from(["good", "large", "many", "break", "wait"]), max_size=25)
@@ -50,6 +51,15 @@ def test_every_record_is_counted_once_as_sent_failed_or_waiting(steps: list[str]
         assert (end.record_retry_total > 0) <= ("break" in steps)
 
     simulate(scenario, **{"message.max.bytes": 700})
+
+
+def test_latency_is_that_of_all_answers_on_average_and_of_the_slowest() -> None:
+    counts = SendCounts()
+    assert counts.snapshot(0, 0).request_latency_avg_ms == 0
+    for seconds in (0.25, 1.0, 0.5, 0.25):
+        counts.answered(seconds)
+    found = counts.snapshot(0, 0)
+    assert (found.request_latency_avg_ms, found.request_latency_max_ms) == (500, 1000)
 
 
 def test_each_record_of_a_batch_that_is_given_up_has_failed() -> None:

@@ -17,6 +17,7 @@ from fencepost.client import (
     OffsetSpec,
     UnsupportedByBrokerError,
 )
+from fencepost.protocol.messages import ListTransactionsResponse
 
 NO_CHANGE = ConfigChange(set={"retention.ms": "1"})
 
@@ -62,6 +63,23 @@ def test_what_an_older_version_cannot_say_is_not_left_out_in_silence() -> None:
                 with pytest.raises(UnsupportedByBrokerError, match="versions"):
                     await call()
         assert nodes.asked == []
+
+    play(scenario)
+
+
+def test_a_filter_is_asked_for_from_the_version_on_that_has_it() -> None:
+    async def scenario(nodes: Nodes) -> None:
+        nodes.answer = lambda *_: ListTransactionsResponse(
+            error_code=0, unknown_state_filters=[], transaction_states=[]
+        )
+        nodes.ranges = {"ListTransactions": (0, 1)}
+        async with nodes.admin() as admin:
+            assert await admin.list_transactions(running_longer_than_ms=1) == {}
+            with pytest.raises(UnsupportedByBrokerError, match="versions"):
+                await admin.list_transactions(pattern="a.*")
+            nodes.ranges = {"ListTransactions": (0, 2)}
+        async with nodes.admin() as admin:
+            assert await admin.list_transactions(pattern="a.*") == {}
 
     play(scenario)
 
