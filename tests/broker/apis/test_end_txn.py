@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.broker.group_talk import committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     Client,
     add,
@@ -19,6 +22,10 @@ from tests.broker.wire import (
     wait_until,
 )
 
+from fencepost.broker.leader import markers
+from fencepost.coordinator.group import shards
+from fencepost.log import partition
+from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import ProducerIdAndEpoch
 
@@ -152,3 +159,30 @@ def test_after_a_time_out_the_commit_is_refused_and_the_producer_may_go_on(versi
             ended(client, "t", following)
             assert values(fetch(client, topic)) == ["next"]
         client.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_marker_of_a_transaction_is_made_once_and_read_by_nobody_who_was_handed_it(
+    client: Client, commit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(client, partitions=3)
+    pair = init(client, "t")
+    write(client, topic, pair)
+    find_group(client)
+    assert txn_commit(client, "t", pair, topic, 7) == [ErrorCode.NONE]
+    made: list[bytes] = []
+
+    def once(*what: Any) -> bytes:
+        made.append(control_batch(*what))
+        return made[-1]
+
+    def read(*_: object) -> None:
+        raise AssertionError("what the marker says was handed over")
+
+    monkeypatch.setattr(markers, "control_batch", once)
+    monkeypatch.setattr(partition, "read_control_record", read)
+    monkeypatch.setattr(shards, "read_control_record", read)
+    assert end(client, "t", pair, commit=commit).error_code == ErrorCode.NONE
+    assert values(fetch(client, topic)) == (["v"] if commit else [])
+    assert committed_offset(client, topic, stable=True)[0] == (7 if commit else -1)
+    assert len(made) == 1
