@@ -76,19 +76,13 @@ class _Forgotten(NamedTuple):
 class GroupCoordinator:
     """The groups of the journal partitions that this node leads."""
 
-    def __init__(
-        self,
-        storage: Journals,
-        clock: Clock,
-        settings: GroupSettings | None = None,
-        generator: random.Random | None = None,
-    ) -> None:
-        self.settings = settings or GroupSettings()
+    def __init__(self, storage: Journals, clock: Clock, settings: GroupSettings, generator: random.Random) -> None:
+        self.settings = settings
         self._storage = storage
         self._clock = clock
         self._shards: dict[int, GroupCoordinatorShard] = {}
         self._loading: dict[int, Loading] = {}
-        self._membership = Membership(self.settings, clock, generator or random.Random())
+        self._membership = Membership(self.settings, clock, generator)
 
     # Where groups live
 
