@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from tests.log.log_doubles import START, batch, marker
 
@@ -48,6 +50,21 @@ def test_a_transaction_is_late_when_its_producer_has_been_silent_for_long() -> N
     assert (producers.is_late(START), producers.is_late(START + 1)) == (False, True)
     finish(producers, 1, 0, 20)
     assert not producers.is_late(START + 1)
+
+
+@pytest.mark.parametrize("epochs", [(3, 4), (4, 4)])
+@pytest.mark.parametrize("bumps", list(product([False, True], repeat=2)))
+def test_a_marker_ends_what_is_verified_for_requests_of_before_transaction_version_2_too(
+    bumps: tuple[bool, bool], epochs: tuple[int, int]
+) -> None:
+    """A request of one kind failed, and then transaction.version was changed, and one of the other kind was late."""
+    producers = Producers()
+    for bump, epoch in zip(bumps, epochs, strict=True):
+        guard = producers.start_verification(ProducerId(7), Epoch(epoch), 0, bump, START)
+    finish(producers, 7, 4, 0)
+    again = producers.start_verification(ProducerId(7), Epoch(4), 0, True, START)
+    stays = bumps[1] and (bumps[0] or epochs[0] < epochs[1])
+    assert (again is guard) == stays
 
 
 @pytest.mark.parametrize("bump", [False, True])

@@ -16,6 +16,8 @@ from fencepost.simulation.troubles import Trouble
 
 SEEDS = range(20)
 MORE = range(20, 28)
+FOUND = (1299,)
+"""These have found what the others did not: a late write that was taken into the next transaction."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,7 @@ def reached() -> Counter[str]:
     return Counter()
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.soak) for seed in MORE)])
+@pytest.mark.parametrize("seed", [*SEEDS, *FOUND, *(pytest.param(seed, marks=pytest.mark.soak) for seed in MORE)])
 def test_no_promise_is_broken(seed: int, reached: Counter[str]) -> None:
     report = simulate(seed)
     assert report.faults == [], f"fencepost simulate --seed {seed}"

@@ -58,6 +58,9 @@ class Producers:
         """Begin to verify a transactional write.
 
         A guard to hand in with the append; None if its transaction is already open here; INVALID_PRODUCER_EPOCH.
+        `supports_epoch_bump`: markers of its transactions have an epoch of their own.  Where requests of both kinds are
+        verified at once, as after a change of transaction.version, the next marker ends all of it (Apache Kafka goes by
+        the first request, and takes the other one, late, into the next transaction).
         """
         entry = self.entries.get(producer_id)
         if entry is not None:
@@ -71,8 +74,10 @@ class Producers:
             self._verifications[producer_id] = known
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, base_sequence
+            known.supports_epoch_bump = supports_epoch_bump
         elif epoch == known.epoch:
             known.lowest_sequence = min(known.lowest_sequence, base_sequence)
+            known.supports_epoch_bump &= supports_epoch_bump
         return known.guard
 
     # Checks
