@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 
 import pytest
+from tests.broker.interrupted import held as interrupted_requests
 from tests.broker.wire import (
     HELLO,
     MEGABYTE,
@@ -43,7 +44,8 @@ from fencepost.protocol.decoding import MOST_ITEMS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, OffsetFetchRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
-from fencepost.runtime import at_once
+from fencepost.protocol.steps import ITEM, STEP
+from fencepost.runtime import Slices, at_once
 
 client = clients()
 
@@ -264,24 +266,27 @@ def test_a_request_of_more_things_than_anybody_has_ends_its_connection_only(clie
 
 
 def test_metadata_of_many_topics_leaves_turns_for_others(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other requests are answered between the first topic and the last; what is deleted meanwhile harms nothing."""
-    monkeypatch.setattr(client.broker.node.slices, "_steps", 1)  # a turn for others after each topic, in any weather
+    """Other requests are answered between the first topic and the last, and that again and again."""
     broker, names = client.broker, [f"none{number}" for number in range(30_000)]
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
     request.allow_auto_topic_creation = False
-    other = Client(broker)
-    other.send(request, version=9)
-    wait_until(
-        "it has begun", lambda: on_the_loop(broker, lambda: any(each._out.slots for each in connections_of(broker)))
-    )
-    asked = 0
-    while on_the_loop(broker, lambda: any(each._out.slots for each in connections_of(broker))):
-        assert client.ask(HELLO).error_code == ErrorCode.NONE
-        asked += 1
+    other, turns, pause = Client(broker), 0, Slices.pause
+
+    async def counted(slices: Slices) -> None:
+        nonlocal turns
+        turns += 1
+        await pause(slices)
+
+    with interrupted_requests(broker, monkeypatch) as interrupted:
+        other.send(request, version=9)
+        interrupted(1)
+        for _ in range(3):
+            assert client.ask(HELLO).error_code == ErrorCode.NONE
+        monkeypatch.setattr(Slices, "pause", counted)
     answer = other.receive()
     assert [topic.name for topic in answer.topics] == names
     assert all(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics)
-    assert asked > 1
+    assert turns >= len(names) * ITEM // STEP - 1
     other.close()
 
 

@@ -58,7 +58,7 @@ def test_nothing_is_left_out() -> None:
     assert len(list(handed_on())) > 50
 
 
-@pytest.mark.parametrize(("blocking", "original", "method"), handed_on())
+@pytest.mark.parametrize(("blocking", "original", "method"), list(handed_on()))
 def test_a_call_is_handed_on_whole_and_so_is_its_result(blocking: Any, original: Any, method: Any) -> None:
     client, behind = object.__new__(blocking), Original(original)
     client._portal, client._callbacks_due = InThisThread(), []
