@@ -27,7 +27,7 @@ PLANS: Mapping[str, World] = {
     ),
     "beside loops by hand": groups(incidents=6, crashes=0.3, groups=(), transformers=(TRANSFORMERS,), loops=(LOOPS,)),
 }
-SEEDS = 3
+SEEDS = (0, 1, 6)
 MORE = 20
 #: What the runs must come by: how a step ended.
 ENDINGS = (
@@ -65,7 +65,7 @@ def reached() -> Counter[str]:
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_no_promise_is_broken(plan: str, reached: Counter[str]) -> None:
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         with counted(MARKS) as found:
             report = carry_out(PLANS[plan](seed))
         assert report.faults == [], f"seed {seed}"
@@ -82,7 +82,7 @@ def test_the_steps_end_in_every_way_that_matters(reached: Counter[str]) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("seed", range(SEEDS, MORE))
+@pytest.mark.parametrize("seed", sorted({*range(MORE)} - {*SEEDS}))
 def test_no_promise_is_broken_by_more_seeds(plan: str, seed: int) -> None:
     assert carry_out(PLANS[plan](seed)).faults == []
 

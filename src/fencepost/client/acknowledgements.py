@@ -56,6 +56,9 @@ class Unnumbered:
     def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002
         return True
 
+    def answered(self, took: float) -> None:
+        """Nothing is learned from it."""
+
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:  # noqa: ARG002
         return error
 

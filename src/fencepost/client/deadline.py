@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from fencepost.client.errors import ClientError, TimedOutError
 from fencepost.runtime import Runtime
 
-_FIRST_BACKOFF: Final = 0.01
+FIRST_BACKOFF: Final = 0.01
 _LONGEST_BACKOFF: Final = 0.5
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Deadline:
         self._random = runtime.random
         self._at = self._loop.time() + timeout_ms / 1000
         self._what = what
-        self._pause = _FIRST_BACKOFF
+        self._pause = FIRST_BACKOFF
         self._timeout_ms = timeout_ms
         self._because: object = "nobody answered"
 

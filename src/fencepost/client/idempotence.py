@@ -53,6 +53,9 @@ class Idempotence:
     def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002
         return True
 
+    def answered(self, took: float) -> None:
+        """Nothing is learned from it."""
+
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:
         if outcome is Outcome.FATAL:
             self.error = error

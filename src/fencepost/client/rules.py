@@ -28,6 +28,10 @@ class Rules(Protocol):
         """Least and newest version of Produce."""
         ...
 
+    def answered(self, took: float) -> None:
+        """A request was answered, these many seconds after it was sent."""
+        ...
+
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:
         """A batch failed; what its records are told.
 

@@ -367,7 +367,9 @@ class Sender:
         since: float,
         answer: asyncio.Future[ProduceResponse | None],
     ) -> None:
-        self._counts.answered(self._loop.time() - since)
+        took = self._loop.time() - since
+        self._counts.answered(took)
+        self._rules.answered(took)
         self._requests[connection] -= 1
         if not self._requests[connection]:
             del self._requests[connection]

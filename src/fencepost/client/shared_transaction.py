@@ -67,6 +67,9 @@ class SharedTransaction:
     def admits(self, at: TopicPartition) -> bool:  # noqa: ARG002 - `write` registers before
         return True
 
+    def answered(self, took: float) -> None:
+        """Nothing is learned from it."""
+
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:  # noqa: ARG002
         if self.error is None:
             self.error = error

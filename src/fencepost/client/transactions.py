@@ -14,6 +14,8 @@ from typing import Final
 
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
+from fencepost.client.completion_pause import LEADER_BACKOFF, CompletionPause
+from fencepost.client.deadline import FIRST_BACKOFF
 from fencepost.client.errors import (
     AuthenticationError,
     BrokerError,
@@ -75,6 +77,7 @@ class Transactions:
         self._registered: dict[TopicPartition, bool] = {}
         """Partitions of the open transaction, and whether the coordinator has them (transaction.version 0 and 1)."""
         self._registration: asyncio.Task[None] | None = None
+        self._pause = CompletionPause()
         self._under_way: str | None = None
         """The call that moves the transaction on just now."""
         self._has_moved: asyncio.Future[None] | None = None
@@ -107,6 +110,9 @@ class Transactions:
             if self._registration is None or self._registration.done():
                 self._registration = asyncio.get_running_loop().create_task(self._register())
         return self._registered[at]
+
+    def answered(self, took: float) -> None:
+        self._pause.answered(took, LEADER_BACKOFF)
 
     def failed(
         self,
@@ -157,11 +163,14 @@ class Transactions:
         await self.raise_error()
         check_call("begin_transaction", self._state)
         newer = self._cluster.transaction_version >= 2
-        if not self._tv2 and (newer or self._id.unsettled):
-            # Before the first implicit add the leaders must see a fresh epoch (facts §9.3).  In the old protocol it
-            # keeps out a request of the last transaction that is late: it would act on this one (KAFKA-17754).
-            with self._alone("begin_transaction"):
+        with self._alone("begin_transaction"):
+            if not self._tv2 and (newer or self._id.unsettled):
+                # Before the first implicit add the leaders must see a fresh epoch (facts §9.3).  In the old protocol it
+                # keeps out a request of the last transaction that is late: it would act on this one (KAFKA-17754).
                 self._identity = await self._next_identity()
+            pause = self._pause.begin(asyncio.get_running_loop().time())
+            if pause:
+                await asyncio.sleep(pause)
         self._tv2 = newer
         self._started = self._needs_new_epoch = False
         self._registered.clear()
@@ -283,11 +292,13 @@ class Transactions:
             waiting = [at for at, known in self._registered.items() if not known]
             if not waiting:
                 return
+            asked_at = asyncio.get_running_loop().time()
             try:
                 await self._id.add_partitions(self._identity, waiting)
             except ClientError as error:
                 self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *_MAY_PASS)))
                 return
+            self._pause.answered(asyncio.get_running_loop().time() - asked_at, FIRST_BACKOFF)
             self._registered |= dict.fromkeys(waiting, True)
             assert self.sender is not None, "a transaction has a sender"
             self.sender.wake()
@@ -297,6 +308,7 @@ class Transactions:
         if not commit and (self._following is not None or isinstance(self._error, StaleIdentityError)):
             self._identity, self._following = self._following or await self._next_identity(), None
             return
+        asked_at = asyncio.get_running_loop().time()
         try:
             self._identity = await self._id.end(self._identity, commit, self._tv2)
         except TimedOutError as error:
@@ -318,6 +330,8 @@ class Transactions:
             self._die(error)
             raise
         else:
+            now = asyncio.get_running_loop().time()
+            self._pause.ended(now, now - asked_at)
             if not self._tv2 and self._needs_new_epoch:
                 self._identity = await self._next_identity()
 
