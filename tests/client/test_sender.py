@@ -16,6 +16,7 @@ from tests.client.test_producer import producer, shown, simulate
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import (
     BrokerError,
+    DeliveryError,
     Producer,
     RecordTooLargeError,
     TopicPartition,
@@ -23,6 +24,7 @@ from fencepost.client import (
     connection,
 )
 from fencepost.client.batches import Batch
+from fencepost.client.outcomes import MAYBE_WRITTEN
 from fencepost.protocol.batch import HEADER_SIZE, read_header
 from fencepost.protocol.codec import encode_request
 from fencepost.protocol.compression import Compression
@@ -214,6 +216,37 @@ def test_an_error_of_a_newer_broker_fails_the_batch_and_names_its_number(
             await writer.flush()
             with pytest.raises(TransactionAbortableError if transactional else BrokerError, match="error 999"):
                 await told
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("answered", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_a_record_whose_time_is_up_tells_what_came_last_and_whether_it_may_be_written(
+    monkeypatch: pytest.MonkeyPatch, answered: ErrorCode
+) -> None:
+    def refuse(_: Any, response: Any) -> None:
+        response.responses[0].partition_responses[0].error_code = answered
+
+    every_answer(monkeypatch, refuse)
+    written = "whether they were written is not known" if answered in MAYBE_WRITTEN else "they were not written"
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), delivery_timeout_ms=3000) as writer:
+            with pytest.raises(DeliveryError, match=f"; last: {answered.name}.*: {written}"):
+                await (await writer.send("t", b"", partition=0))
+
+    simulate(scenario)
+
+
+def test_a_record_that_was_never_sent_is_known_not_to_be_written() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), delivery_timeout_ms=3000) as writer:
+            await writer._placement.looked_up("t", 0)
+            world.network.break_connections(PORT)
+            world.kill()
+            with pytest.raises(DeliveryError, match=r"none was sent.*: they were not written"):
+                await (await writer.send("t", b"", partition=0))
+            await world.start()
 
     simulate(scenario)
 

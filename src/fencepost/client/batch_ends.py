@@ -69,7 +69,7 @@ class BatchEnds:
         elif verdict is Verdict.AGAIN:
             if error in LEADER_MOVED:
                 self._cluster.forget_topic(lane.at.topic)
-            self.again(lane, batch, in_doubt=error in MAYBE_WRITTEN)
+            self.again(lane, batch, answer.error_message or error.name, in_doubt=error in MAYBE_WRITTEN)
         elif verdict is Verdict.SPLIT:
             # A topic may take less than `batch_bytes`.
             halves = lane.split(batch, self._rules.transactional_id is not None)
@@ -87,12 +87,12 @@ class BatchEnds:
             batch.succeed(base_offset, log_append_time)
         self.settle(lane)
 
-    def again(self, lane: Lane, batch: Batch, *, in_doubt: bool) -> None:
+    def again(self, lane: Lane, batch: Batch, why: str, *, in_doubt: bool) -> None:
         """Send a batch once more, unless its transaction is being aborted.
 
-        `in_doubt`: this try may have written it, whatever is answered to the next one.
+        `why` this try was not the last; `in_doubt`: this try may have written it, whatever is answered to the next one.
         """
-        batch.in_doubt = batch.in_doubt or in_doubt
+        batch.last, batch.in_doubt = why, batch.in_doubt or in_doubt
         if batch.abandoned:
             lane.in_flight.remove(batch)
             self.drop(batch, batch.abandoned)

@@ -42,6 +42,7 @@ class Batch:
         "identity",
         "in_doubt",
         "is_stranded",
+        "last",
         "on_acknowledged",
         "on_wire",
         "times",
@@ -72,6 +73,8 @@ class Batch:
         self.identity = NO_PRODUCER
         self.base_sequence = -1
         self.tries = 0
+        self.last = ""
+        """Why the last try did not write it, or may not have."""
         self.in_doubt = False
         """Whether a try may have written it without an answer that says so."""
         self.on_wire = False
@@ -184,9 +187,12 @@ class Batch:
 
     def too_late(self) -> DeliveryError:
         """What its records are told when their time is up."""
+        last = f"; last: {self.last}" if self.last else "" if self.tries else "; none was sent, to no leader"
+        unknown = self.in_doubt or self.on_wire
+        written = "whether they were written is not known" if unknown else "they were not written"
         return DeliveryError(
             f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were not acknowledged within "
-            "delivery_timeout_ms: whether they were written is not known. Raise it if the broker needs longer"
+            f"delivery_timeout_ms{last}: {written}. Raise it if the broker needs longer"
         )
 
     def refused(self, why: str) -> str:

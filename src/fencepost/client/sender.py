@@ -391,7 +391,7 @@ class Sender:
             if lost is None and self._acks == _NONE:
                 self._ends.written(lane, batch, -1, -1)
             elif part is None:
-                self._ends.again(lane, batch, in_doubt=True)
+                self._ends.again(lane, batch, str(lost or "it was left out of the answer"), in_doubt=True)
             else:
                 self._ends.judge(lane, batch, part)
             self._ends.release_stranded(lane)
