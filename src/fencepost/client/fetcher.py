@@ -25,6 +25,7 @@ from fencepost.client.followed import Fetched, Followed
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.client.unread import Unread
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
@@ -82,6 +83,7 @@ class Fetcher:
         self.error: ClientError | None = None
         self._failed: ProtocolError | SpillError | None = None
         """What went wrong with one partition while others had records to hand out."""
+        self._unread = Unread()
         self.out_of_range: dict[TopicPartition, int] = {}
         """Partitions whose position is not in the log, and that position."""
 
@@ -282,6 +284,8 @@ class Fetcher:
                 full.add(leader)
             elif leader < 0 or leader not in self._cluster.nodes:
                 lost[partition.at.topic] = None
+                if topic is not None:
+                    self._unread.failed(partition.at, "nobody leads it", asyncio.get_running_loop().time())
             elif topic is not None and _differ(partition.topic_id, topic.topic_id):
                 continue  # `made_anew`
             else:
@@ -317,6 +321,8 @@ class Fetcher:
             pass
         except ClientError as error:
             self.error = error
+        if (warning := self._unread.warning(loop.time(), self.followed)) is not None:
+            logger.warning(warning)
         if any(name not in self._cluster.topics for name in topics or ()):
             await asyncio.sleep(_PAUSE)
         self.wake()
@@ -355,6 +361,7 @@ class Fetcher:
         if answer.error_code:
             raise BrokerError(answer.error_code, "the fetch was refused")
         names = {partition.topic_id: at.topic for at, (partition, _) in asked.items()}
+        now = asyncio.get_running_loop().time()
         for topic in answer.responses:
             for found in topic.partitions:
                 at = TopicPartition(topic.topic or names[topic.topic_id], found.partition_index)
@@ -364,14 +371,16 @@ class Fetcher:
                 partition.had_some = bool(found.records)
                 self._warn(partition, found)
                 error = ErrorCode(found.error_code)
+                if error in _LEADER_MOVED:
+                    self._cluster.forget_topic(at.topic)
+                    self._unread.failed(at, error.name, now)
+                    continue
+                self._unread.answered(at)
                 if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.out_of_range[at] = offset
-                elif error in _LEADER_MOVED:
-                    self._cluster.forget_topic(at.topic)
                 elif error:
                     raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
                 elif found.records:
-                    now = asyncio.get_running_loop().time()
                     partition.fetched = Fetched(offset, memoryview(found.records), self._aborted(found), now)
 
     def _warn(self, partition: Followed, found: Any) -> None:

@@ -1,0 +1,48 @@
+"""Partitions of which nothing can be read for a while, and the sentence that says so.
+
+Whoever polls is told nothing of them otherwise: the others are read, and these are tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+from fencepost.protocol.types import TopicPartition
+
+#: Seconds without an answer before it is said.
+SAID_AFTER: Final = 2.0
+#: Seconds between two sentences.
+SAID_AGAIN_AFTER: Final = 60.0
+_NAMED: Final = 3
+
+
+class Unread:
+    """Since when each of them has failed, and why; times are seconds of one clock."""
+
+    def __init__(self) -> None:
+        self._failing: dict[TopicPartition, tuple[float, str]] = {}
+        self._quiet_until = float("-inf")
+
+    def failed(self, at: TopicPartition, why: str, now: float) -> None:
+        """It could not be read."""
+        since, _ = self._failing.get(at, (now, ""))
+        self._failing[at] = since, why
+
+    def answered(self, at: TopicPartition) -> None:
+        """It could."""
+        self._failing.pop(at, None)
+
+    def warning(self, now: float, followed: Container[TopicPartition]) -> str | None:
+        """What is to be said now, if anything, of those that are still to be read."""
+        self._failing = {at: what for at, what in self._failing.items() if at in followed}
+        late = {at: what for at, what in self._failing.items() if now - what[0] >= SAID_AFTER}
+        if not late or now < self._quiet_until:
+            return None
+        self._quiet_until = now + SAID_AGAIN_AFTER
+        named = ", ".join(
+            f"{at.topic}-{at.partition} for {now - since:.0f} s ({why})"
+            for at, (since, why) in list(late.items())[:_NAMED]
+        )
+        more = f" and {len(late) - _NAMED} other partitions" if len(late) > _NAMED else ""
+        return f"nothing could be read of {named}{more}. It is tried again; the broker's log says what is wrong"
