@@ -95,6 +95,27 @@ def test_a_deleted_topic_frees_its_space_at_once(foreign: bool) -> None:
     run(main())
 
 
+def test_what_only_the_commit_log_has_twice_is_given_back_without_a_restart() -> None:
+    async def main() -> None:
+        node = full_node()
+        disk = node.disk
+        assert isinstance(disk, SimulatedDisk)
+        taken, rounds = await fill(node), 0
+        while len(more := await fill(node)) or not rounds:
+            taken, rounds = taken + more, rounds + 1
+            at_once(watch_space(node.storage, Milliseconds(node.clock.at)))
+            await asyncio.sleep(0.5)
+        assert rounds > 2
+        assert node.storage.failure is None
+        records = sum(segment.size for name in "tu" for segment in node.of(name).segments)
+        assert records > CAPACITY / 2
+        assert held(node) == taken
+        node.lose_power()
+        assert held(node) == taken
+
+    run(main())
+
+
 def occupy(node: Node) -> None:
     """Somebody else writes until nothing is left."""
     disk = node.disk

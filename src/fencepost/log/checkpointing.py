@@ -120,8 +120,10 @@ class Checkpoints:
         """Whether one is being made, and does not wait for space or descriptors."""
         return self._task is not None and self._room is None
 
-    def soon(self) -> None:
-        """Begin one when the syncs that are under way are done."""
+    def soon(self, least: int = 0) -> None:
+        """Begin one when the syncs that are under way are done, if the commit log has `least` bytes."""
+        if self._log.size < least:
+            return
         self._is_wanted = True
         asyncio.get_running_loop().call_soon(self.begin_if_due)
 

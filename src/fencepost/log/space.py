@@ -48,7 +48,8 @@ class Space:
         self._root = root
         self._clock = clock
         self._file: File | None = None
-        self._size = 0
+        self.size = 0
+        """Bytes of the reserve when it is whole."""
         self.is_whole = True
         """Whether the reserve has all of its space."""
         self._warned: int | None = None
@@ -70,8 +71,8 @@ class Space:
         """When the node has started, and later: take the reserve, as far as there is one to take."""
         room = self.room()
         size = 0 if room is None else reserved(room.total, partitions)
-        if size > self._size:
-            self._size, self.is_whole = size, False
+        if size > self.size:
+            self.size, self.is_whole = size, False
             self.refill()
 
     def close(self) -> None:
@@ -86,7 +87,7 @@ class Space:
             try:
                 if self._file is None:
                     self._file = self._disk.open(self._path)
-                self._file.allocate(self._size)
+                self._file.allocate(self.size)
                 self.is_whole = True
             except OSError:
                 pass
@@ -100,7 +101,7 @@ class Space:
         try:
             return action()
         except DiskFull:
-            if self._file is None or not self._size:
+            if self._file is None or not self.size:
                 raise
             self.is_whole = False
             self._file.truncate(0)
@@ -125,7 +126,7 @@ class Space:
     def is_short(self) -> bool:
         """Whether nothing that could be freed should wait."""
         room = self.room()
-        return not self.is_whole or (room is not None and room.free < self._size)
+        return not self.is_whole or (room is not None and room.free < self.size)
 
     def has_room_for(self, partitions: int) -> bool:
         """Whether so many new partitions would fit, empty."""

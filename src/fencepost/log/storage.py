@@ -410,9 +410,9 @@ class Storage:
 
     # Checkpoints
 
-    def checkpoint_soon(self) -> None:
-        """Begin one when the syncs that are under way are done."""
-        self._checkpoints.soon()
+    def checkpoint_soon(self, least: int = 0) -> None:
+        """Begin one when the syncs that are under way are done, if it frees `least` bytes of commit log."""
+        self._checkpoints.soon(least)
 
     def is_settled(self, partition: Partition, segment: Segment) -> bool:
         """Whether nothing of it is ever written again, not even after a crash."""

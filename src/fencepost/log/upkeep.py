@@ -28,3 +28,4 @@ def watch_space(storage: Storage, now: Milliseconds) -> Work[None]:
     if storage.space.is_short:
         storage.removals.hurry()
         yield from upkeep(storage, now)
+        storage.checkpoint_soon(storage.space.size)  # it frees the commit log before it
