@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.client.connection import Connection, open_connection
-from fencepost.client.errors import ConnectionLostError, UnsupportedByBrokerError
+from fencepost.client.errors import ConnectionLostError, MisuseError, UnsupportedByBrokerError
 from fencepost.protocol.codec import encode_response
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsResponse, MetadataRequest, MetadataResponse
@@ -83,7 +83,7 @@ def test_a_request_that_cannot_be_encoded_takes_nobodys_answer() -> None:
         network = SimulatedNetwork(random.Random(3))
         await network.listen(lambda: Peer(served()), "127.0.0.1", PORT, ConnectionQuotas(most=10, most_per_ip=10))
         connection = await open_connection(network, "127.0.0.1", PORT, "test", TIMEOUT_MS)
-        with pytest.raises(AttributeError):
+        with pytest.raises(MisuseError, match=r"^MetadataRequest cannot be sent: .* Correct what the call was given$"):
             connection.request(MetadataRequest(topics=[None]), 1)  # type: ignore[list-item]
         assert connection.in_flight == 0
 

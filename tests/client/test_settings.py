@@ -39,6 +39,14 @@ TEXTS = [
     *(("consumer", name) for name in ("auto_offset_reset", "spill_directory")),
     *((kind, "bootstrap_servers") for kind in CLIENTS),
 ]
+#: Sent as they are, in 32 bits.
+SENT = [
+    *((kind, "request_timeout_ms") for kind in CLIENTS),
+    ("producer", "transaction_timeout_ms"),
+    *(("consumer", name) for name in ("session_timeout_ms", "rebalance_timeout_ms", "fetch_max_wait_ms")),
+    *(("consumer", name) for name in ("fetch_min_bytes", "fetch_max_bytes", "max_partition_fetch_bytes")),
+]
+NAMES = ("client_id", "transactional_id", "group_id", "group_instance_id")
 FILES = [(kind, name) for kind in CLIENTS for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")]
 
 
@@ -47,6 +55,8 @@ def refusals(kind: str, name: str, values: list[object], what: type[Exception], 
         given: dict[str, Any] = {"bootstrap_servers": SERVERS, name: value}
         if name.startswith("ssl_"):
             given["security_protocol"] = "SSL"
+        if kind == "producer":
+            given.setdefault("transactional_id", "id")
         with pytest.raises(what, match=f"^{name}=.*: {said}$"):
             CLIENTS[kind](**given)
 
@@ -62,6 +72,23 @@ def test_a_time_is_a_number_of_milliseconds_that_is_not_negative(kind: str, name
 def test_a_size_is_a_whole_number(kind: str, name: str) -> None:
     refusals(kind, name, ["5", None, True, 1.5], TypeError, "it must be a whole number")
     refusals(kind, name, [-1], ValueError, "it must be [01] or more")
+
+
+@pytest.mark.parametrize(("kind", "name"), SENT)
+def test_a_number_that_is_sent_is_one_that_a_request_can_hold(kind: str, name: str) -> None:
+    refusals(kind, name, [2**31], ValueError, "it must be from 0 to 2147483647")
+    if name.endswith("_ms"):
+        refusals(kind, name, [100.5, math.inf], TypeError, "it must be a whole number")
+
+
+@pytest.mark.parametrize(("kind", "name"), [each for each in TEXTS if each[1] in NAMES])
+def test_a_name_can_be_sent(kind: str, name: str) -> None:
+    refusals(kind, name, ["\ud800"], ValueError, "it has halves of characters, which cannot be sent")
+    refusals(kind, name, ["x" * 32_768], ValueError, "it has 32768 bytes, and may have 32767")
+
+
+def test_a_member_with_a_place_of_its_own_has_a_name() -> None:
+    refusals("consumer", "group_instance_id", [""], ValueError, "give each consumer one of its own, or None")
 
 
 @pytest.mark.parametrize(("kind", "name"), TEXTS)

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from fencepost.client.arguments import places
 from fencepost.client.errors import MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group_offsets import GroupOffsets
@@ -91,9 +92,10 @@ class Assignment:
             raise MisuseError(
                 "this consumer is subscribed to topics: await unsubscribe() before assign(), or give it no topics"
             )
+        assigned = places("partitions", partitions)
         self.stop()
         self._sought.clear()
-        self._assigned, self._to_follow, self.is_started = [TopicPartition(*at) for at in partitions], None, False
+        self._assigned, self._to_follow, self.is_started = assigned, None, False
         self._otherwise, self._leaderless = {}, {}
 
     def forget(self) -> None:

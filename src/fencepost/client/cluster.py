@@ -26,7 +26,7 @@ from fencepost.client.errors import (
 from fencepost.client.home import Home
 from fencepost.client.outage import Outage
 from fencepost.client.security import Security
-from fencepost.client.settings import check_milliseconds, check_texts
+from fencepost.client.settings import check_milliseconds, check_sendable, check_texts
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     FindCoordinatorRequest,
@@ -90,6 +90,7 @@ class Cluster:
     ) -> None:
         check_texts(bootstrap_servers=bootstrap_servers, client_id=client_id)
         check_milliseconds(request_timeout_ms=request_timeout_ms, max_block_ms=patience_ms)
+        check_sendable(request_timeout_ms=request_timeout_ms)
         self.home = Home()
         self.bootstrap = addresses_of(bootstrap_servers or "")
         self._outage = Outage(client_id, bootstrap_servers)
@@ -143,10 +144,7 @@ class Cluster:
         if not self.home.is_here:
             return None
         task = self._connections.get((self.nodes.get(node_id, ("", 0)), Use.DATA))
-        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
-            return None
-        connection = task.result()
-        return connection if connection.is_open else None
+        return task.result() if task is not None and self._is_good(task) else None
 
     async def any_connection(self) -> Connection:
         """A connection to whichever node answers first; another one is tried when one is silent.

@@ -16,7 +16,13 @@ from typing import Any, Final, NamedTuple, cast
 from fencepost import __version__
 from fencepost.client import tls
 from fencepost.client.authentication import ENDLESS, Login
-from fencepost.client.errors import AuthenticationError, ClientError, ConnectionLostError, UnsupportedByBrokerError
+from fencepost.client.errors import (
+    AuthenticationError,
+    ClientError,
+    ConnectionLostError,
+    MisuseError,
+    UnsupportedByBrokerError,
+)
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import RESPONSES, ApiVersionsRequest, ApiVersionsResponse
@@ -118,13 +124,17 @@ class Connection(asyncio.BufferedProtocol):
 
         `answered`: whether the broker answers it.  If not the result is None, once the request has left this process
         or the system has room for it.
-        What cannot be encoded raises at once, and leaves nothing behind.
+        What cannot be encoded raises MisuseError at once, and leaves nothing behind.
         """
         answer = self._loop.create_future()
         if not self.is_open:
             answer.set_exception(ConnectionLostError(f"the connection to {self.address} is closed"))
             return answer
-        entry, encoded = self._prepared(answer, message, version, timeout_ms)
+        try:
+            entry, encoded = self._prepared(answer, message, version, timeout_ms)
+        except Exception as error:
+            name = type(message).__name__
+            raise MisuseError(f"{name} cannot be sent: {error}. Correct what the call was given") from error
         if not answered:
             entry = entry._replace(response=None)
         if self._loop.time() >= self._session.again_at:

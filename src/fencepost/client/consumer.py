@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Self, Unpack
 
+from fencepost.client.arguments import place, places
 from fencepost.client.assignment import Assignment
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import commit_order
@@ -255,14 +256,14 @@ class Consumer:
         Those of the last call count as done, and may be committed.  Raises NoOffsetError where a position is missing or
         gone and `auto_offset_reset` is "error", MisuseError if there is nothing to read.
         """
-        return await self._reading.next(timeout_ms / 1000, partial(self._fetcher.take, max_records), [])
+        return await self._reading.next(timeout_ms, partial(self._fetcher.take, max_records), [])
 
     async def poll_batch(self, timeout_ms: float = 1000) -> PartitionBatch | None:
         """What was fetched of one partition, all of it, or what comes within `timeout_ms`; None if nothing does.
 
         It has at most `max_partition_fetch_bytes`, or one batch of a producer.  Otherwise as `poll`.
         """
-        return await self._reading.next(timeout_ms / 1000, self._fetcher.take_batch, None)
+        return await self._reading.next(timeout_ms, self._fetcher.take_batch, None)
 
     async def batches(self) -> AsyncIterator[PartitionBatch]:
         """Records a partition at a time, for ever: as Arrow columns without a Python object for each, or as records.
@@ -322,7 +323,7 @@ class Consumer:
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's stored positions, None where it has none.  Raises MisuseError without a group_id."""
-        return await self._commits.committed([TopicPartition(*at) for at in partitions])
+        return await self._commits.committed(places("partitions", partitions))
 
     def position(self, at: TopicPartition) -> int:
         """Offset of the next record of a partition that is being read; in commit order where the oldest open
@@ -337,10 +338,10 @@ class Consumer:
         What `next_offsets` or `committed` gave goes back to exactly there.  Raises MisuseError for a partition that is
         not assigned, PositionMetadataError for metadata that is none.
         """
-        position = self._places.checked_one(TopicPartition(*at), offset)
-        if not self._assignment.begin_at(TopicPartition(*at), position):
+        position = self._places.checked_one(place(at), offset)
+        if not self._assignment.begin_at(place(at), position):
             self._followed(at)
-            self._fetcher.seek(TopicPartition(*at), position)
+            self._fetcher.seek(place(at), position)
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with the first record that is still there.  Raises MisuseError as `seek` does."""
@@ -358,7 +359,7 @@ class Consumer:
         """
         self._check_open()
         asked = self.assignment() if partitions is None else partitions
-        return await self._places.lag({TopicPartition(*at): self.position(at) for at in asked})
+        return await self._places.lag({place(at): self.position(at) for at in asked})
 
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
         """Go on where the group's positions are: from the next poll on, and as after a rebalance.
@@ -368,9 +369,9 @@ class Consumer:
         self._assignment.begin_at_committed(otherwise or {})
 
     def _followed(self, at: TopicPartition) -> Any:
-        if TopicPartition(*at) not in self._fetcher.followed:
+        if place(at) not in self._fetcher.followed:
             raise MisuseError(f"{at[0]}-{at[1]} is not assigned to this consumer (yet: poll() first)")
-        return self._fetcher.followed[TopicPartition(*at)]
+        return self._fetcher.followed[place(at)]
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed, or shared out anew by a rebalance.
@@ -397,7 +398,7 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offsets that are still there; `timeout_ms` as for `end_offsets`."""
-        return await self._places.ends([TopicPartition(*at) for at in partitions], EARLIEST, timeout_ms=timeout_ms)
+        return await self._places.ends(places("partitions", partitions), EARLIEST, timeout_ms=timeout_ms)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -407,7 +408,7 @@ class Consumer:
         A partition that nobody leads is waited for, `timeout_ms` (None: `max_block_ms`); then OffsetsMissingError names
         it, and has the offsets of the others.
         """
-        return await self._places.ends([TopicPartition(*at) for at in partitions], LATEST, timeout_ms=timeout_ms)
+        return await self._places.ends(places("partitions", partitions), LATEST, timeout_ms=timeout_ms)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]

@@ -24,6 +24,7 @@ from fencepost.client.fetch_requests import TOPIC_IDS_SINCE, fetch_request
 from fencepost.client.followed import Fetched, Followed
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.settings import check_counts
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.client.unread import Unread
 from fencepost.protocol.errors import ErrorCode, ProtocolError
@@ -167,6 +168,7 @@ class Fetcher:
 
         Raises ProtocolError, SpillError; not before the records of others, which would be lost by that.
         """
+        check_counts(max_records=count)
         self._raise_what_failed()
         taken: list[ConsumerRecord] = []
         for at in list(self.followed):

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from fencepost.client.arguments import pairs, place, places, whole_number
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.commit_order.position import after, behind_what_is_gone, position_of
 from fencepost.client.errors import (
@@ -18,7 +19,12 @@ from fencepost.client.errors import (
     TimedOutError,
     UnreachableError,
 )
-from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
+from fencepost.client.transactional_id import (
+    OffsetAndMetadata,
+    checked_position,
+    checked_positions,
+    with_metadata,
+)
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListOffsetsRequest
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsPartition, ListOffsetsTopic
@@ -55,7 +61,8 @@ class Positions:
     def checked(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions that are to be committed.  Raises MisuseError, PositionMetadataError."""
+        """Positions that are to be committed.  Raises MisuseError, PositionMetadataError, TypeError, ValueError."""
+        given = checked_positions("offsets", offsets)
         number = next((at for at, position in offsets.items() if not isinstance(position, OffsetAndMetadata)), None)
         if self._in_commit_order and number is not None:
             raise MisuseError(
@@ -63,14 +70,16 @@ class Positions:
                 "delivered: commit(), or commit what next_offsets() gave. To have the group begin at an offset, and "
                 "lose what transactions that are open there wrote before it, commit OffsetAndMetadata(offset)"
             )
-        return {TopicPartition(*at): self.checked_one(TopicPartition(*at), given) for at, given in offsets.items()}
+        return {at: self._checked(at, position) for at, position in given.items()}
 
     def checked_one(self, at: TopicPartition, position: int | OffsetAndMetadata) -> OffsetAndMetadata:
-        """A position that somebody gave.  Raises PositionMetadataError."""
-        found = with_metadata(position)
+        """A position that somebody gave.  Raises PositionMetadataError, TypeError, ValueError."""
+        return self._checked(at, checked_position("offset", position))
+
+    def _checked(self, at: TopicPartition, position: OffsetAndMetadata) -> OffsetAndMetadata:
         if self._in_commit_order:
-            position_of(at, found)
-        return found
+            position_of(at, position)
+        return position
 
     async def ends(
         self,
@@ -98,7 +107,7 @@ class Positions:
         """Go on where they begin, or end; where that is told, if it is not of all.  Raises OffsetsMissingError."""
         missing: OffsetsMissingError | None = None
         try:
-            found = await self.ends([TopicPartition(*at) for at in partitions], which)
+            found = await self.ends(places("partitions", partitions), which)
         except OffsetsMissingError as error:
             found, missing = error.found, error
         for at, offset in found.items():
@@ -108,7 +117,7 @@ class Positions:
 
     async def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
         """(offset, timestamp) of the first record that is not older than a time, None if there is none."""
-        asked = {TopicPartition(*at): time for at, time in times.items()}
+        asked = {place(at): whole_number(f"times[{at}]", time) for at, time in pairs("times", times).items()}
         found = await list_offsets(self._cluster, list(asked), asked, self._isolation)
         return {at: None if found[at][0] < 0 else found[at] for at in asked}
 

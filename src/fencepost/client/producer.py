@@ -26,7 +26,7 @@ from fencepost.client.sender import Sender
 from fencepost.client.settings import check_counts, check_milliseconds, check_texts, compression_named
 from fencepost.client.statistics import ProducerStatistics, SendCounts
 from fencepost.client.together import ManyMetadata
-from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, checked_positions
 from fencepost.client.transactions import Transactions, check_group
 from fencepost.protocol.records import Headers
 from fencepost.protocol.types import TopicPartition
@@ -415,6 +415,6 @@ class Producer:
         cannot be committed any more.
         """
         transactions, member = self._transactional(), check_group(group)
-        positions = {TopicPartition(*at): with_metadata(found) for at, found in offsets.items()}
+        positions = checked_positions("offsets", offsets)
         if positions:
             await transactions.send_offsets(positions, member)

@@ -12,6 +12,7 @@ from fencepost.client.errors import MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.membership import Membership
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.settings import check_milliseconds
 
 T = TypeVar("T")
 
@@ -34,17 +35,18 @@ class Reading:
         self._check_open = check_open
         self._is_under_way = False
 
-    async def next(self, seconds: float, take: Callable[[], T], nothing: T) -> T:
+    async def next(self, timeout_ms: float, take: Callable[[], T], nothing: T) -> T:
         """What `take` gives of what is here, or comes in that time; `nothing` if nothing comes.
 
         What was handed out before counts as done.  Raises as `Consumer.poll` does.
         """
+        check_milliseconds(timeout_ms=timeout_ms)
         self._check_open()
         if self._is_under_way:
             raise MisuseError("another task is in poll() already: one at a time reads from a consumer")
         self._is_under_way = True
         try:
-            return await self._next(seconds, take, nothing)
+            return await self._next(timeout_ms / 1000, take, nothing)
         finally:
             self._is_under_way = False
 

@@ -5,6 +5,7 @@ Each takes settings by their names.  Raises TypeError for what is of another kin
 
 from __future__ import annotations
 
+from fencepost.client.arguments import INT32, text, whole_number
 from fencepost.protocol.compression import Compression
 
 
@@ -26,11 +27,18 @@ def check_counts(least: int = 1, **settings: int) -> None:
             raise ValueError(f"{name}={value!r}: it must be {least} or more")
 
 
+def check_sendable(**settings: float | None) -> None:
+    """Numbers that are sent as they are, where None stands for one that is not given."""
+    for name, value in settings.items():
+        if value is not None:
+            whole_number(name, value, 0, INT32)
+
+
 def check_texts(**settings: str | None) -> None:
     """Names and the like; None stands for one that is not given."""
     for name, value in settings.items():
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name}={value!r}: it must be a str")
+        if value is not None:
+            text(name, value)
 
 
 def check_switches(**settings: bool) -> None:
@@ -45,6 +53,7 @@ def check_topics(topics: object) -> None:
     for name in topics if isinstance(topics, list | tuple) else (topics,):
         if not isinstance(name, str):
             raise TypeError(f"topic {name!r}: it must be a str; give several topics one by one, as in *topics")
+        text("topic", name)
 
 
 def compression_named(name: str) -> Compression:

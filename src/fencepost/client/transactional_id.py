@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from fencepost.client.arguments import INT32, pairs, place, text, whole_number
 from fencepost.client.cluster import GROUP, TRANSACTION, Cluster, Deadline
 from fencepost.client.errors import (
     BrokerError,
@@ -59,6 +60,21 @@ class OffsetAndMetadata(NamedTuple):
 def with_metadata(position: int | OffsetAndMetadata) -> OffsetAndMetadata:
     """A position as it is committed."""
     return position if isinstance(position, OffsetAndMetadata) else OffsetAndMetadata(position)
+
+
+def checked_position(what: str, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """A position that somebody gave, as it is committed.  Raises TypeError, ValueError if it is none."""
+    found = with_metadata(given)
+    offset = whole_number(what, found.offset, -(2**63))
+    if offset < 0:
+        raise ValueError(f"{what}={offset}: an offset is 0 or more")
+    metadata = text(f"metadata of {what}", found.metadata)
+    return OffsetAndMetadata(offset, metadata, whole_number(f"leader_epoch of {what}", found.leader_epoch, -1, INT32))
+
+
+def checked_positions(what: str, given: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Positions by partition, as somebody gave them.  Raises TypeError, ValueError."""
+    return {place(at): checked_position(f"{what}[{at}]", each) for at, each in pairs(what, given).items()}
 
 
 class ConsumerGroupMetadata(NamedTuple):

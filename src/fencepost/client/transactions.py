@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from fencepost.client.arguments import INT32, text, whole_number
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
 from fencepost.client.completion_pause import LEADER_BACKOFF, CompletionPause
@@ -31,6 +32,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.outcomes import Outcome
 from fencepost.client.sender import Sender
+from fencepost.client.settings import check_sendable
 from fencepost.client.transaction_state import State, check_call, follow
 from fencepost.client.transactional_id import (
     BEFORE_TV2,
@@ -59,6 +61,7 @@ class Transactions:
     """
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
+        check_sendable(transaction_timeout_ms=timeout_ms)
         self.transactional_id: str | None = transactional_id
         self.sender: Sender | None = None
         self._cluster = cluster
@@ -395,8 +398,11 @@ def _is_unsupported(error: ClientError) -> bool:
 
 
 def check_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
-    """Raises MisuseError for an empty group."""
-    member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
-    if not member.group_id:
+    """Who commits positions.  Raises MisuseError for an empty group, TypeError and ValueError for what is none."""
+    member = group if isinstance(group, ConsumerGroupMetadata) else ConsumerGroupMetadata(group)
+    if not text("group", member.group_id):
         raise MisuseError("send_offsets_to_transaction() needs a group: its name is empty")
+    whole_number("generation_id", member.generation_id, -1, INT32)
+    text("member_id", member.member_id)
+    text("group_instance_id", member.group_instance_id or "")
     return member

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, Unpack
 
+from fencepost.client import arguments
 from fencepost.client.admin import brokers, checks, configs, features, groups, hanging, offsets, partitions, topics
 from fencepost.client.admin import transactions as transactional_id_states
 from fencepost.client.admin.asking import metadata
@@ -18,7 +19,7 @@ from fencepost.client.admin.topics import NewTopic, TopicDescription
 from fencepost.client.admin.transactions import TransactionDescription, TransactionFilter
 from fencepost.client.cluster import Cluster
 from fencepost.client.security import Security, SecurityOptions
-from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.client.transactional_id import OffsetAndMetadata, checked_positions
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
 
@@ -75,7 +76,7 @@ class Admin:
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has.  Raises BrokerError if it is not there."""
-        checks.one("topic", topic)
+        arguments.one("topic", topic)
         deadline = self._deadline(f"looking up topic {topic!r}")
         self._cluster.forget_topic(topic)  # it may have grown
         return (await self._cluster.topic(topic, deadline, create=False)).partition_count
@@ -115,7 +116,7 @@ class Admin:
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records."""
-        await self.delete_topics([checks.one("name", name)])
+        await self.delete_topics([arguments.one("name", name)])
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics and all their records."""
@@ -124,7 +125,7 @@ class Admin:
     async def create_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
         """Grow a topic to `count` partitions.  Records with keys go to other partitions than before from then on."""
         checks.switches(validate_only=validate_only)
-        counts = {checks.one("topic", topic): checks.count("count", count)}
+        counts = {arguments.one("topic", topic): checks.count("count", count)}
         deadline = self._deadline(f"adding partitions to {topic!r}")
         await topics.create_partitions(self._cluster, counts, deadline, validate_only=validate_only)
 
@@ -145,7 +146,7 @@ class Admin:
     async def alter_topic_config(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
         """Change single settings of a topic; the others stay.  All of the change is made, or nothing."""
         checks.switches(validate_only=validate_only)
-        name, change = checks.one("name", name), checks.config_change(change)
+        name, change = arguments.one("name", name), checks.config_change(change)
         deadline = self._deadline(f"changing settings of topic {name!r}")
         await configs.alter_config(self._cluster, TOPIC, name, change, deadline, validate_only=validate_only)
 
@@ -157,7 +158,7 @@ class Admin:
         A Fencepost node refuses it: it has the settings that it was started with.
         """
         checks.switches(validate_only=validate_only)
-        name = "" if broker_id is None else str(checks.whole_number("broker_id", broker_id, 0, checks.INT32))
+        name = "" if broker_id is None else str(arguments.whole_number("broker_id", broker_id, 0, arguments.INT32))
         change, deadline = checks.config_change(change), self._deadline("changing settings of brokers")
         await configs.alter_config(self._cluster, BROKER, name, change, deadline, validate_only=validate_only)
 
@@ -193,9 +194,9 @@ class Admin:
         `require_stable`: wait while a transaction that is open may change one (KIP-447).
         """
         checks.switches(require_stable=require_stable)
-        asked = None if partitions is None else checks.places("partitions", partitions)
+        asked = None if partitions is None else arguments.places("partitions", partitions)
         deadline = self._deadline(f"reading the offsets of group {group_id!r}")
-        name = checks.one("group_id", group_id)
+        name = arguments.one("group_id", group_id)
         return await offsets.list_group_offsets(self._cluster, name, asked, deadline, stable=require_stable)
 
     async def alter_group_offsets(
@@ -205,15 +206,15 @@ class Admin:
 
         `list_offsets` tells offsets to go to, by time for instance.
         """
-        wanted = checks.positions(positions)
+        wanted = checked_positions("positions", positions)
         deadline = self._deadline(f"changing the offsets of group {group_id!r}")
-        await offsets.alter_group_offsets(self._cluster, checks.one("group_id", group_id), wanted, deadline)
+        await offsets.alter_group_offsets(self._cluster, arguments.one("group_id", group_id), wanted, deadline)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget where a group is in these partitions.  Topics that its members read are refused."""
-        asked = checks.places("partitions", partitions)
+        asked = arguments.places("partitions", partitions)
         deadline = self._deadline(f"deleting offsets of group {group_id!r}")
-        await offsets.delete_group_offsets(self._cluster, checks.one("group_id", group_id), asked, deadline)
+        await offsets.delete_group_offsets(self._cluster, arguments.one("group_id", group_id), asked, deadline)
 
     # Partitions
 
@@ -226,7 +227,7 @@ class Admin:
         OffsetSpec.LATEST is where readers of committed records stop.
         """
         wanted = checks.specs(specs)
-        checks.text("isolation_level", isolation_level)
+        arguments.text("isolation_level", isolation_level)
         return await partitions.list_offsets(
             self._cluster, wanted, isolation_level, self._deadline("looking up offsets")
         )
@@ -238,7 +239,7 @@ class Admin:
 
     async def describe_producers(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, list[ProducerState]]:
         """Who writes, or wrote lately, to each of these partitions, and which transactions are open there."""
-        asked = checks.places("at", at)
+        asked = arguments.places("at", at)
         return await partitions.describe_producers(self._cluster, asked, self._deadline("describing producers"))
 
     # The cluster
@@ -258,14 +259,14 @@ class Admin:
 
     async def update_feature(self, feature: str, level: int) -> None:
         """Finalize a level of a feature, as `transaction.version` 0, 1 or 2."""
-        wanted = checks.one("feature", feature), checks.level(level)
+        wanted = arguments.one("feature", feature), checks.level(level)
         await features.update_feature(self._cluster, *wanted, self._deadline(f"updating feature {feature!r}"))
 
     # Transactions
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription | None:
         """State of a transactional id, None if the cluster has none of that name."""
-        checks.one("transactional_id", transactional_id)
+        arguments.one("transactional_id", transactional_id)
         return (await self.describe_transactions([transactional_id]))[transactional_id]
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription | None]:
@@ -288,11 +289,11 @@ class Admin:
         Only those in one of these states, with one of these producer ids, open for longer than that, and whose whole
         name fits the pattern (RE2), whichever is given.  Raises ValueError for a state that there is not.
         """
-        ids = [checks.whole_number("producer_ids", each) for each in checks.several("producer_ids", producer_ids)]
+        ids = [arguments.whole_number("producer_ids", each) for each in arguments.several("producer_ids", producer_ids)]
         if running_longer_than_ms is not None:
-            checks.whole_number("running_longer_than_ms", running_longer_than_ms)
+            arguments.whole_number("running_longer_than_ms", running_longer_than_ms)
         if pattern is not None:
-            checks.text("pattern", pattern)
+            arguments.text("pattern", pattern)
         given = TransactionFilter(checks.many("states", states), ids, running_longer_than_ms, pattern)
         found = await transactional_id_states.list_transactions(
             self._cluster, given, self._deadline("listing transactions")
@@ -306,7 +307,7 @@ class Admin:
 
         `max_transaction_timeout_ms`: transaction.max.timeout.ms of the brokers; who wrote later than that may go on.
         """
-        timeout_ms = checks.whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
+        timeout_ms = arguments.whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
         deadline = self._deadline("looking for hanging transactions")
         asked = None if topic_names is None else checks.many("topic_names", topic_names)
         described = await topics.describe_topics(self._cluster, asked, deadline)
@@ -322,7 +323,7 @@ class Admin:
         no transaction that begins at that offset is open there, it was written to later than
         `max_transaction_timeout_ms` ago, or its coordinator is there to end it; BrokerError if that cannot be told.
         """
-        partition, offset = checks.place(at), checks.whole_number("start_offset", start_offset)
-        timeout_ms = checks.whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
+        partition, offset = arguments.place(at), arguments.whole_number("start_offset", start_offset)
+        timeout_ms = arguments.whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
         deadline = self._deadline(f"aborting a transaction in {partition}")
         await hanging.abort_transaction(self._cluster, partition, offset, timeout_ms, deadline)

@@ -1,0 +1,78 @@
+"""Values that a caller gives, checked before anybody is asked: pure functions that name what makes no sense.
+
+Each raises TypeError for what is of another kind, ValueError for what is out of range or cannot be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import index
+from typing import Any, Final, SupportsIndex
+
+from fencepost.protocol.types import TopicPartition
+
+_INT16: Final = 2**15 - 1
+INT32: Final = 2**31 - 1
+INT64: Final = 2**63 - 1
+#: Bytes of a text that every version of a request can hold.
+_LONGEST: Final = _INT16
+
+
+def text(what: str, given: object) -> str:
+    """A text that can be sent."""
+    if not isinstance(given, str):
+        raise TypeError(f"{what}={given!r}: it must be a str")
+    try:
+        size = len(given) if given.isascii() else len(given.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{what}={given!r}: it has halves of characters, which cannot be sent") from None
+    if size > _LONGEST:
+        raise ValueError(f"{what}={given[:20]!r}...: it has {size} bytes, and may have {_LONGEST}")
+    return given
+
+
+def one(what: str, name: object) -> str:
+    """A name."""
+    if not text(what, name):
+        raise ValueError(f"{what} is empty: give a name")
+    return str(name)
+
+
+def several(what: str, given: object) -> list[Any]:
+    """Whatever it is several of; a str is one name and not its letters."""
+    if isinstance(given, str | bytes):
+        raise TypeError(f"{what}={given!r}: give several names, as in [{given!r}]")
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{what}={given!r}: give several, as in [{given!r}]")
+    return list(given)
+
+
+def pairs(what: str, given: object) -> dict[Any, Any]:
+    """A mapping."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what}={given!r}: give a dict")
+    return dict(given)
+
+
+def whole_number(what: str, number: object, least: int = 0, most: int = INT64) -> int:
+    """From `least` to `most`, both included."""
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        raise TypeError(f"{what}={number!r}: it must be a whole number")
+    found = index(number)  # of NumPy's numbers, too
+    if not least <= found <= most:
+        raise ValueError(f"{what}={number}: it must be from {least} to {most}")
+    return found
+
+
+def place(at: object) -> TopicPartition:
+    """A partition of a topic."""
+    if not (isinstance(at, tuple) and len(at) == 2):
+        raise TypeError(f"{at!r} is no partition: give a TopicPartition, as in TopicPartition('orders', 0)")
+    return TopicPartition(one("topic", at[0]), whole_number("partition", at[1], 0, INT32))
+
+
+def places(what: str, given: object) -> list[TopicPartition]:
+    """Partitions of topics."""
+    if isinstance(given, TopicPartition):
+        raise TypeError(f"{what}={given!r}: give several, as in [{given!r}]")
+    return [place(at) for at in several(what, given)]
