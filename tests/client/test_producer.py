@@ -310,6 +310,9 @@ def test_a_commit_that_was_cancelled_may_be_called_again(level: int) -> None:
             await asyncio.sleep(0.001)
             cancelled.cancel()
             await asyncio.gather(cancelled, return_exceptions=True)
+            for call in (writer.begin_transaction, writer.abort_transaction):
+                with pytest.raises(MisuseError, match=r"not confirmed: call commit_transaction\(\) again to find out"):
+                    await call()
             await writer.commit_transaction()
         assert await shown(world) == [b"first"]
 

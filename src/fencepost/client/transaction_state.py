@@ -16,8 +16,8 @@ class State(Enum):
     INITIALIZING = "init_transactions() is under way"
     READY = "no transaction is open: call begin_transaction() first"
     IN_TRANSACTION = "a transaction is open"
-    COMMITTING = "a commit is under way"
-    ABORTING = "an abort is under way"
+    COMMITTING = "its commit has begun, and is not confirmed: call commit_transaction() again to find out"
+    ABORTING = "its abort has begun, and is not confirmed: call abort_transaction() again"
     ABORTABLE_ERROR = "its transaction has failed: call abort_transaction() first"
     FATAL_ERROR = "it can do nothing more: close it"
 
