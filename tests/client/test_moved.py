@@ -89,6 +89,9 @@ class Moving:
     def forget_coordinator(self, kind: int, key: str) -> None:
         self._coordinators.pop((kind, key), None)
 
+    def ready_connection(self, node: int) -> None:
+        """None yet to any node."""
+
     async def call(self, node: int, message: Any, **_: object) -> Any:
         here = node == LAST
         if not here:

@@ -341,3 +341,21 @@ def test_an_offset_that_cannot_be_told_yet_is_asked_for_again(
         assert len(answers) == 3
 
     simulate(scenario)
+
+
+def test_offsets_are_told_while_a_fetch_waits_for_records() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"], partition=0)
+        runtime = world.runtime("patient")
+        async with Consumer(bootstrap_servers=ADDRESS, runtime=runtime, fetch_max_wait_ms=60_000) as reader:
+            reader.assign(PARTITIONS)
+            await take(reader, 1)
+            waiting = asyncio.ensure_future(reader.poll(30_000))
+            await asyncio.sleep(1)
+            assert await reader.end_offsets(PARTITIONS) == {FIRST: 1, SECOND: 0}
+            assert await reader.lag() == dict.fromkeys(PARTITIONS, 0)
+            assert not waiting.done(), "they were told behind the records"
+            await write(world, [b"1"], partition=0)
+            assert len(await waiting) == 1
+
+    simulate(scenario)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from fencepost.client.arguments import pairs, place, places, whole_number
-from fencepost.client.cluster import Cluster, Deadline
+from fencepost.client.cluster import Cluster, Deadline, Use
 from fencepost.client.commit_order.position import after, behind_what_is_gone, position_of
 from fencepost.client.errors import (
     BrokerError,
@@ -263,7 +263,7 @@ class _Asking:
         cluster, because = self._cluster, None
         request = _request({at: self._times[at] for at in partitions}, self._isolation)
         try:
-            answer = await self._deadline.within(cluster.call(node, request, most=7))
+            answer = await self._deadline.within(cluster.call(node, request, most=7, use=_use(cluster, node)))
         except (ConnectionLostError, UnreachableError) as lost:
             for at in partitions:
                 cluster.forget_topic(at.topic)
@@ -294,6 +294,12 @@ async def _by_leader(
         else:
             led.setdefault(leader, []).append(at)
     return led, leaderless
+
+
+def _use(cluster: Cluster, node: int) -> Use:
+    """By which connection to ask: behind a Fetch that waits for records the answer would wait, too."""
+    fetching = cluster.ready_connection(node)
+    return Use.GROUP if fetching is not None and fetching.in_flight else Use.DATA
 
 
 def _request(times: Mapping[TopicPartition, int], isolation: Isolation) -> ListOffsetsRequest:
