@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 _MOST: Final = 65_535
+_IN_NO_HOST: Final = ";/@[]"
 
 
 def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """Host and port of each of the servers, which commas separate.  Raises TypeError, ValueError."""
+    """Host and port of each of the servers, which commas separate.  Raises TypeError, ValueError.
+
+    An address of IPv6 may be in brackets, as in [::1]:9092.
+    """
     if not isinstance(bootstrap_servers, str):
         raise TypeError(f"bootstrap_servers={bootstrap_servers!r}: it must be a str, as in '127.0.0.1:9092'")
     found = [_address(server) for server in bootstrap_servers.split(",") if server.strip()]
@@ -23,6 +27,10 @@ def _address(server: str) -> tuple[str, int]:
         after = server.partition("://")[2].strip("/")
         raise ValueError(f"bootstrap_servers has {server!r}: Kafka's protocol has no scheme; give {after!r}")
     host, colon, port = server.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]  # as in URLs (RFC 3986, 3.2.2)
+    if any(letter in _IN_NO_HOST or letter.isspace() for letter in host):
+        raise ValueError(f"bootstrap_servers has {server!r}: this is no host; commas separate several host:port")
     if not colon or not host or not (port.isascii() and port.isdigit()):
         raise ValueError(f"bootstrap_servers has {server!r}: it must be host:port, as in 127.0.0.1:9092")
     if len(port) > 5 or not 1 <= int(port) <= _MOST:

@@ -151,6 +151,16 @@ def test_an_address_is_a_host_and_a_port_or_a_sentence(server: str) -> None:
         assert all(host and "://" not in host and 1 <= port <= 65_535 for host, port in found)
 
 
+def test_an_address_of_ipv6_is_taken_with_brackets_and_without() -> None:
+    assert addresses_of("[::1]:9092, ::1:9093,[fe80::1%lo]:9") == [("::1", 9092), ("::1", 9093), ("fe80::1%lo", 9)]
+
+
+@pytest.mark.parametrize("given", ["a:1;b:2", "a:1 b:2", "me@a:1", "a/b:1", "[::1:9", "::1]:9"])
+def test_what_is_no_host_is_refused_with_a_sentence(given: str) -> None:
+    with pytest.raises(ValueError, match=r"bootstrap_servers has .*: this is no host; commas separate several"):
+        addresses_of(given)
+
+
 @pytest.mark.parametrize("given", [None, 9092, ["a:1"], b"a:1"])
 def test_bootstrap_servers_are_a_text(given: Any) -> None:
     with pytest.raises(TypeError, match="bootstrap_servers="):
