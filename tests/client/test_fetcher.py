@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.client.test_producer import simulate
 
 from fencepost.broker.network.registry import SERVED
-from fencepost.client import Consumer, ConsumerRecord, Producer, TopicPartition
+from fencepost.client import ClientError, Consumer, ConsumerRecord, Producer, TopicPartition
 from fencepost.client.fetcher import Fetcher
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
@@ -171,5 +172,35 @@ def test_what_is_assigned_last_is_read_whatever_was_being_looked_up(turns: int) 
             assert [(each.topic, each.partition) for each in found] == [IDLE]
             assert consumer.assignment() == [IDLE]
             assert await consumer.poll(100) == []
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("unasked", [7, "another topic"])
+def test_an_answer_about_what_was_not_asked_is_told_and_reading_goes_on(
+    unasked: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler, answers = SERVED[FETCH].handler, list[Any]()
+
+    async def handled(request: Any, context: Any, node: Any) -> Any:
+        reply = handler(request, context, node)
+        reply = await reply if asyncio.iscoroutine(reply) else reply
+        answers.append(reply)
+        if len(answers) == 1:
+            (topic,) = reply.response.responses
+            if isinstance(unasked, int):
+                topic.partitions[0].partition_index = unasked
+            else:
+                topic.topic, topic.topic_id = unasked, uuid4()
+        return reply
+
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY], 1)
+        monkeypatch.setitem(SERVED, FETCH, replace(SERVED[FETCH], handler=handled))
+        async with reader(world) as consumer:
+            consumer.assign([BUSY])
+            with pytest.raises(ClientError, match=r"^node 0 sent what cannot be read: it is about what was not asked"):
+                await consumer.poll(2000)
+            assert len(await consumer.poll(5000)) == 1
 
     simulate(scenario)

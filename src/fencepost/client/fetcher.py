@@ -366,7 +366,9 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         for topic in answer.responses:
             for found in topic.partitions:
-                at = TopicPartition(topic.topic or names[topic.topic_id], found.partition_index)
+                at = TopicPartition(topic.topic or names.get(topic.topic_id, ""), found.partition_index)
+                if at not in asked:
+                    raise ProtocolError("it is about what was not asked")
                 partition, offset = asked[at]
                 if self.followed.get(at) is not partition or partition.fetch_offset != offset:
                     continue  # no longer read, or from elsewhere
