@@ -11,7 +11,7 @@ from tests.client.test_producer import producer, shown, simulate
 from fencepost.client import CommitInDoubtError, TransactionAbortableError
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ConnectionLostError
-from fencepost.protocol.messages import EndTxnRequest
+from fencepost.protocol.messages import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.simulation.world import World
 
@@ -81,5 +81,38 @@ def test_a_commit_that_is_answered_at_once_is_never_in_doubt(level: int) -> None
                 await writer.commit_transaction()
             await writer.abort_transaction()
         assert await shown(world) == []
+
+    simulate(scenario, level)
+
+
+@OLDER
+def test_what_came_late_is_ended_before_a_new_epoch_is_asked_for(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka ends what InitProducerId finds open by an epoch of its own, and then takes us for fenced."""
+    call, late, asked = Cluster.call, list[tuple[int, Any]](), list[str]()
+
+    async def losing(cluster: Cluster, node: int, request: Any, **how: Any) -> Any:
+        if isinstance(request, AddPartitionsToTxnRequest) and not late:
+            late.append((node, request))
+            raise ConnectionLostError("the connection is gone")
+        if isinstance(request, EndTxnRequest | InitProducerIdRequest):
+            asked.append(type(request).__name__)
+        return await call(cluster, node, request, **how)
+
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            monkeypatch.setattr(Cluster, "call", losing)
+            async with writer.transaction():
+                await writer.send("t", b"first", partition=0)
+            ((node, request),) = late
+            await writer._cluster.call(node, request, most=3)  # it arrives now, and opens a transaction
+            asked.clear()
+            async with writer.transaction():
+                assert asked == ["EndTxnRequest", "InitProducerIdRequest"]
+                await writer.send("t", b"second", partition=1)
+            asked.clear()
+            async with writer.transaction():
+                assert asked == [], "only once"
+        assert await shown(world) == [b"first", b"second"]
 
     simulate(scenario, level)

@@ -220,6 +220,17 @@ class TransactionalId:
             raise timed_out_error(self.name)
         return who
 
+    async def end_what_came_late(self, who: ProducerIdAndEpoch) -> None:
+        """Abort what a request that was lost sight of began after the last end; for transaction.version 0 and 1.
+
+        If it is open when `init` asks for a new epoch, Apache Kafka aborts it under an epoch of its own, and answers
+        PRODUCER_FENCED from then on.
+        """
+        try:
+            await self.end(who, commit=False, tv2=False)
+        except (TransactionAbortableError, BrokerError):
+            pass  # nothing is open, or `init` is told what is the matter
+
     async def _ask(
         self,
         name: str,

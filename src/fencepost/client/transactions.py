@@ -170,6 +170,8 @@ class Transactions:
             if not self._tv2 and (newer or self._id.unsettled):
                 # Before the first implicit add the leaders must see a fresh epoch (facts §9.3).  In the old protocol it
                 # keeps out a request of the last transaction that is late: it would act on this one (KAFKA-17754).
+                if self._id.unsettled:
+                    await self._id.end_what_came_late(self._identity)
                 self._identity = await self._next_identity()
             pause = self._pause.begin(asyncio.get_running_loop().time())
             if pause:
