@@ -233,6 +233,17 @@ class Reader:
             return last.base_offset, last.size
         return place[0].base_offset, place[1]
 
+    def size_from(self, offset: int) -> int:
+        """Bytes from the batch with this offset to the end of its segment: no read gives more.
+
+        0 if that cannot be told, as in `position_of`, or there is no such batch.
+        """
+        try:
+            place = self._place(offset)
+        except (FileDamaged, IndexesBeingMade):
+            return 0
+        return 0 if place is None else place[0].size - place[1]
+
     # By time (facts §8.3), in steps: few bytes may be many records
 
     def offset_for_timestamp(self, timestamp: int, isolation: Isolation, pace: Pace) -> Steps[TimestampOffset | None]:

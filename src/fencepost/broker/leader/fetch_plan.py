@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.leader.fetch_sessions import Asked, Fetching, Result
 from fencepost.broker.metadata.topics import Topic
-from fencepost.broker.network.limits import LEAST_ANSWER
+from fencepost.broker.network.limits import LEAST_ANSWER, MOST_READ
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.log.partition import Partition, Refused
@@ -37,7 +37,7 @@ class FetchPlan:
 
     def __init__(self, request: FetchRequest, fetching: Fetching, context: RequestContext, node: Node) -> None:
         self.isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-        self._max_bytes = min(request.max_bytes, node.largest_answer)
+        self._max_bytes = min(request.max_bytes, node.largest_answer, MOST_READ)
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self.fetching = fetching
         self._storage = node.storage
@@ -139,6 +139,8 @@ class FetchPlan:
     # Reading
 
     def read(self, pace: Pace) -> Steps[Found]:
+        if (yield from self._is_much(pace)):
+            yield from pace.rest()  # many who ask for as much at once are served one after the other
         # Less than was asked for, where other clients do not take what they were given.
         room = self._answers.left(LEAST_ANSWER)
         budget, size, astray, results = min(self._max_bytes, room), 0, False, []
@@ -159,6 +161,20 @@ class FetchPlan:
             astray = astray or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None
             results.append((asked, answer))
         return Found(results, size, astray)
+
+    def _is_much(self, pace: Pace) -> Steps[bool]:
+        """Whether so much is there, of what is asked for, that reading it is a step of its own."""
+        left = LEAST_ANSWER
+        if self._max_bytes <= left or sum([asked.wanted.partition_max_bytes for asked, _ in self.reads]) <= left:
+            return False
+        for asked, place in self.reads:
+            if pace.is_used_up(1):
+                yield from pace.rest()
+            if isinstance(place, Partition) and asked.wanted.fetch_offset < place.bound(self.isolation):
+                left -= min(asked.wanted.partition_max_bytes, place.reader.size_from(asked.wanted.fetch_offset))
+                if left < 0:
+                    return True
+        return False
 
     def _read_with_indexes(
         self, asked: Asked, budget: int, first: bool, pace: Pace

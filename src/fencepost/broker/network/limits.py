@@ -41,6 +41,10 @@ NODE_ANSWERS: Final = 512 * 1024 * 1024
 """Bytes of large answers that all clients together have not taken yet, before Fetch gives less."""
 LEAST_ANSWER: Final = 1024 * 1024
 """What a Fetch may give however much others hold: nobody starves."""
+MOST_READ: Final = 8 * 1024 * 1024
+"""What a Fetch gives at most, but for a first batch that is larger: to read it and encode it is one step, of some 6 ms.
+
+It is one step so that what all answers have together is known before the next one is read."""
 LARGE_ANSWER: Final = 64 * 1024
 """Smaller ones are not counted."""
 
