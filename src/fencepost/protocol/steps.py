@@ -23,6 +23,8 @@ UNFOLDED_IN_A_UNIT: Final = 1024
 """Bytes unfolded that cost as much."""
 ITEM: Final = 10
 """Units that it costs to look up and answer one of the things that a request names: a partition, a topic, a group."""
+LETTERS: Final = 8
+"""Letters of an id that cost one unit: the partition that it lives in depends on each of them."""
 OPERATIONS: Final = 40
 """Units that it costs to tell which operations a caller may do."""
 
@@ -78,6 +80,11 @@ class Pace:
         """Account for work that was done; a new step begins where this one is used up."""
         if self.is_used_up(units):
             yield from self.rest()
+
+
+def cost_of_id(name: str) -> int:
+    """Units that it costs to look up a group or a transactional id: a name may have 32,767 letters."""
+    return ITEM + len(name) // LETTERS
 
 
 def each(items: Iterable[S], answer: Callable[[S], T], pace: Pace) -> Steps[list[T]]:

@@ -28,7 +28,7 @@ from fencepost.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from fencepost.protocol.steps import ITEM, Pace, Steps, each
+from fencepost.protocol.steps import ITEM, Pace, Steps, cost_of_id, each
 from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 Results = Mapping[TopicPartition, ErrorCode]
@@ -44,7 +44,7 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestCo
         return independent(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     lsn, results = 0, []
     for transaction in request.transactions:
-        yield from pace.spend(2 * ITEM)
+        yield from pace.spend(ITEM + cost_of_id(transaction.transactional_id))
         errors, needed = yield from _of_broker(transaction, node, pace)
         lsn = max(lsn, needed)
         topics = (yield from _once(errors, pace)) if transaction.verify_only else transaction.topics

@@ -13,7 +13,7 @@ from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from fencepost.protocol.messages.delete_groups import DeletableGroupResult
-from fencepost.protocol.steps import ITEM, Pace, Steps
+from fencepost.protocol.steps import Pace, Steps, cost_of_id
 
 
 @serves(DeleteGroupsRequest, in_turn=True)
@@ -21,7 +21,7 @@ from fencepost.protocol.steps import ITEM, Pace, Steps
 def delete_groups(request: DeleteGroupsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace, results, lsn = Pace(), [], 0
     for group_id in dict.fromkeys(request.groups_names):
-        yield from pace.spend(ITEM)
+        yield from pace.spend(cost_of_id(group_id))
         error, needed = ErrorCode.GROUP_AUTHORIZATION_FAILED, 0
         if context.may(Operation.DELETE, Resource.GROUP, group_id):
             error, needed = node.groups.delete_group(group_id)

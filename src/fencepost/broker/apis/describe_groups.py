@@ -17,7 +17,7 @@ from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroup
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from fencepost.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from fencepost.protocol.steps import ITEM, OPERATIONS, Pace, Steps
+from fencepost.protocol.steps import OPERATIONS, Pace, Steps, cost_of_id
 
 
 @serves(DescribeGroupsRequest)
@@ -29,7 +29,8 @@ def describe_groups(request: DescribeGroupsRequest, context: RequestContext, nod
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.authorized_operations(Resource.GROUP, group.group_id)
         groups.append(group)
-        yield from pace.spend(ITEM + len(group.members) + request.include_authorized_operations * OPERATIONS)
+        operations = request.include_authorized_operations * OPERATIONS
+        yield from pace.spend(cost_of_id(group_id) + len(group.members) + operations)
     return Reply(DescribeGroupsResponse(groups=groups), node.storage.lsn)
 
 

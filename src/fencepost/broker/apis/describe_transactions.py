@@ -11,7 +11,7 @@ from fencepost.coordinator.transaction.listing import Description
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from fencepost.protocol.messages.describe_transactions import TopicData, TransactionState
-from fencepost.protocol.steps import ITEM, Pace, Steps
+from fencepost.protocol.steps import ITEM, Pace, Steps, cost_of_id
 
 
 @serves(DescribeTransactionsRequest)
@@ -25,7 +25,7 @@ def describe_transactions(request: DescribeTransactionsRequest, context: Request
             found = Description(name, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         lsn = max(lsn, found.lsn)
         states.append(_transaction_state(found, context))
-        yield from pace.spend(2 * ITEM + len(found.partitions))
+        yield from pace.spend(ITEM + cost_of_id(name) + len(found.partitions))
     return Reply(DescribeTransactionsResponse(transaction_states=states), lsn)
 
 

@@ -20,7 +20,7 @@ from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from fencepost.protocol.messages.find_coordinator import Coordinator
-from fencepost.protocol.steps import Pace, Steps, each
+from fencepost.protocol.steps import Pace, Steps, cost_of_id
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 GROUP, TRANSACTION = 0, 1
@@ -52,7 +52,10 @@ def _may(key: str, key_type: int, context: RequestContext) -> bool:
 def _answer(request: FindCoordinatorRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[Reply]:
     find = partial(_find, request.key_type, context, node)
     if context.version >= 4:
-        found = yield from each(request.coordinator_keys, find, pace)
+        found = []
+        for key in request.coordinator_keys:
+            found.append(find(key))
+            yield from pace.spend(cost_of_id(key))
         return independent(FindCoordinatorResponse(coordinators=found))
     one = find(request.key)
     return independent(

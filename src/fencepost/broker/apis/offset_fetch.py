@@ -31,7 +31,7 @@ from fencepost.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from fencepost.protocol.steps import ITEM, Pace, Steps, each
+from fencepost.protocol.steps import ITEM, Pace, Steps, cost_of_id, each
 from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
 _SEVERAL_GROUPS_SINCE = 8
@@ -52,7 +52,7 @@ def offset_fetch(request: OffsetFetchRequest, context: RequestContext, node: Nod
                     continue
                 whole.add(asked.group_id)
             groups.append((yield from _group(asked, request.require_stable, context, node, pace)))
-            yield from pace.spend(2 * ITEM)
+            yield from pace.spend(ITEM + cost_of_id(asked.group_id))
         return Reply(OffsetFetchResponse(groups=groups), node.storage.lsn)
     response = yield from _one_group(request, context, node, pace)
     return Reply(response, node.storage.lsn)
