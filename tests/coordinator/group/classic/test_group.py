@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise, product
+from random import Random
 
 import pytest
 from tests.coordinator.group.group_doubles import member
@@ -13,6 +15,7 @@ from fencepost.protocol.types import Epoch, Milliseconds
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = ClassicGroupState
 NOW = Milliseconds(17)
+PROTOCOLS = ("range", "roundrobin", "sticky")
 
 #: Written out a second time.  Rows: from; columns: to.
 MOVES = """
@@ -147,3 +150,54 @@ def test_the_first_member_says_what_the_group_does(kind: str, protocols: tuple[s
 def test_the_slowest_member_says_how_long_a_rebalance_may_take() -> None:
     assert group().rebalance_timeout_ms == 0
     assert group(*(member(f"{ms}", "range", rebalance_ms=ms) for ms in (20, 50, 30))).rebalance_timeout_ms == 50
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_is_common_to_all_is_known_whoever_comes_goes_or_changes(seed: int) -> None:
+    random = Random(seed)
+    made = group(state=PREPARING)
+
+    def somebody(name: str) -> Member:
+        chosen = random.sample(list(PROTOCOLS), random.randint(1, 3))
+        return member(name, *chosen, instance=random.choice([None, f"static-{name}"]))
+
+    for number in range(12):
+        known = list(made.members.values())
+        match random.randrange(5) if known else 0:
+            case 0 | 1:
+                made = made.with_members([somebody(f"m{number}"), somebody(f"n{number}")][: random.randint(1, 2)])
+            case 2:
+                made = made.without_members([random.choice(known)])
+            case 3:
+                one = random.choice(known)
+                made = made.with_members([one._replace(protocols=somebody("x").protocols)])
+            case _:
+                made = made.with_static_member_replaced(random.choice(known), f"r{number}")
+        for protocol in PROTOCOLS:
+            everybody = all(protocol in dict(each.protocols) for each in made.members.values())
+            assert made.supports_protocols("consumer", ((protocol, b""),)) == everybody
+
+
+class Counted(tuple[tuple[str, bytes], ...]):
+    """Protocols that tell how often somebody goes over them."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        Counted.times += 1
+        return super().__iter__()
+
+
+def test_whoever_joins_is_compared_with_what_is_common_and_not_with_everybody() -> None:
+    """A thousand members with a hundred protocols each took eight seconds."""
+    made, many, Counted.times = group(state=PREPARING), 200, 0
+    for round_ in range(3):  # they come, join again with the same, and are started again
+        for number in range(many):
+            joining = member(f"m{number}", "range", instance=f"i{number}")
+            joining = joining._replace(protocols=Counted((("range", b""), ("sticky", b""))))
+            assert made.supports_protocols("consumer", joining.protocols)
+            if round_ == 2:
+                made = made.with_static_member_replaced(made.members[joining.member_id], f"again-{number}")
+                joining = joining._replace(member_id=f"again-{number}")
+            made = made.with_members([joining])
+    assert many <= Counted.times < 20 * many

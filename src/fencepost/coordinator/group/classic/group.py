@@ -88,6 +88,11 @@ class Member(NamedTuple):
     #: JOIN only while the group is PREPARING_REBALANCE, SYNC only while it is COMPLETING_REBALANCE.
     awaiting: Awaiting | None = None
 
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        """What it can do."""
+        return frozenset([name for name, _ in self.protocols])
+
     def metadata(self, protocol_name: str | None) -> bytes:
         """What it said of itself for this protocol; nothing if it cannot do that."""
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
@@ -125,6 +130,8 @@ class ClassicGroup(NamedTuple):
     initial_delay_left_ms: Milliseconds | None = None
     #: Somebody new came since the initial delayed join was begun or extended.
     new_member_added: bool = False
+    #: Protocols that all members have; None: not worked out since some changed or left.
+    common_protocols: frozenset[str] | None = None
 
     def become(self, state: ClassicGroupState, now: Milliseconds) -> ClassicGroup:
         """The same group in another state.  Raises AssertionError if the table does not know the move."""
@@ -135,14 +142,26 @@ class ClassicGroup(NamedTuple):
     # Members
 
     def with_members(self, changed: Iterable[Member]) -> ClassicGroup:
-        """New members at the end, others changed where they stand.  The first member of all leads."""
+        """New members at the end, others changed where they stand.  The first member of all leads.
+
+        What is common to all is kept: to work it out anew for each of a thousand members with a hundred protocols who
+        come, or come again, took seconds.
+        """
         members, static_members = dict(self.members), dict(self.static_members)
+        common = self._candidate_protocols() if members else None
         for member in changed:
+            former = members.get(member.member_id)
+            if former is None:
+                common = common & member.protocol_names if members and common is not None else None
+            elif former.protocols is not member.protocols and former.protocol_names != member.protocol_names:
+                common = None
             members[member.member_id] = member
             if member.group_instance_id is not None:
                 static_members[member.group_instance_id] = member.member_id
         leader_id = next(iter(members), None) if self.leader_id is None else self.leader_id
-        return self._replace(members=members, static_members=static_members, leader_id=leader_id)
+        return self._replace(
+            members=members, static_members=static_members, leader_id=leader_id, common_protocols=common
+        )
 
     def without_members(self, gone: Iterable[Member]) -> ClassicGroup:
         """The group without these members; where its leader is gone, whoever came first leads."""
@@ -152,11 +171,12 @@ class ClassicGroup(NamedTuple):
             if member.group_instance_id is not None:
                 del static_members[member.group_instance_id]
         leader_id = self.leader_id if self.leader_id in members else next(iter(members), None)
-        return self._replace(members=members, static_members=static_members, leader_id=leader_id)
+        return self._replace(members=members, static_members=static_members, leader_id=leader_id, common_protocols=None)
 
     def with_static_member_replaced(self, member: Member, member_id: str) -> ClassicGroup:
         """A static member has another id from now on, and its part in the group; the old id is fenced."""
-        replaced = self.without_members((member,)).with_members((member._replace(member_id=member_id),))
+        replaced = self.without_members((member,))._replace(common_protocols=self.common_protocols)
+        replaced = replaced.with_members((member._replace(member_id=member_id),))
         return replaced._replace(leader_id=member_id) if self.leader_id == member.member_id else replaced
 
     def with_pending(self, member_id: str) -> ClassicGroup:
@@ -204,11 +224,13 @@ class ClassicGroup(NamedTuple):
         """Whether somebody with these protocols can be in this group: one of them is common to all members."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        common = not self.members or self._candidate_protocols() & {name for name, _ in protocols}
+        common = not self.members or not self._candidate_protocols().isdisjoint([name for name, _ in protocols])
         return self.protocol_type == protocol_type and bool(protocols) and bool(common)
 
-    def _candidate_protocols(self) -> set[str]:
-        return set.intersection(*({name for name, _ in member.protocols} for member in self.members.values()))
+    def _candidate_protocols(self) -> frozenset[str]:
+        if self.common_protocols is not None:
+            return self.common_protocols
+        return frozenset.intersection(*(member.protocol_names for member in self.members.values()))
 
     def select_protocol(self) -> str:
         """What everybody can do and most like best; each member votes for the first of its own that is common."""
