@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from tests.coordinator.group.group_doubles import A, World, group_of, now, settled, virtual
 
+from fencepost.coordinator.group.shards import MOST_APPENDED
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupResponse
 
@@ -278,6 +279,21 @@ async def test_an_assignment_that_could_not_be_stored_is_not_given_out() -> None
     again = await world.join(joined.member_id)
     assert again.generation_id == 2
     assert (await world.sync(joined.member_id, 2, {joined.member_id: b"kept"})).error_code == ErrorCode.NONE
+
+
+@virtual
+@pytest.mark.parametrize("more", [0, 1])
+async def test_what_a_group_stores_is_bounded(more: int) -> None:
+    """It is encoded and appended in one step: 90 MB took half a second."""
+    world = World()
+    joined = await world.join_as_new(protocols={"range": b"m" * (MOST_APPENDED // 2)})
+    before = world.journal.end
+    assignment = b"a" * (MOST_APPENDED // 2 - 200 + more * 201)
+    answer = await world.sync(joined.member_id, 1, {joined.member_id: assignment})
+    assert answer.error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if more else ErrorCode.NONE)
+    assert world.journal.end == before + (not more)
+    small = await world.join(joined.member_id, protocols={"range": b""})
+    assert (await world.sync(joined.member_id, small.generation_id, {joined.member_id: b""})).error_code == 0
 
 
 # Staying and leaving

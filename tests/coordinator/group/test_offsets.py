@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +13,7 @@ from tests.coordinator.group.group_doubles import A, B, World, virtual
 from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.journal import OFFSET_KEY_VERSION
 from fencepost.coordinator.group.offsets import CommittedOffset
+from fencepost.coordinator.group.shards import MOST_APPENDED
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.codec import decode_stored, stored_version
 from fencepost.protocol.control import COMMIT, read_control_record
@@ -237,6 +239,17 @@ def test_metadata_that_is_too_long_leaves_no_record(transactional: bool) -> None
     assert commit("ééé") == ErrorCode.OFFSET_METADATA_TOO_LARGE, "bytes count, not characters"
     assert (world.committed_offset(A, stable=True), world.journal.end) == (None, 0)
     assert commit("1234") == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_what_is_committed_at_once_is_bounded(transactional: bool) -> None:
+    """It is one step: 5,000 partitions with metadata of 4 KB each kept everybody waiting for 0.1 s."""
+    world = World(metadata_max_bytes=4096)
+    places = {TopicPartition("t", number): number for number in range(MOST_APPENDED // 4096 + 1)}
+    commit = partial(world.commit_in_transaction, (P, 0)) if transactional else world.commit
+    assert set(commit(places, metadata="m" * 4096).errors.values()) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert not world.journal.batches
+    assert set(commit(places, metadata="m" * 4000).errors.values()) == {ErrorCode.NONE}
 
 
 @pytest.mark.parametrize("refused", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.MESSAGE_TOO_LARGE])

@@ -25,7 +25,7 @@ from fencepost.coordinator.group.journal_loading import Loading
 from fencepost.coordinator.group.membership import Membership
 from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.coordinator.group.settings import GroupSettings
-from fencepost.coordinator.group.shards import GroupCoordinatorShard, Journals
+from fencepost.coordinator.group.shards import MOST_APPENDED, GroupCoordinatorShard, Journals
 from fencepost.log.partition import Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.node_log import get_logger
@@ -246,6 +246,8 @@ class GroupCoordinator:
         """Records for all offsets whose metadata is not too long (facts §7.2, 9)."""
         now, limit = self._clock.now(), self.settings.metadata_max_bytes
         taken = [at for at, committed in offsets.items() if len(committed.metadata.encode()) <= limit]
+        if sum([len(offsets[at].metadata) for at in taken]) > MOST_APPENDED:  # seen before it is encoded
+            return dict.fromkeys(offsets, journal.APPEND_ERRORS[ErrorCode.RECORD_LIST_TOO_LARGE]), [], []
         errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE) | dict.fromkeys(taken, ErrorCode.NONE)
         return errors, [journal.offset_commit_entry(group_id, at, offsets[at], now) for at in taken], taken
 

@@ -35,8 +35,9 @@ from fencepost.coordinator.group.classic.responses import refuse_join, refuse_sy
 from fencepost.coordinator.group.classic.sync import Sync, sync
 from fencepost.coordinator.group.member_ids import new_member_id
 from fencepost.coordinator.group.settings import GroupSettings
-from fencepost.coordinator.group.shards import GroupCoordinatorShard, stored_form
+from fencepost.coordinator.group.shards import GroupCoordinatorShard, can_be_stored, stored_form
 from fencepost.coordinator.group.timers import Timers
+from fencepost.log.partition import Appended
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
@@ -172,7 +173,9 @@ class Membership:
 
     def _store(self, shard: GroupCoordinatorShard, group: ClassicGroup) -> ErrorCode:
         """Append the group as it is and hold it; the error if the journal did not take it, and then nothing changed."""
-        outcome = shard.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
+        outcome: Appended | ErrorCode = journal.APPEND_ERRORS[ErrorCode.RECORD_LIST_TOO_LARGE]
+        if can_be_stored(group):
+            outcome = shard.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
         if isinstance(outcome, ErrorCode):
             logger.warning(
                 "a group could not be written group_id=%s generation=%d state=%s error=%s",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState, Member
@@ -33,6 +33,11 @@ from fencepost.protocol.types import (
     ProducerIdAndEpoch,
     TopicPartition,
 )
+
+MOST_APPENDED: Final = 4 * 1024 * 1024
+"""Bytes of values that are appended at once: that is one step, of some 20 ms.  What is removed does not count.
+
+Apache Kafka takes `max.message.bytes` of the topic, 1 MiB unless it is set."""
 
 
 class JournalPartition(Protocol):
@@ -75,15 +80,19 @@ class GroupCoordinatorShard:
     # Writing
 
     def append(self, entries: Sequence[Entry]) -> Appended | ErrorCode:
-        return self._append(journal.batch(entries), None)
+        return self._append(entries, NO_PRODUCER, None)
 
     def append_transactional(
         self, entries: Sequence[Entry], producer: ProducerIdAndEpoch, guard: VerificationGuard | None
     ) -> Appended | ErrorCode:
-        return self._append(journal.batch(entries, producer), guard)
+        return self._append(entries, producer, guard)
 
-    def _append(self, batch: bytes, guard: VerificationGuard | None) -> Appended | ErrorCode:
-        outcome = self.log.append(batch, Origin.COORDINATOR, guard=guard)
+    def _append(
+        self, entries: Sequence[Entry], producer: ProducerIdAndEpoch, guard: VerificationGuard | None
+    ) -> Appended | ErrorCode:
+        if sum([len(value) for _, _, value, _ in entries if value is not None]) > MOST_APPENDED:
+            return journal.APPEND_ERRORS[ErrorCode.RECORD_LIST_TOO_LARGE]
+        outcome = self.log.append(journal.batch(entries, producer), Origin.COORDINATOR, guard=guard)
         if isinstance(outcome, Appended):
             self.lsn = outcome.lsn
             return outcome
@@ -191,6 +200,14 @@ def restore(group_id: str, stored: GroupMetadataValue) -> ClassicGroup:
     if stored.leader in group.members:
         group = group._replace(leader_id=stored.leader)
     return group.with_subscribed_topics()
+
+
+def can_be_stored(group: ClassicGroup) -> bool:
+    """Whether what its members say of themselves, and are told, can be appended."""
+    return (
+        sum([len(each.metadata(group.protocol_name)) + len(each.assignment) for each in group.members.values()])
+        <= MOST_APPENDED
+    )
 
 
 def stored_form(group: ClassicGroup) -> GroupMetadataValue:
