@@ -110,6 +110,38 @@ def test_what_cannot_be_unfolded_stops_its_own_log_only(
     run(main())
 
 
+@pytest.mark.parametrize("lacking", [MemoryError("no memory"), RuntimeError("can't start new thread")])
+def test_where_no_thread_can_do_it_others_are_cleaned_and_it_is_tried_again(
+    lacking: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What waits for a thread that is never begun, or that fails, would wait for ever, and all other logs with it."""
+
+    async def main() -> None:
+        loop, node = asyncio.get_running_loop(), await written(large(b"a", b"1"), large(b"a", b"2"))
+
+        def lack(_: object, __: Callable[[], bytes]) -> asyncio.Future[bytes]:
+            if isinstance(lacking, RuntimeError):
+                raise lacking
+            failed = loop.create_future()
+            failed.set_exception(lacking)
+            return failed
+
+        with monkeypatch.context() as without:
+            without.setattr(loop, "run_in_executor", lack)
+            cleaner = cleaner_of(node)
+            cleaner.start()
+            await asyncio.sleep(60)
+            assert [record.value for record in committed(node.of("other"))] == [b"2"]
+        assert str(lacking) in caplog.text and not cleaner.uncleanable
+        threads = SlowThreads(monkeypatch)
+        node.clock.at += 1_000
+        await asyncio.sleep(60)
+        assert threads.done and [each.value for each in committed(node.partition) if each.key == b"a"] == [b"2"]
+        cleaner.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize("meanwhile", ["the topic is deleted", "the node stops", "the cleaner stops"])
 def test_whatever_comes_meanwhile(meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:

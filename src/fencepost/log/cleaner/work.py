@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from fencepost.log.cleaner.choice import Range
 from fencepost.log.cleaner.cleaning import Abandoned, Pass, Steps, Unfold
 from fencepost.log.cleaner.offset_map import OffsetMap
-from fencepost.log.disk import File
+from fencepost.log.disk import File, NothingLeft
 from fencepost.log.partition import Partition
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ProtocolError
@@ -64,16 +65,22 @@ class Work:
         self.cleaning = Pass(chosen.partition, chosen.over, newest, now)
         self.steps: Steps[None] = self.cleaning.steps()
         self._unfolded: bytes | ProtocolError | None = None
+        self._failed: Exception | None = None
+        """What went wrong in the other thread, or with it, whatever the batch is."""
         self.moved = 0
         """Bytes read and written as of the last step."""
 
     def step(self) -> Sequence[File] | Unfold | None:
         """What it stops with.  Raises as its steps do, and StopIteration at their end."""
         unfolded, self._unfolded = self._unfolded, None
-        return self.steps.send(unfolded)
+        failed, self._failed = self._failed, None
+        return self.steps.send(unfolded) if failed is None else self.steps.throw(failed)
 
     def unfold(self, unfold: Unfold, then: Callable[[], None]) -> None:
-        """Have that called in another thread, and its result ready for the next step."""
+        """Have that called in another thread, and its result ready for the next step, or what it raised.
+
+        Where there is no thread, or no memory, the pass fails, and goes on later: whoever waited for it would for ever.
+        """
 
         def unfolded(done: asyncio.Future[bytes]) -> None:
             if done.cancelled():
@@ -82,9 +89,17 @@ class Work:
                 self._unfolded = done.result()
             except ProtocolError as error:
                 self._unfolded = error
+            except Exception as error:
+                self._failed = NothingLeft(errno.ENOMEM, f"a large batch was not unfolded: {error!r}")
             then()
 
-        asyncio.get_running_loop().run_in_executor(None, unfold).add_done_callback(unfolded)
+        loop = asyncio.get_running_loop()
+        try:
+            begun = loop.run_in_executor(None, unfold)
+        except RuntimeError as error:  # no thread can be started
+            begun = loop.create_future()
+            begun.set_exception(error)
+        begun.add_done_callback(unfolded)
 
     def stop(self) -> None:
         """Leave nothing behind that was not decided."""
