@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.broker.interrupted import held
 from tests.broker.wire import (
+    MEGABYTE,
     Client,
     batch,
     clients,
@@ -20,6 +22,7 @@ from tests.broker.wire import (
     wait_until,
 )
 
+from fencepost.broker.network.limits import MOST_READ
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest, FetchRequest
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
@@ -151,6 +154,25 @@ def test_one_answer_has_room_for_so_many_bytes(client: Client) -> None:
     answer = client.ask(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=4000, topics=[wanted]))
     sizes = [len(each.records) for each in answer.responses[0].partitions]
     assert 3000 <= sizes[0] <= sum(sizes) <= 4000
+
+
+def test_who_asks_for_much_lets_others_go_first_and_gets_it_bit_by_bit(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one step 57 MB took 50 ms, and ten who asked for as much at once half a second."""
+    topic, other, read = new_topic(client), Client(client.broker), 0
+    for _ in range(20):
+        assert produce(client, topic, batch("x" * 900_000)).error_code == ErrorCode.NONE
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(fetch_request(client, topic, max_bytes=1 << 30))
+        interrupted(1)
+        assert len(values(fetch(other, topic, max_bytes=MEGABYTE))) == 1
+        assert values(fetch(other, topic, 20, max_bytes=1 << 30)) == []
+    sizes = [len(client.receive().responses[0].partitions[0].records)]
+    while (read := read + sizes[-1] // 900_000) < 20:
+        sizes.append(len(fetch(client, topic, read, max_bytes=1 << 30).records or b""))
+    assert read == 20 and sizes[0] > MOST_READ // 2 and max(sizes) <= MOST_READ
+    other.close()
 
 
 # Waiting

@@ -35,7 +35,6 @@ from fencepost.broker.network.limits import (
     LARGE_ANSWER,
     LEAST_ANSWER,
     MOST_HELD,
-    MOST_READ,
     NODE_ANSWERS,
     MemoryPool,
     Reservation,
@@ -123,25 +122,6 @@ def test_what_a_client_did_not_take_is_forgotten_with_it(client: Client) -> None
     wait_until("it is there", lambda: memory.used > 6 * MEGABYTE)
     slow.close()
     wait_until("it is forgotten", lambda: memory.used == 0)
-
-
-def test_who_asks_for_much_lets_others_go_first_and_gets_it_bit_by_bit(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In one step 57 MB took 50 ms, and ten who asked for as much at once half a second."""
-    topic, other, read = new_topic(client), Client(client.broker), 0
-    for _ in range(20):
-        assert produce(client, topic, batch("x" * 900_000)).error_code == ErrorCode.NONE
-    with interrupted_requests(client.broker, monkeypatch) as interrupted:
-        client.send(fetch_request(client, topic, max_bytes=1 << 30))
-        interrupted(1)
-        assert len(values(fetch(other, topic, max_bytes=MEGABYTE))) == 1
-        assert values(fetch(other, topic, 20, max_bytes=1 << 30)) == []
-    sizes = [len(client.receive().responses[0].partitions[0].records)]
-    while (read := read + sizes[-1] // 900_000) < 20:
-        sizes.append(len(fetch(client, topic, read, max_bytes=1 << 30).records or b""))
-    assert read == 20 and sizes[0] > MOST_READ // 2 and max(sizes) <= MOST_READ
-    other.close()
 
 
 # Requests
@@ -308,6 +288,18 @@ def test_metadata_of_many_topics_leaves_turns_for_others(client: Client, monkeyp
     assert all(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics)
     assert turns >= len(names) * ITEM // STEP - 1
     other.close()
+
+
+def test_what_came_of_one_request_is_not_compared_with_what_came_of_the_last() -> None:
+    pool = MemoryPool(1000)
+    mine, other = Reservation(pool, lambda: None), Reservation(pool, lambda: None)
+    for _ in range(2):
+        assert mine.grow(1000) and not other.grow(1)
+        assert not mine.is_kept_from_others(10), "it has only begun"
+        mine.release()
+        other.forget()
+    assert mine.grow(1000) and not other.grow(1)
+    assert [mine.is_kept_from_others(10) for _ in range(2)] == [False, True]
 
 
 def test_what_is_left_is_what_nobody_took_and_never_less_than_the_least() -> None:

@@ -1,0 +1,40 @@
+"""Changes of the settings of several topics in one request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.broker.wire import Client, clients, new_topic
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from fencepost.protocol.messages import alter_configs as whole
+from fencepost.protocol.messages import incremental_alter_configs as single
+
+client = clients()
+SET = 0
+
+
+def altered(name: str, value: str, is_whole: bool) -> Any:
+    if is_whole:
+        configs = [whole.AlterableConfig(name="retention.ms", value=value)]
+        return whole.AlterConfigsResource(resource_type=2, resource_name=name, configs=configs)
+    operations = [single.AlterableConfig(name="retention.ms", config_operation=SET, value=value)]
+    return single.AlterConfigsResource(resource_type=2, resource_name=name, configs=operations)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_of_a_topic_that_is_named_twice_nothing_is_changed(client: Client, is_whole: bool) -> None:
+    """Nobody can say which of the two is meant."""
+    twice, once = new_topic(client), new_topic(client)
+    request = AlterConfigsRequest if is_whole else IncrementalAlterConfigsRequest
+    resources = [altered(name, value, is_whole) for name, value in ((twice, "1000"), (once, "2000"), (twice, "3000"))]
+    answers = client.ask(request(resources=resources, validate_only=False)).responses
+    assert [(each.resource_name, each.error_code) for each in answers] == [
+        (twice, ErrorCode.INVALID_REQUEST),
+        (once, ErrorCode.NONE),
+        (twice, ErrorCode.INVALID_REQUEST),
+    ]
+    topics = client.broker.node.topics.by_name
+    assert (topics[twice].settings, topics[once].settings) == ({}, {"retention.ms": "2000"})
