@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.protocol.steps import ITEM, STEP, Pace, Steps, each, elsewhere, finish, in_order
+from fencepost.protocol.steps import ITEM, STEP, Pace, Steps, cost_of_id, each, elsewhere, finish, in_order
 
 
 def in_so_many(steps: Steps[Any]) -> tuple[Any, int]:
@@ -51,3 +51,9 @@ def test_what_fails_elsewhere_fails_where_it_was_asked_for() -> None:
         return "went on"
 
     assert finish(steps()) == "elsewhere"
+
+
+def test_the_longest_id_is_a_step_of_its_own_and_a_usual_one_is_an_item() -> None:
+    """32,767 letters take a millisecond or more: the partition of an id depends on all of them."""
+    assert cost_of_id("x" * 32_767) >= STEP
+    assert cost_of_id("orders") == ITEM
