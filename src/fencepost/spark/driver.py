@@ -115,6 +115,8 @@ class Driver:
         self._resume = resume
         self._accept_gap = accept_gap
         self._counts: dict[str, int] = {}
+        self._topic_ids: dict[str, str] = {}
+        """Of the topics that are written to, when the tasks were given their places."""
         self._progress: Progress | None = None
         self.identity = NO_PRODUCER
         """Producer id and epoch of the transaction that is open, or is the next."""
@@ -238,6 +240,7 @@ class Driver:
                     f"there is no topic {topic!r} to write to: make it first, or put its name right"
                 ) from None
             self._counts[topic] = view.partition_count
+            self._topic_ids[topic] = str(view.topic_id)
 
     async def begin(self, slots: int) -> Plan:
         """Begin a run: an epoch that no task was ever given, and what the slots have before any task starts."""
@@ -257,24 +260,28 @@ class Driver:
         reason = refusal(plan.slots, written, await self._describe(list(plan.slots)))
         if reason is not None:
             raise WriteFailed(reason)
+        names = sorted({*self._topic_ids, *topics_of(batch.source_offsets)})
+        there = await self._look_up(names, self._cluster.deadline("looking up topics"))
+        reason = replaced(self._topic_ids, there)
+        if reason is not None:
+            raise WriteFailed(reason)
         writer = SharedTransaction(self._cluster, plan.ticket, delivery_timeout_ms=plan.delivery_timeout_ms)
         try:
             record = BatchBuilder()
             record.append(self._cluster.runtime.clock.now(), self.application_id.encode(), batch.encode())
             await writer.write(progress.PARTITION, record)
             await writer.finish()
-            await self._commit_positions(plan.ticket.tv2, batch)
+            await self._commit_positions(plan.ticket.tv2, batch, there)
         finally:
             await writer.close()
         self._go_on_as(await self._id.end(self.identity, True, plan.ticket.tv2))
 
-    async def _commit_positions(self, tv2: bool, batch: Progress) -> None:
+    async def _commit_positions(self, tv2: bool, batch: Progress, topic_ids: Mapping[str, str]) -> None:
         """Commit the sources' positions, for the lag only: if that alone fails, the batch does not."""
         deadline = self._cluster.deadline("committing positions", min(self._cluster.patience_ms, _POSITIONS_WITHIN_MS))
         group = ConsumerGroupMetadata(self.application_id)
         try:
-            topics = await self._topic_ids(sorted(topics_of(batch.source_offsets)), deadline)
-            offsets = group_offsets(batch.source_offsets, self._cluster.cluster_id, topics)
+            offsets = group_offsets(batch.source_offsets, self._cluster.cluster_id, topic_ids)
             if offsets:
                 if not tv2:
                     await self._id.add_offsets(self.identity, group.group_id, deadline)
@@ -282,16 +289,15 @@ class Driver:
         except (BrokerError, TimedOutError) as error:
             logger.warning("application %s: positions of batch %d: %s", self._id.name, batch.batch_id, error)
 
-    async def _topic_ids(self, names: Sequence[str], deadline: Deadline) -> dict[str, str]:
+    async def _look_up(self, names: Sequence[str], deadline: Deadline) -> dict[str, str]:
         """The ids of those of these topics that are there, by name."""
-        while names:
+        while True:
             try:
                 answer = await self._cluster.refresh(names)
             except (ConnectionLostError, UnreachableError) as lost:
                 await deadline.pause(lost)
             else:
                 return {topic.name or "": str(topic.topic_id) for topic in answer.topics if not topic.error_code}
-        return {}
 
     async def settle(self, batch: Progress) -> bool:
         """Settle a batch after a failure: whether it is committed all the same, only the answer being lost."""
@@ -334,6 +340,18 @@ class Driver:
             state = found[name]
             known[slot] = None if state is None else ProducerIdAndEpoch.of(state.producer_id, state.producer_epoch)
         return known
+
+
+def replaced(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """Why a batch must not be committed whose topics had other ids when its tasks began; None if it may be.
+
+    Records that were written to a topic before it was deleted are gone, though they were acknowledged.
+    """
+    for name, topic_id in sorted(before.items()):
+        if now.get(name) != topic_id:
+            what = "was deleted and made anew" if name in now else "was deleted"
+            return f"topic {name!r} {what} while this batch was written: records of it are gone with the old topic"
+    return None
 
 
 def topics_of(source_offsets: Sequence[Any]) -> set[str]:

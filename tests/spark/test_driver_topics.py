@@ -1,0 +1,60 @@
+"""A topic of the sink that is deleted, or made anew, while a micro-batch is written to it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spark.test_driver import Bench, Tasks, batch, in_world
+
+from fencepost.client import Admin
+from fencepost.simulation.world import ADDRESS
+from fencepost.spark.attempt import Plan
+from fencepost.spark.claims import Written
+from fencepost.spark.driver import Step, WriteFailed
+
+
+class Deleting(Tasks):
+    """Deletes the topic behind the first attempt at this slot, and makes it again."""
+
+    def __init__(self, bench: Bench, slot: int, again: bool, *values: bytes) -> None:
+        super().__init__(bench, *values)
+        self._slot: int | None = slot
+        self._again = again
+
+    async def attempt(self, plan: Plan, slot: int, attempt_number: int = 0) -> list[Written]:
+        written = await super().attempt(plan, slot, attempt_number)
+        if slot == self._slot:
+            self._slot = None
+            async with Admin(ADDRESS, runtime=self._bench.world.runtime("deletes")) as admin:
+                await admin.delete_topic("out")
+                if self._again:
+                    await admin.create_topic("out", partitions=2)
+        return written
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_batch_is_written_again_to_a_topic_that_was_made_anew_meanwhile(slot: int, level: int) -> None:
+    """What its tasks wrote before is gone with the old one, whichever of them had not begun by then."""
+
+    async def test(bench: Bench) -> None:
+        driver, tasks = bench.driver(), Deleting(bench, slot, True, b"a", b"b")
+        assert await driver.write(batch(0), 2, False, Tasks(bench, b"gone"))
+        assert await driver.write(batch(1), 2, False, tasks)
+        assert tasks.steps == [Step.WRITTEN, Step.REPEATED, Step.WRITTEN, Step.COMMITTED]
+        assert await bench.values() == [b"a", b"a", b"b", b"b"]
+
+    in_world(test, level)
+
+
+def test_a_batch_is_not_committed_whose_topic_was_deleted_meanwhile() -> None:
+    async def test(bench: Bench) -> None:
+        driver = bench.driver()
+        with pytest.raises(WriteFailed, match="topic 'out' was deleted while this batch was written"):
+            await driver.write(batch(0), 2, False, Deleting(bench, 1, False, b"a"))
+        assert await bench.progress() is None
+        async with Admin(ADDRESS, runtime=bench.world.runtime("makes")) as admin:
+            await admin.create_topic("out", partitions=2)
+        assert await driver.write(batch(0), 2, False, Tasks(bench, b"row"))
+        assert await bench.values() == [b"row", b"row"]
+
+    in_world(test)
