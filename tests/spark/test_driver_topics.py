@@ -1,13 +1,15 @@
-"""A topic of the sink that is deleted, or made anew, while a micro-batch is written to it."""
+"""A topic of the sink that is deleted, or made anew, while a batch is written to it, or takes small batches only."""
 
 from __future__ import annotations
 
 import pytest
-from tests.spark.test_driver import Bench, Tasks, batch, in_world
+from tests.spark.test_driver import PLACES, Bench, Tasks, batch, in_world
 
 from fencepost.client import Admin
+from fencepost.client.admin.configs import ConfigChange
+from fencepost.protocol.records import BatchBuilder
 from fencepost.simulation.world import ADDRESS
-from fencepost.spark.attempt import Plan
+from fencepost.spark.attempt import BATCH_BYTES, Plan, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.driver import Step, WriteFailed
 
@@ -58,3 +60,38 @@ def test_a_batch_is_not_committed_whose_topic_was_deleted_meanwhile() -> None:
         assert await bench.values() == [b"row", b"row"]
 
     in_world(test)
+
+
+class Full(Tasks):
+    """Each slot writes one batch that is as full as it may be."""
+
+    async def attempt(self, plan: Plan, slot: int, attempt_number: int = 0) -> list[Written]:
+        cluster, records = self._bench.cluster(f"slot {slot}"), BatchBuilder()
+        while records.append(0, None, b"v" * 100, (), plan.batch_bytes):
+            pass
+        attempt = await claim(cluster, plan, slot, attempt_number)
+        try:
+            await attempt.write(PLACES[slot], records)
+            return await attempt.finish(records.count)
+        finally:
+            await attempt.close()
+            await cluster.close()
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_batches_are_as_large_as_the_topic_takes_them(level: int) -> None:
+    """Also where it takes less than when the query began, after an attempt that did not know."""
+
+    async def test(bench: Bench) -> None:
+        driver, sizes = bench.driver(), list[int]()
+        async with Admin(ADDRESS, runtime=bench.world.runtime("limits")) as admin:
+            for number, limit in enumerate((None, 60_000, 5000)):
+                if limit is not None:
+                    await admin.alter_topic_config("out", ConfigChange({"max.message.bytes": str(limit)}))
+                tasks = Full(bench)
+                assert await driver.write(batch(number), 2, False, tasks)
+                assert len(tasks.plans) == (1 if limit is None else 2)
+                sizes.append(tasks.plans[-1].batch_bytes)
+        assert sizes == [BATCH_BYTES, 52_500, 4375]
+
+    in_world(test, level)

@@ -20,7 +20,7 @@ from fencepost.protocol.records import BatchBuilder, Headers, decode_batch
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark import encoding
-from fencepost.spark.attempt import Attempt, Plan
+from fencepost.spark.attempt import BATCH_BYTES, Attempt, Plan, batch_bytes
 from fencepost.spark.encoding import Encoder, targets, targets_of
 from fencepost.spark.tasks import _send
 
@@ -104,25 +104,23 @@ def arrow(rows: list[Row], names: list[str]) -> pa.RecordBatch:
     st.lists(st.lists(st.lists(ROWS, max_size=9), max_size=3), max_size=3),
     st.sets(st.sampled_from(["timestamp", "headers"])),
     st.sampled_from(Compression),
-    st.sampled_from([(150, 60, 400), (10**6, 10**5, 10**7), (10**6, 150, 200), (10**6, 10**5, 1)]),
+    st.sampled_from([(400, 10**7), (1, 400), (10**4, 10**7), (10**6, 10**7), (2000, 200), (10**6, 1)]),
 )
 def test_every_row_is_written_once_where_it_is_to_go_whole_and_in_its_order(
-    tasks: list[list[list[Row]]], extra: set[str], compression: Compression, sizes: tuple[int, int, int]
+    tasks: list[list[list[Row]]], extra: set[str], compression: Compression, sizes: tuple[int, int]
 ) -> None:
     """Of the tasks before the shuffle each gives its rows in their order; one task has those of all after it.
 
     The sizes have batches that are full, ones that are put together, and ones that leave for want of room.
     """
     names = ["topic", "partition", "key", "value", *sorted(extra)]
-    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, COUNTS, compression)
+    most, room = sizes
+    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, COUNTS, compression, batch_bytes=most)
     recording, began = Recording(compression), SystemClock().now()
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in zip(("BATCH_BYTES", "_WHOLE", "_UNFINISHED"), sizes, strict=True):
-            patch.setattr(encoding, name, size)
-        patch.setattr("fencepost.spark.tasks.BATCH_BYTES", sizes[0])
-        shuffled = [
-            batch for task in tasks for batch in Encoder(None, COUNTS)(iter([arrow(rows, names) for rows in task]))
-        ]
+        patch.setattr(encoding, "_UNFINISHED", room)
+        encoder = Encoder(None, COUNTS, most)
+        shuffled = [batch for task in tasks for batch in encoder(iter([arrow(rows, names) for rows in task]))]
         given_rows = asyncio.run(_send(cast(Attempt, recording), plan, iter(shuffled)))
     rows = [row for task in tasks for batch in task for row in batch]
     assert given_rows == len(rows)
@@ -161,7 +159,26 @@ def test_many_rows_are_shuffled_as_few_batches() -> None:
     found = [read_header(batch) for each in shuffled for batch in each.column("batch").to_pylist()]
     assert sum(header.record_count for header in found) == len(rows)
     assert len(found) == 6
-    assert max(header.size for header in found) < encoding.BATCH_BYTES + 1100
+    assert max(header.size for header in found) <= BATCH_BYTES
+
+
+@pytest.mark.parametrize("limit", [1_048_588, 100_000, 2000])
+@pytest.mark.parametrize("extra", [[], ["timestamp"]])
+def test_no_batch_is_larger_than_its_topic_takes_unless_one_row_is(limit: int, extra: list[str]) -> None:
+    """Small rows beside a large one, ones that fill a batch nearly, and tasks whose rows are months apart."""
+    large, most = limit - 150, batch_bytes([10**9, limit])
+    sizes = [0, *[limit // 40] * 50, large, 20, large, *[most // 5 - 33] * 9, *[most // 5 - 32] * 9, large] + [5] * 9999
+    times = [datetime(2020 + n // 200 % 2, 1, 1, tzinfo=UTC) for n in range(len(sizes))]
+    rows = [Row("one", 0, None, b"v" * size, time, None) for size, time in zip(sizes, times, strict=True)]
+    pieces = [arrow(rows[start : start + 40], ["key", "value", *extra]) for start in range(0, len(rows), 40)]
+    tasks, encoder = [pieces[start : start + 5] for start in range(0, len(pieces), 5)], Encoder("one", COUNTS, most)
+    shuffled = [batch for task in tasks for batch in encoder(iter(task))]
+    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, COUNTS, batch_bytes=most)
+    recording = Recording(Compression.NONE)
+    asyncio.run(_send(cast(Attempt, recording), plan, iter(shuffled)))
+    assert [each.value for each in recording.written[TopicPartition("one", 0)]] == [row.value for row in rows]
+    assert max(recording.sizes) <= limit
+    assert len(recording.sizes) < 8 + sum(sizes) / most * 4
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ Knows nothing of Spark: `tasks` has it run in one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
@@ -17,6 +17,8 @@ from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 from fencepost.spark.claims import Slots, Written, follows, slot_name
 
+BATCH_BYTES: Final = 640 * 1024
+"""The most of a record batch that has more than one record, before compression, where the topics take as much."""
 _CLAIM_TIMEOUT_MS: Final = 60_000
 
 
@@ -35,6 +37,16 @@ class Plan(NamedTuple):
     """Partitions of each topic."""
     compression: Compression = Compression.NONE
     delivery_timeout_ms: float = 120_000
+    batch_bytes: int = BATCH_BYTES
+    """The most of a record batch that has more than one record, before compression."""
+
+
+def batch_bytes(limits: Iterable[int]) -> int:
+    """The most of a record batch with more than one record, for topics that take so many bytes (max.message.bytes).
+
+    Not all of it: what cannot be compressed takes some bytes more with compression than without.
+    """
+    return max(min((BATCH_BYTES, *(limit - limit // 8 for limit in limits))), 1)
 
 
 class _Sent(NamedTuple):

@@ -34,11 +34,12 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import NO_PRODUCER, Milliseconds, ProducerIdAndEpoch, TopicPartition
 from fencepost.spark import progress
-from fencepost.spark.attempt import Plan
+from fencepost.spark.attempt import BATCH_BYTES, Plan, batch_bytes
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
 from fencepost.spark.committed import Judgement, Verdict, judge
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, read_progress
+from fencepost.spark.topic_configs import topic_configs
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,7 @@ class Driver:
         self._counts: dict[str, int] = {}
         self._topic_ids: dict[str, str] = {}
         """Of the topics that are written to, when the tasks were given their places."""
+        self._batch_bytes = BATCH_BYTES
         self._progress: Progress | None = None
         self.identity = NO_PRODUCER
         """Producer id and epoch of the transaction that is open, or is the next."""
@@ -224,6 +226,7 @@ class Driver:
         self.identity = await self._id.init(self._timeout_ms)
         # An older driver may have committed in between; from now on none does.
         self._progress = await read_progress(cluster, self.application_id)
+        await self._limit_batches()
         self._is_fresh = self._is_settled = True
 
     async def _count_partitions(self) -> None:
@@ -242,6 +245,12 @@ class Driver:
             self._counts[topic] = view.partition_count
             self._topic_ids[topic] = str(view.topic_id)
 
+    async def _limit_batches(self) -> None:
+        """Have record batches be no larger than the topics take them."""
+        deadline = self._cluster.deadline("looking up max.message.bytes")
+        limits = await topic_configs(self._cluster, self._topics, "max.message.bytes", deadline)
+        self._batch_bytes = batch_bytes(map(int, limits.values()))
+
     async def begin(self, slots: int) -> Plan:
         """Begin a run: an epoch that no task was ever given, and what the slots have before any task starts."""
         await self._count_partitions()
@@ -251,9 +260,8 @@ class Driver:
         used = max(min(slots, sum(self._counts.values())), 1)
         ticket = Ticket(self.application_id, self.identity, self._tv2)
         known = await self._describe(range(used))
-        return Plan(
-            self.application_id, ticket, known, dict(self._counts), self._compression, self._delivery_timeout_ms
-        )
+        places, rest = dict(self._counts), (self._compression, self._delivery_timeout_ms, self._batch_bytes)
+        return Plan(self.application_id, ticket, known, places, *rest)
 
     async def commit(self, plan: Plan, written: Sequence[Written], batch: Progress) -> None:
         """Commit what the tasks wrote, with the progress record and the group's positions.  Raises WriteFailed."""
@@ -302,6 +310,7 @@ class Driver:
     async def settle(self, batch: Progress) -> bool:
         """Settle a batch after a failure: whether it is committed all the same, only the answer being lost."""
         await self._end_the_epoch()
+        await self._limit_batches()  # it may have failed of a limit that was lowered
         self._progress = await read_progress(self._cluster, self.application_id)
         last = self._progress
         return last is not None and (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id)

@@ -20,12 +20,17 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder, decode_batch, seal
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import SystemClock
+from fencepost.spark.attempt import BATCH_BYTES
 from fencepost.spark.partitioning import murmur2
 
-BATCH_BYTES: Final = 512 * 1024
-"""Of a batch that is full, before compression."""
-_WHOLE: Final = BATCH_BYTES // 8
-"""Bytes from which on a batch is written as it is; smaller ones of several tasks are put together."""
+_WHOLE: Final = 10
+"""From this part of the most on a batch is written as it is; smaller ones of several tasks are put together."""
+_ROW: Final = 5
+"""A row may be this part of a batch, if it is to be full without being looked at row by row."""
+_AROUND: Final = 32
+"""Bytes of a record beside key and value, at most."""
+RECORD_GROWS: Final = 14
+"""Bytes by which a record grows at most when batches are put together: its offset, time and length count anew."""
 _UNFINISHED: Final = 16 * 1024 * 1024
 """Bytes of batches that are not full, for all topic-partitions together."""
 
@@ -51,28 +56,31 @@ class Encoder:
     """The function of mapInArrow that puts rows into batches.
 
     `topic`: where all rows go, None if they have a column topic.  `counts`: topic -> number of partitions.  A row for
-    another topic, or for a partition that its topic does not have, raises ValueError.
+    another topic, or for a partition that its topic does not have, raises ValueError.  `batch_bytes`: the most of a
+    batch that has more than one record.
     """
 
     topic: str | None
     counts: Mapping[str, int]
+    batch_bytes: int = BATCH_BYTES
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         building: dict[int, BatchBuilder] = {}
         for batch in batches:
-            full = fill(building, batch, targets_of(batch, self.topic, self.counts))
+            full = fill(building, batch, targets_of(batch, self.topic, self.counts), self.batch_bytes)
             sealed = [Sealed(target, True, building.pop(target).build()) for target in full]
             if sum(builder.size for builder in building.values()) > _UNFINISHED:
-                sealed += _rest(building)
+                sealed += _rest(building, self.batch_bytes)
             if sealed:
                 yield _encoded(sealed)
-        sealed = _rest(building)
+        sealed = _rest(building, self.batch_bytes)
         if sealed:
             yield _encoded(sealed)
 
 
-def _rest(building: dict[int, BatchBuilder]) -> list[Sealed]:
-    found = [Sealed(target, builder.size >= _WHOLE, builder.build()) for target, builder in building.items()]
+def _rest(building: dict[int, BatchBuilder], batch_bytes: int) -> list[Sealed]:
+    whole = batch_bytes // _WHOLE
+    found = [Sealed(target, builder.size >= whole, builder.build()) for target, builder in building.items()]
     building.clear()
     return found
 
@@ -179,25 +187,37 @@ def _topics_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, in
 # From rows to records
 
 
-def fill(building: dict[int, BatchBuilder], batch: pa.RecordBatch, row_targets: Numbers) -> Iterator[int]:
+def fill(
+    building: dict[int, BatchBuilder], batch: pa.RecordBatch, row_targets: Numbers, batch_bytes: int
+) -> Iterator[int]:
     """Put the rows into the batches of their targets; a target whenever its batch is full, and is to be taken out."""
-    if "timestamp" in batch.schema.names or "headers" in batch.schema.names:
-        for target, key, value, timestamp, headers in _rows(batch, row_targets):
-            builder = building.get(target)
-            if builder is None:
-                builder = building[target] = BatchBuilder()
-            builder.append(timestamp, key, value, headers)
-            if builder.size >= BATCH_BYTES:
+    if (
+        "timestamp" in batch.schema.names
+        or "headers" in batch.schema.names
+        or _largest(batch) + _AROUND > batch_bytes // _ROW
+    ):
+        for target, row in _rows(batch, row_targets):
+            if target in building:
+                if building[target].append(*row, limit=batch_bytes):
+                    continue
                 yield target
+            started = building[target] = BatchBuilder()
+            started.append(*row)  # whatever its size
         return
-    now = SystemClock().now()
+    now, full = SystemClock().now(), batch_bytes - batch_bytes // _ROW
     for target, keys, values in _by_target(batch, row_targets):
         at = 0
         while at < len(keys):
             builder = building.setdefault(target, BatchBuilder())
-            at += builder.extend(now, keys[at:] if at else keys, values[at:] if at else values, BATCH_BYTES)
-            if builder.size >= BATCH_BYTES:
+            at += builder.extend(now, keys[at:] if at else keys, values[at:] if at else values, full)
+            if builder.size >= full:
                 yield target
+
+
+def _largest(batch: pa.RecordBatch) -> int:
+    """Bytes of key and value of the largest row, at most."""
+    lengths = (pc.max(pc.binary_length(batch.column(name).cast(pa.binary()))).as_py() for name in ("key", "value"))
+    return sum(length or 0 for length in lengths)
 
 
 def _by_target(
@@ -221,8 +241,10 @@ def _headers(given: list[dict[str, Any] | None]) -> tuple[tuple[str, bytes | Non
     return found
 
 
-def _rows(batch: pa.RecordBatch, row_targets: Numbers) -> Iterator[tuple[int, bytes | None, bytes | None, int, Any]]:
-    """Target, key, value, timestamp and headers of each row."""
+def _rows(
+    batch: pa.RecordBatch, row_targets: Numbers
+) -> Iterator[tuple[int, tuple[int, bytes | None, bytes | None, Any]]]:
+    """Target of each row, and its timestamp, key, value and headers."""
     count, names = batch.num_rows, batch.schema.names
     keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
     times: Any = repeat(SystemClock().now(), count)
@@ -232,4 +254,4 @@ def _rows(batch: pa.RecordBatch, row_targets: Numbers) -> Iterator[tuple[int, by
     headers: Any = repeat((), count)
     if "headers" in names:
         headers = [_headers(given) if given else () for given in batch.column("headers").to_pylist()]
-    return zip(row_targets.tolist(), keys, values, times, headers, strict=True)
+    return zip(row_targets.tolist(), zip(times, keys, values, headers, strict=True), strict=True)

@@ -18,11 +18,10 @@ from fencepost.client.positions import list_offsets
 from fencepost.protocol.batch import headers
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import DescribeConfigsRequest
-from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark.topic_configs import topic_configs
 
 TOPIC: Final = "fencepost.progress"
 PARTITION: Final = TopicPartition(TOPIC, 0)
@@ -33,7 +32,6 @@ _FETCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_WINDOW: Final = 200
 _LARGEST_WINDOW: Final = 100_000
 _NO_TRANSACTION: Final = -1
-_TOPIC_RESOURCE: Final = 2
 
 
 class Progress(NamedTuple):
@@ -102,12 +100,8 @@ async def ensure_topic(cluster: Cluster) -> None:
         await creating.close()
     deadline = cluster.deadline(f"looking at topic {TOPIC!r}")
     view = await cluster.topic(TOPIC, deadline, create=False)
-    resource = DescribeConfigsResource(
-        resource_type=_TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=["cleanup.policy"]
-    )
-    answer = await cluster.call_controller(DescribeConfigsRequest(resources=[resource]), deadline=deadline)
-    policies = [entry.value or "" for found in answer.results for entry in found.configs]
-    reason = unfit(view.partition_count, policies[0] if policies else None)
+    policies = await topic_configs(cluster, [TOPIC], "cleanup.policy", deadline)
+    reason = unfit(view.partition_count, policies.get(TOPIC))
     if reason is not None:
         raise ProgressUnusable(reason)
 

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import NullType
 
+from fencepost.spark.attempt import Plan
 from fencepost.spark.encoding import ENCODED, Encoder
 
 #: column -> what it may be, as Spark's own Kafka sink has them
@@ -44,10 +45,10 @@ def check_columns(df: DataFrame, topic: str | None) -> None:
             )
 
 
-def route(df: DataFrame, topic: str | None, counts: Mapping[str, int], slots: int) -> DataFrame:
-    """The rows as record batches (`encoding.ENCODED`), each topic-partition in one of `slots` Spark partitions.
+def route(df: DataFrame, topic: str | None, plan: Plan) -> DataFrame:
+    """The rows as record batches (`encoding.ENCODED`), each topic-partition in a Spark partition, one for each slot.
 
-    `counts`: topic -> number of partitions.  A row for another topic, or for a partition that its topic does not have,
+    A row for another topic, or for a partition that its topic does not have,
     fails the task that computes it.
     """
     have = df.columns
@@ -60,7 +61,8 @@ def route(df: DataFrame, topic: str | None, counts: Mapping[str, int], slots: in
         *([sf.col("timestamp").cast("timestamp")] if "timestamp" in have else []),
         *([sf.col("headers")] if "headers" in have else []),
     )
-    encoded = rows.mapInArrow(Encoder(topic, dict(counts)), ENCODED)
+    encoded = rows.mapInArrow(Encoder(topic, dict(plan.counts), plan.batch_bytes), ENCODED)
+    slots = len(plan.slots)
     return encoded.repartitionById(slots, sf.col("target") % slots)
 
 

@@ -182,7 +182,7 @@ class _InThisThread:
         from fencepost.spark.tasks import RESULT, Task
 
         task = Task(self._sink.bootstrap_servers, self._sink._security, plan)
-        routed = route(self._rows, self._topic, plan.counts, len(plan.slots))
+        routed = route(self._rows, self._topic, plan)
         what = f"a batch of application {plan.application_id!r} was cancelled, nothing of it is committed"
         is_stopped = self._is_stopped or _never
         if is_stopped():

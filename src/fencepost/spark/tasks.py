@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,7 @@ from fencepost.client.security import Security
 from fencepost.protocol.batch import read_header
 from fencepost.spark.attempt import Attempt, Plan, claim
 from fencepost.spark.claims import Written
-from fencepost.spark.encoding import BATCH_BYTES, targets, together
+from fencepost.spark.encoding import RECORD_GROWS, targets, together
 
 #: The columns of `Written`.
 RESULT: Final = (
@@ -60,17 +61,22 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch])
     """Hand all records over; how many there were."""
     places, codec = targets(plan.counts), plan.compression
     waiting: dict[int, list[bytes]] = {}
+    sizes: Counter[int] = Counter()
+    """Of what is waiting, once it is put together."""
     rows = 0
     for arrow in batches:
         for target, whole, batch in zip(*(arrow.column(name).to_pylist() for name in arrow.schema.names), strict=True):
-            rows += read_header(batch).record_count
-            others = waiting.get(target, [])
-            if others and (whole or sum(map(len, others)) + len(batch) > BATCH_BYTES):
+            count = read_header(batch).record_count
+            rows += count
+            size = len(batch) + count * RECORD_GROWS
+            if target in waiting and (whole or sizes[target] + size > plan.batch_bytes):
                 await attempt.write(places[target], together(waiting.pop(target), codec))
+                del sizes[target]
             if whole:
                 await attempt.write(places[target], together([batch], codec))
             else:
                 waiting.setdefault(target, []).append(batch)
+                sizes[target] += size
         await asyncio.sleep(0)  # let answers in
     for target, others in waiting.items():
         await attempt.write(places[target], together(others, codec))

@@ -1,0 +1,27 @@
+"""One setting of topics, for whoever may ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fencepost.client.cluster import Cluster, Deadline
+from fencepost.protocol.messages import DescribeConfigsRequest
+from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
+
+_TOPIC_RESOURCE: Final = 2
+
+
+async def topic_configs(cluster: Cluster, topics: Sequence[str], name: str, deadline: Deadline) -> dict[str, str]:
+    """Topic -> what the setting is in it; those are left out that are not there, or of which it may not be known."""
+    resources = [
+        DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[name])
+        for topic in topics
+    ]
+    answer = await cluster.call_controller(DescribeConfigsRequest(resources=resources), deadline=deadline)
+    return {
+        found.resource_name: entry.value
+        for found in answer.results
+        for entry in found.configs
+        if entry.name == name and entry.value is not None
+    }
