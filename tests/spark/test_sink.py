@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.spark.attempt import Plan
-from fencepost.spark.sink import Sink, WriteCancelled, _InThisThread, _until
+from fencepost.spark.sink import Sink, WriteCancelled, WriteFailed, _InThisThread, _Open, _until
 from fencepost.spark.streaming import write, write_stream
 from fencepost.spark.tasks import Task
 
@@ -112,6 +112,29 @@ def test_tasks_start_together_where_spark_would_start_some_of_them_twice(
     rows = Rows(cores, **config)
     run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
     assert [barrier for _, barrier in rows.tasks] == [together]
+
+
+def test_a_second_write_of_a_batch_to_another_topic_is_no_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be skipped, as what was committed before is, and its rows left out in silence."""
+    answers = iter([True, False, True, False])
+    asked: list[int] = []
+
+    async def written(batch: Any, *_: Any) -> bool:
+        asked.append(batch.batch_id)
+        return next(answers)
+
+    for name in ("sink._stop_of", "routing.check_columns"):
+        monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
+    sink, rows, portal = Sink(**GOOD, tasks=1), cast(Any, Rows()), Portal()
+    sink._opened = _Open(portal, cast(Any, None), cast(Any, SimpleNamespace(write=written)))
+    assert sink.write(rows, 0, "query", topic="a")
+    with pytest.raises(WriteFailed, match=r"batch 0 .* topic 'a'.* topic 'b' .* one write"):
+        sink.write(rows, 0, "query", topic="b")
+    assert not sink.write(rows, 0, "query", topic="a")
+    assert sink.write(rows, 1, "query", topic="b")
+    assert not sink.write(rows, 1, "another", topic="c")
+    assert asked == [0, 0, 1, 1]
+    portal.close()
 
 
 def test_spark_connect_is_refused_in_one_sentence_before_anything_is_asked() -> None:

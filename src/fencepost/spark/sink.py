@@ -27,6 +27,8 @@ __all__ = ["Sink", "Step", "WriteCancelled", "WriteFailed"]
 
 T = TypeVar("T")
 
+QUERY_ID: Final = "sql.streaming.queryId"
+"""Spark's name for the id of the query whose micro-batch a thread runs."""
 _LARGEST_ID: Final = 200
 _LARGEST_NUMBER: Final = 2**31 - 1
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
@@ -74,6 +76,8 @@ class Sink:
     kafka_options: Mapping[str, str] | None = field(default=None, repr=False)
     watch: Callable[[Step, int], None] | None = None
     _opened: _Open | None = field(default=None, init=False, repr=False)
+    _written: tuple[str, int, str | None] | None = field(default=None, init=False, repr=False)
+    """Query, batch and topic of what was written last."""
     _security: Security = field(init=False, repr=False)
     _in_use: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
@@ -141,7 +145,8 @@ class Sink:
     ) -> bool:
         """Write a micro-batch, unless it was committed before; whether it was written.  One at a time; the next waits.
 
-        Raises WriteFailed if it cannot be written.
+        A micro-batch is one write: another one of the same number is taken for its repetition.  Rows for several topics
+        are one DataFrame with a column topic.  Raises WriteFailed if it cannot be written.
 
         Raises WriteCancelled if Spark's job was cancelled, as by `query.stop()`.
         `source_offsets`: where the sources stand after the batch, an entry for each.  A batch that was committed before
@@ -157,8 +162,21 @@ class Sink:
         batch = Progress.of(query_id, batch_id, source_offsets, source_starts)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
         with self._in_use:
+            self._refuse_another_topic(query_id, batch_id, topic)
             opened = self._open()
-            return _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
+            wrote = _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
+            self._written = (query_id, batch_id, topic) if wrote else self._written
+            return wrote
+
+    def _refuse_another_topic(self, query_id: str, batch_id: int, topic: str | None) -> None:
+        """Raises WriteFailed for a second write of a micro-batch that is no repetition, and would be taken for one."""
+        if self._written is None or self._written[:2] != (query_id, batch_id) or self._written[2] == topic:
+            return
+        raise WriteFailed(
+            f"batch {batch_id} of application {self.application_id!r} was written to topic {self._written[2]!r}, and "
+            f"its rows for topic {topic!r} cannot be added: a micro-batch is one write. Give all its rows at once, "
+            "with a column topic"
+        )
 
 
 class _InThisThread:
@@ -222,7 +240,7 @@ def _stop_of(spark: SparkSession) -> Callable[[], bool] | None:
 
     Spark interrupts that thread somewhere, and cancels jobs; what is raised does not tell that from an accident.
     """
-    query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
     if query_id is None:
         return None
     # Micro-batches have a session of their own, whose `streams` knows nothing of the query.
