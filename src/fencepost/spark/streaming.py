@@ -14,7 +14,7 @@ from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, ensure_topic, read_progress
 from fencepost.spark.security import check_names, parse_security
 from fencepost.spark.session import refuse_connect
-from fencepost.spark.sink import Sink
+from fencepost.spark.sink import QUERY_ID, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +39,12 @@ def foreach_batch(
     def write(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         query_id = checkpoint.query_id(spark)
+        running = spark.sparkContext.getLocalProperty(QUERY_ID)
+        if running not in (None, query_id):
+            raise ValueError(
+                f"checkpoint_location={checkpoint_location!r} is that of query {query_id!r}, and this is query "
+                f"{running!r}: give foreach_batch the checkpointLocation of the query that it is for"
+            )
         starts, ends = checkpoint.offsets(spark, batch_id - 1), checkpoint.offsets(spark, batch_id)
         rows = batch if transform is None else transform(batch, batch_id)
         wrote = sink.write(rows, batch_id, query_id, topic=topic, source_offsets=ends, source_starts=starts)
@@ -169,6 +175,11 @@ class Checkpoint:
         self._location = location
 
     def query_id(self, spark: SparkSession) -> str:
+        if not self._has(spark, "metadata"):
+            raise ValueError(
+                f"checkpoint_location={self._location!r} is no checkpoint of a query: give foreach_batch the "
+                "checkpointLocation of the query that it is for"
+            )
         query_id: str = json.loads(self._text(spark, "metadata").splitlines()[0])["id"]
         return query_id
 
@@ -176,9 +187,10 @@ class Checkpoint:
         """The end offsets of every source in this batch; empty if Spark has none of it, as before the first one."""
         if not self._has(spark, f"offsets/{batch_id}"):
             return []
-        # A version, a line about the batch, then a line for each source; "-" where it gave nothing new.
-        lines = self._text(spark, f"offsets/{batch_id}").splitlines()[2:]
-        return [None if line.strip() == "-" else json.loads(line) for line in lines if line.strip()]
+        try:
+            return ends_of(self._text(spark, f"offsets/{batch_id}"))
+        except ValueError as error:
+            raise ValueError(f"{self._location}/offsets/{batch_id} cannot be read: {error}") from error
 
     def has_state(self, spark: SparkSession) -> bool:
         """Whether the query keeps state from one batch to the next."""
@@ -204,3 +216,24 @@ class Checkpoint:
         finally:
             stream.close()
         return text
+
+
+def ends_of(text: str) -> list[Any]:
+    """The end offsets of every source, from what Spark writes down of a batch; None where one gave nothing new.
+
+    A version, a line about the batch, then a line for each source; from version 2 on with its name or number before,
+    in any order.  Raises ValueError if it is none of these.
+    """
+    version, _, *lines = [line.strip() for line in text.splitlines()] or ["", ""]
+    ends = [line for line in lines if line]
+    if version == "v2":
+        named = dict(line.split(":", 1) for line in ends)
+        ends = [named[name] for name in sorted(named, key=_place)]
+    elif version != "v1":
+        raise ValueError(f"its format is {version!r}, and those that are known are v1 and v2")
+    return [None if end == "-" else json.loads(end) for end in ends]
+
+
+def _place(name: str) -> tuple[bool, int, str]:
+    """What puts numbered sources in the order of their numbers, before those that have names."""
+    return (True, 0, name) if not name.isdecimal() else (False, int(name), name)
