@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.client.test_producer import shown, simulate
 
-from fencepost.client import TopicPartition
+from fencepost.client import Admin, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
@@ -60,5 +62,28 @@ def test_a_part_that_was_refused_says_why_to_whoever_asks_it(level: int) -> None
         await part.close()
         await cluster.close()
         assert await shown(world) == []
+
+    simulate(scenario, level)
+
+
+@pytest.mark.parametrize("written", [0, 1])
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_topic_that_is_not_there_is_not_made(level: int, written: int) -> None:
+    """Nor one that was, and was deleted: it would have other settings, and not the records from before."""
+
+    async def scenario(world: World) -> None:
+        cluster = Cluster(ADDRESS, runtime=world.runtime("task"), patience_ms=5000)
+        ticket = Ticket("id", await TransactionalId(cluster, "id").init(60_000), level == 2)
+        part = SharedTransaction(cluster, ticket, delivery_timeout_ms=10_000)
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            for _ in range(written):
+                await part.write(PLACES[0], one(b"gone"))
+                await part.finish()
+            await admin.delete_topic("t")
+            with pytest.raises(ClientError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+                await asyncio.gather(part.write(PLACES[0], one(b"row")), part.finish())
+            assert "t" not in await admin.topics()
+        await part.close()
+        await cluster.close()
 
     simulate(scenario, level)

@@ -1,4 +1,4 @@
-"""A topic of the sink that is deleted, or made anew, while a batch is written to it, or takes small batches only."""
+"""A topic that a micro-batch is written to is deleted, or made anew, meanwhile, or takes small record batches only."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from tests.spark.test_driver import PLACES, Bench, Tasks, batch, in_world
 
 from fencepost.client import Admin
 from fencepost.client.admin.configs import ConfigChange
+from fencepost.client.errors import ClientError
 from fencepost.protocol.records import BatchBuilder
 from fencepost.simulation.world import ADDRESS
 from fencepost.spark.attempt import BATCH_BYTES, Plan, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.driver import Step, WriteFailed
+from fencepost.spark.progress import TOPIC, Progress
 
 
 class Deleting(Tasks):
@@ -93,5 +95,27 @@ def test_batches_are_as_large_as_the_topic_takes_them(level: int) -> None:
                 assert len(tasks.plans) == (1 if limit is None else 2)
                 sizes.append(tasks.plans[-1].batch_bytes)
         assert sizes == [BATCH_BYTES, 52_500, 4375]
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_a_topic_of_progress_that_is_deleted_is_not_made_by_a_write(level: int) -> None:
+    """It would be made with the settings of any other, and lose records of queries that pause."""
+
+    async def test(bench: Bench) -> None:
+        async def delete(_: Plan) -> None:
+            async with Admin(ADDRESS, runtime=bench.world.runtime("deletes")) as admin:
+                await admin.delete_topic(TOPIC)
+
+        record = Progress.of("query", 1, [{"in": {"0": 9}}], [{"in": {"0": 5}}])
+        driver, tasks = bench.driver(), Tasks(bench, b"row")
+        assert await driver.write(batch(0), 2, False, Tasks(bench, b"first"))
+        tasks.between = delete
+        with pytest.raises(ClientError):
+            await driver.write(record, 2, False, tasks)
+        with pytest.raises(WriteFailed, match=r"only the topic 'fencepost\.progress' was deleted, .* accept_gap=True"):
+            await driver.write(record, 2, False, tasks)
+        assert await bench.values() == [b"first", b"first"]
 
     in_world(test, level)

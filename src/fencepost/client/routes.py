@@ -21,15 +21,21 @@ class Routes:
     """Tells leaders and connections that are there, and gets those that are not.
 
     `again` is called with a number of seconds after which it is worth asking again, `refused` with a node or the name
-    of a topic, and why nothing can be sent there.
+    of a topic, and why nothing can be sent there.  `creates_topics`: a topic that is not there may be made by being
+    asked for, where the cluster does that.
     """
 
     def __init__(
-        self, cluster: Cluster, again: Callable[[float], None], refused: Callable[[object, ClientError], None]
+        self,
+        cluster: Cluster,
+        again: Callable[[float], None],
+        refused: Callable[[object, ClientError], None],
+        creates_topics: bool = True,
     ) -> None:
         self._cluster = cluster
         self._again = again
         self._refused = refused
+        self._creates_topics = creates_topics
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._preparing: dict[object, None] = {}
 
@@ -40,7 +46,7 @@ class Routes:
         if leader in self._cluster.nodes:
             return leader
         deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
-        look = partial(self._cluster.topic, at.topic, deadline)
+        look = partial(self._cluster.topic, at.topic, deadline, self._creates_topics)
         self._prepare(at.topic, look if topic is None else partial(self._cluster.look_again, at.topic))
         return None
 

@@ -64,10 +64,11 @@ class Sender:
         acks: int = _ALL,
         on_acknowledged: OnAcknowledged | None = None,
         counts: SendCounts | None = None,
+        creates_topics: bool = True,
     ) -> None:
         """`max_in_flight`: requests to a node, and batches of a partition, that may be on the wire together.
 
-        `told` is told what became of each record, `counts` counts what is done.
+        `told` is told what became of each record, `counts` counts what is done.  `creates_topics`: as of `Routes`.
         """
         self._cluster = cluster
         self._rules = rules
@@ -92,7 +93,7 @@ class Sender:
         self._ends = BatchEnds(cluster, rules, self._busy, self._memory, self._counts, self._alarm)
         self._last: dict[int, Connection] = {}
         """Node -> the connection that it was sent to last, where it does not answer."""
-        self._routes = Routes(cluster, self._look_in, self._fail_lanes)
+        self._routes = Routes(cluster, self._look_in, self._fail_lanes, creates_topics)
 
     # Records in
 

@@ -31,7 +31,7 @@ class Ticket(NamedTuple):
 
 
 class SharedTransaction:
-    """The part of one process in it.  The rules (`rules.Rules`) of its sender."""
+    """The part of one process in it, which makes no topics.  The rules (`rules.Rules`) of its sender."""
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class SharedTransaction:
             buffer_bytes=buffer_bytes,
             delivery_timeout_ms=delivery_timeout_ms,
             compression=compression,
+            creates_topics=False,
         )
 
     @property

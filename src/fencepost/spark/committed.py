@@ -13,10 +13,13 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from fencepost.spark.positions import BEGAN, CLUSTER, FIRSTS
-from fencepost.spark.progress import Progress
+from fencepost.spark.progress import TOPIC, Progress
 
 _OF_THE_END: Final = (BEGAN, FIRSTS)
 """What stands in the end of a micro-batch, and is no position in it."""
+
+
+_NO_RECORD: Final = f", or where no row is missing since only the topic {TOPIC!r} was deleted"
 
 
 class Number(Enum):
@@ -91,7 +94,7 @@ def judge(
     if last is None:
         if not any(start is not None for start in batch.source_starts) or accept_gap:
             return Judgement(Verdict.WRITE)
-        return Judgement(Verdict.MISSES, _missing(application_id, batch, "no batch was committed"))
+        return Judgement(Verdict.MISSES, _missing(application_id, batch, "no batch was committed", _NO_RECORD))
     if new_query and last.query_id != batch.query_id:
         if last.source_offsets and not batch.source_offsets:
             return Judgement(
@@ -117,12 +120,13 @@ def judge(
     )
 
 
-def _missing(application_id: str, batch: Progress, committed: str) -> str:
+def _missing(application_id: str, batch: Progress, committed: str, unless: str = "") -> str:
     return (
         f"batch {batch.batch_id} of application {application_id!r} begins at {_text(batch.source_starts)}, but on this "
         f"cluster {committed}: the rows in between are missing. The cluster was put back from an older copy, or is "
         f"another one, or earlier batches of this checkpoint were written elsewhere. Nothing was written. To have the "
-        f"missing rows, {_way_on(application_id)}. To go on without them, give the sink accept_gap=True for one run"
+        f"missing rows, {_way_on(application_id)}. To go on without them{unless}, give the sink accept_gap=True for "
+        "one run"
     )
 
 
