@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple, cast
@@ -151,6 +152,27 @@ def test_few_rows_of_many_tasks_become_one_batch_of_their_partition() -> None:
     asyncio.run(_send(cast(Attempt, recording), plan, iter(shuffled)))
     assert len(recording.sizes) == 1
     assert [each.value for each in recording.written[TopicPartition("one", 0)]] == [row.value for row in rows]
+
+
+def test_a_task_keeps_little_however_many_partitions_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.spark.tasks._WAITING", 100_000)
+    counts, given = {"wide": 200}, list[int]()
+    pieces = [[Row("wide", n, None, b"v" * 1000, None, None) for n in range(200)] for _ in range(40)]
+    recording = Recording(Compression.NONE)
+
+    def shuffled() -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            cells = [{"partition": row.partition, "key": None, "value": row.value} for row in piece]
+            rows = pa.RecordBatch.from_pylist(cells, schema=pa.schema([(name, ARROW[name]) for name in cells[0]]))
+            for batch in Encoder("wide", counts)(iter([rows])):
+                for place in range(batch.num_rows):
+                    given.append(len(batch.column("batch")[place].as_py()))
+                    assert sum(given) - sum(recording.sizes) < 110_000
+                    yield batch.slice(place, 1)
+
+    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, counts)
+    assert asyncio.run(_send(cast(Attempt, recording), plan, shuffled())) == 8000
+    assert sum(map(len, recording.written.values())) == 8000
 
 
 def test_many_rows_are_shuffled_as_few_batches() -> None:

@@ -25,6 +25,10 @@ RESULT: Final = (
 )
 
 
+_WAITING: Final = 64 * 1024 * 1024
+"""Bytes that a task keeps to put them together, of all its topic-partitions."""
+
+
 @dataclass(frozen=True)
 class Task:
     """The function of mapInArrow that writes what it is given."""
@@ -63,7 +67,7 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch])
     waiting: dict[int, list[bytes]] = {}
     sizes: Counter[int] = Counter()
     """Of what is waiting, once it is put together."""
-    rows = 0
+    rows = total = 0
     for arrow in batches:
         for target, whole, batch in zip(*(arrow.column(name).to_pylist() for name in arrow.schema.names), strict=True):
             count = read_header(batch).record_count
@@ -71,12 +75,17 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch])
             size = len(batch) + count * RECORD_GROWS
             if target in waiting and (whole or sizes[target] + size > plan.batch_bytes):
                 await attempt.write(places[target], together(waiting.pop(target), codec))
-                del sizes[target]
+                total -= sizes.pop(target)
             if whole:
                 await attempt.write(places[target], together([batch], codec))
             else:
                 waiting.setdefault(target, []).append(batch)
                 sizes[target] += size
+                total += size
+            while total > _WAITING:  # what waits longest for more is written first
+                first = next(iter(waiting))
+                await attempt.write(places[first], together(waiting.pop(first), codec))
+                total -= sizes.pop(first)
         await asyncio.sleep(0)  # let answers in
     for target, others in waiting.items():
         await attempt.write(places[target], together(others, codec))
