@@ -25,6 +25,8 @@ from tests.log.log_doubles import (
 from fencepost.log import storage
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.reading import Fetched
+from fencepost.log.recovery import uncounted
+from fencepost.log.replay import KnownFile
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.steps import Pace, finish
@@ -34,6 +36,27 @@ from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.simulation.disk_faults import FaultyDisk
 
 DIRECTORY = ROOT / "t-0"
+
+
+def known_file(state: str) -> KnownFile:
+    file = KnownFile("t-0/0.log", bytes(16), 10, 5 if state == "synced" else -1)
+    file.removed = state == "removed"
+    return file
+
+
+@pytest.mark.parametrize("states", [*product(("unknown", "begun", "synced", "removed"), repeat=3)], ids="-".join)
+def test_no_segment_is_removed_that_may_be_part_of_the_log(states: tuple[str, ...]) -> None:
+    """What the commit log does not know is kept in front of what was synced, and where it need not know all."""
+    bases = range(3)
+    known = {base: known_file(state) for base, state in zip(bases, states, strict=True) if state != "unknown"}
+    removed = {base for base in bases if states[base] == "removed"}
+    in_vain = {base for base in bases if states[base] == "unknown" and "synced" in states[:base]}
+    if "synced" not in states:
+        # No checkpoint is known: all that was begun is.
+        in_vain = {base for base in bases if states[base] == "unknown"}
+    assert set(uncounted(bases, known, by_scan=True)) == removed
+    assert set(uncounted(bases, known, by_scan=False)) == removed | in_vain
+    assert set(uncounted([], known, by_scan=False)) == set()
 
 
 def test_a_lost_segment_is_not_passed_over() -> None:

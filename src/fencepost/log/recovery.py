@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from fencepost.log.cleaner import swapping
 from fencepost.log.damage import FileDamaged
@@ -51,45 +51,11 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
         file.removed |= file.topic_id not in (partition.topic_id.bytes, bytes(16))
     remove_marked(disk, partition.directory)
     names_before = disk.list(partition.directory)
-    bases = [base for _, base in numbered(names_before, ".log")]
-    if not by_scan:
-        # Every segment that was begun since the oldest checkpoint is known.  One that is not was begun in vain, or
-        # removed by a start that was killed, and then a power loss has brought it back.
-        there = {base: file for base, file in known.items() if not file.removed}
-        first = min((base for base, file in there.items() if file.checkpoint_offset >= 0), default=-1)
-        for base in [base for base in bases if base > first and base not in known]:
-            _open(partition, base, number).remove()
-            bases.remove(base)
-    for base in [base for base, file in known.items() if file.removed and base in bases]:
-        _open(partition, base, number).remove()
-        bases.remove(base)
-    for entry, base in numbered(names_before, *SUFFIXES):
-        # An index may survive a power loss that its segment did not; a new segment must not find it.
-        if base not in bases:
-            disk.remove(partition.directory / entry)
-    for base in bases:
-        partition.segments.append(_open(partition, base, number))
+    _open_segments(partition, names_before, known, by_scan, number)
     bases = partition.segments.bases
     partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
     if bases:
-        if replay.ready and not replay.damaged and bases[0] > replay.starts.get(name, 0):
-            first = replay.starts.get(name, 0)
-            raise PartitionDamaged(
-                f"{partition.directory} has nothing before offset {bases[0]} and begins at {first}: put back a copy of "
-                "the segments that are missing"
-            )
-        synced = {base: file.size for base, file in known.items() if replay.damaged and not file.removed}
-        start = _start(partition, known, by_scan)
-        _check_older(partition, start[0])
-        _catch_up(partition, start, _synced_base(partition, known), by_scan, synced, now)
-        if not partition.changed:
-            # Else the checkpoint of this start writes them again.
-            for segment in partition.unsynced_segments():
-                segment.drop_stale_checksums()
-        if by_scan and not replay.ready and not replay.damaged and partition.log_end_offset > bases[0]:
-            replay.read_alone.append(name)
-        if replay.damaged:
-            _tell_what_is_more(partition, known)
+        _read_segments(partition, replay, known, by_scan, now)
     if disk.list(partition.directory) != names_before:
         # Nothing of this may come back when the log has passed these offsets again.
         disk.sync_directory(partition.directory)
@@ -102,18 +68,74 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
     recover_epochs(partition)
 
 
+def uncounted(bases: Sequence[int], known: Mapping[int, KnownFile], by_scan: bool) -> list[int]:
+    """Which of the segments on disk, by their base offsets, are no part of the log: they are to be removed.
+
+    `known`: the segments that the commit log knows.  `by_scan`: whether it may lack some that count.
+    """
+    removed = [base for base, file in known.items() if file.removed and base in bases]
+    if by_scan:
+        return removed
+    # Every segment that was begun since the oldest checkpoint is known.  One that is not was begun in vain, or
+    # removed by a start that was killed, and then a power loss has brought it back.
+    there = {base: file for base, file in known.items() if not file.removed}
+    first = min((base for base, file in there.items() if file.checkpoint_offset >= 0), default=-1)
+    return [*(base for base in bases if base > first and base not in known), *removed]
+
+
+def _open_segments(
+    partition: Partition, names: Sequence[str], known: Mapping[int, KnownFile], by_scan: bool, number: Callable[[], int]
+) -> None:
+    """Open those that count of the segments with these files, and remove the others."""
+    bases = [base for _, base in numbered(names, ".log")]
+    for base in uncounted(bases, known, by_scan):
+        _open(partition, base, number).remove()
+        bases.remove(base)
+    for entry, base in numbered(names, *SUFFIXES):
+        # An index may survive a power loss that its segment did not; a new segment must not find it.
+        if base not in bases:
+            partition.disk.remove(partition.directory / entry)
+    for base in bases:
+        partition.segments.append(_open(partition, base, number))
+
+
+def _read_segments(
+    partition: Partition, replay: Replay, known: Mapping[int, KnownFile], by_scan: bool, now: Milliseconds
+) -> None:
+    """Read what the open segments hold behind the last checkpoint.  Raises PartitionDamaged where some are missing."""
+    name, first = partition.directory.name, partition.segments.bases[0]
+    log_start_offset = replay.starts.get(name, 0)
+    if replay.ready and not replay.damaged and first > log_start_offset:
+        raise PartitionDamaged(
+            f"{partition.directory} has nothing before offset {first} and begins at {log_start_offset}: put back a "
+            "copy of the segments that are missing"
+        )
+    synced = {base: file.size for base, file in known.items() if replay.damaged and not file.removed}
+    start = _start(partition, known, by_scan)
+    _check_older(partition, start[0])
+    _catch_up(partition, start, _synced_base(partition, known), by_scan, synced, now)
+    if not partition.changed:
+        # Else the checkpoint of this start writes them again.
+        for segment in partition.unsynced_segments():
+            segment.drop_stale_checksums()
+    if by_scan and not replay.ready and not replay.damaged and partition.log_end_offset > first:
+        replay.read_alone.append(name)
+    if replay.damaged:
+        _tell_what_is_more(partition, known)
+
+
 def _open(partition: Partition, base: int, number: Callable[[], int]) -> Segment:
     return Segment(partition.disk, partition.directory, base, number(), partition.settings.index_interval_bytes)
 
 
-def _synced_base(partition: Partition, known: dict[int, KnownFile]) -> int:
+def _synced_base(partition: Partition, known: Mapping[int, KnownFile]) -> int:
     """Up to the segment with this base all was synced once: offsets that are missing there were compacted away."""
     places = [base for base in partition.segments.bases if base in known and known[base].checkpoint_offset >= 0]
     unknown = partition.segments.bases[-1] if partition.settings.is_compacted else partition.segments.bases[0]
     return min(places, default=unknown)
 
 
-def _start(partition: Partition, known: dict[int, KnownFile], by_scan: bool) -> tuple[int, int, int]:
+def _start(partition: Partition, known: Mapping[int, KnownFile], by_scan: bool) -> tuple[int, int, int]:
     """Where to begin to read: (number of the segment, position, offset), as far on as what is on disk allows.
 
     Indexes and snapshot of a checkpoint are trusted if the commit log knows the checkpoint and the snapshot loads.
@@ -221,7 +243,7 @@ def _catch_up(
     start: tuple[int, int, int],
     synced_base: int,
     check: bool,
-    synced: dict[int, int],
+    synced: Mapping[int, int],
     now: Milliseconds,
 ) -> None:
     """Read the log from `start` on.  `synced`: how many bytes of a segment there must be, where a scan decides."""
@@ -232,58 +254,80 @@ def _catch_up(
         if segment.base_offset <= synced_base:
             partition.log_end_offset = max(partition.log_end_offset, segment.base_offset)
         if segment.base_offset > partition.log_end_offset:
-            # Made in vain: what was to stand before it is lost.
-            if segment.size and (not check or synced):
-                raise PartitionDamaged(
-                    f"{segment.path} does not follow {partition.log_end_offset}: a segment before it is missing or too "
-                    "short; put back a copy of that"
-                )
-            if segment.size:
-                logger.warning(
-                    "removed a segment that does not follow what is left before it; nothing in it was acknowledged as "
-                    "durable topic=%s partition=%d log_end_offset=%d segment=%d bytes=%d",
-                    partition.topic,
-                    partition.index,
-                    partition.log_end_offset,
-                    segment.base_offset,
-                    segment.size,
-                )
-            partition.segments.remove(segment)
-            segment.remove()
+            _leave_out(partition, segment, not check or bool(synced))
             continue
         segment.cut_indexes(position, partition.log_end_offset)
-        end = position
-        try:
-            for at, header, data in segment.walk(position):
-                if check and (header.base_offset < partition.log_end_offset or not crc_matches(data, 0, header)):
-                    break
-                segment.note(header, header.base_offset, at)
-                partition.applied(header, header.base_offset, segment, _marker(partition, header, data), now)
-                partition.log_end_offset = header.last_offset + 1
-                end = at + header.size
-        except FileDamaged:
-            if not check:
-                raise
+        end = _apply_from(partition, segment, position, check, now)
         least = synced.get(segment.base_offset, 0)
         if end < least:
             raise PartitionDamaged(
                 f"{segment.path} has {end} whole bytes and once had {least}, which were synced; put back a copy of it"
             )
         if end < segment.size:
-            logger.warning(
-                "cut a log behind its last whole batch; what was acknowledged as durable lies before it "
-                "topic=%s partition=%d offset=%d bytes=%d",
-                partition.topic,
-                partition.index,
-                partition.log_end_offset,
-                segment.size - end,
-            )
-            segment.file.truncate(end)
-            segment.size = end
+            _cut(partition, segment, end)
         position = 0
 
 
-def _tell_what_is_more(partition: Partition, known: dict[int, KnownFile]) -> None:
+def _leave_out(partition: Partition, segment: Segment, must_follow: bool) -> None:
+    """Remove a segment that was made in vain: what was to stand before it is lost.
+
+    `must_follow`: whether what it holds was synced, and so what stood before it; then PartitionDamaged is raised.
+    """
+    if segment.size and must_follow:
+        raise PartitionDamaged(
+            f"{segment.path} does not follow {partition.log_end_offset}: a segment before it is missing or too "
+            "short; put back a copy of that"
+        )
+    if segment.size:
+        logger.warning(
+            "removed a segment that does not follow what is left before it; nothing in it was acknowledged as "
+            "durable topic=%s partition=%d log_end_offset=%d segment=%d bytes=%d",
+            partition.topic,
+            partition.index,
+            partition.log_end_offset,
+            segment.base_offset,
+            segment.size,
+        )
+    partition.segments.remove(segment)
+    segment.remove()
+
+
+def _apply_from(partition: Partition, segment: Segment, position: int, check: bool, now: Milliseconds) -> int:
+    """Apply the batches of a segment from `position` on to the partition, and move its end behind them.
+
+    Returns the position behind the last of them.  `check`: end before one that is torn or does not follow; without it
+    FileDamaged is raised for what cannot be read.
+    """
+    end = position
+    try:
+        for at, header, data in segment.walk(position):
+            if check and (header.base_offset < partition.log_end_offset or not crc_matches(data, 0, header)):
+                break
+            segment.note(header, header.base_offset, at)
+            partition.applied(header, header.base_offset, segment, _marker(partition, header, data), now)
+            partition.log_end_offset = header.last_offset + 1
+            end = at + header.size
+    except FileDamaged:
+        if not check:
+            raise
+    return end
+
+
+def _cut(partition: Partition, segment: Segment, end: int) -> None:
+    """Cut a segment behind its last whole batch, which ends at position `end`."""
+    logger.warning(
+        "cut a log behind its last whole batch; what was acknowledged as durable lies before it "
+        "topic=%s partition=%d offset=%d bytes=%d",
+        partition.topic,
+        partition.index,
+        partition.log_end_offset,
+        segment.size - end,
+    )
+    segment.file.truncate(end)
+    segment.size = end
+
+
+def _tell_what_is_more(partition: Partition, known: Mapping[int, KnownFile]) -> None:
     """Say what is kept that a damaged commit log does not know of."""
     sizes = {segment.base_offset: segment.size for segment in partition.segments}
     # Older segments than the first that it names were synced by a checkpoint.
