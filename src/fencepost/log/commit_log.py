@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -66,6 +68,19 @@ It costs nearly as much as the write of the sync itself, and the next sync makes
 """
 _BESIDES = 1024
 """Bytes of what may have to stand before an entry: DURABLE, and a FILE with a path."""
+
+
+class _Flush(NamedTuple):
+    """What one sync makes durable up to `lsn`: bytes of a file from `position` to `end`, and its allocated size."""
+
+    lsn: int
+    file: File
+    data: Iterable[bytes]
+    position: int
+    end: int
+    allocated: int
+    advance: Callable[[], Work[None]]
+    done: Callable[[], None]
 
 
 class CommitLog:
@@ -299,61 +314,60 @@ class CommitLog:
         lsn = self.appended
         data, size, extents = self._take()
         taken()
-        file, position, allocated = self._file, self._tail, self._allocated
+        flush = _Flush(lsn, self._file, data, self._tail, self._tail + size, self._allocated, advance, done)
         full: OSError | None = None
         try:
             self._make_room(size)
         except OSError as error:
             full = error
-        self._tail = end = position + size
-
-        def write(error: OSError | None) -> None:
-            if error is not None:
-                synced(error)
-            else:
-                self._in_turns(writing())
-
-        def writing() -> Work[None]:
-            at = position
-            try:
-                for piece in data:
-                    file.pwrite(piece, at)
-                    at += len(piece)
-                    if at < end:
-                        yield
-            except OSError as failure:
-                synced(failure)
-                return
-            assert at == end, "what was written is what there was room for"
-            self._disk.sync([file], synced)
-
-        def synced(error: OSError | None) -> None:
-            if error is not None:
-                self._failed(StorageFailed(f"the disk did not take a sync: {error}"))
-            elif not self._stopped:
-                self._in_turns(settling())
-
-        def settling() -> Work[None]:
-            try:
-                yield from advance()
-                self._syncing = False
-                self.durability.lsn = lsn
-                self._durable_size = allocated
-                done()
-            except StorageFailed:
-                raise
-            except Exception as failure:
-                # Some partitions know that this is durable and others do not.
-                self._failed(StorageFailed(f"what follows a sync could not be done: {failure!r}"))
-                raise
-            yield from self.durability.call_back()
-            self._mark_after_rest()
-
+        self._tail = flush.end
         if extents and full is None:
-            self._disk.sync(extents, write)
+            self._disk.sync(extents, partial(self._extents_synced, flush))
         else:
-            write(full)
+            self._extents_synced(flush, full)
         return True
+
+    def _extents_synced(self, flush: _Flush, error: OSError | None) -> None:
+        if error is not None:
+            self._entries_synced(flush, error)
+        else:
+            self._in_turns(self._writing(flush))
+
+    def _writing(self, flush: _Flush) -> Work[None]:
+        at = flush.position
+        try:
+            for piece in flush.data:
+                flush.file.pwrite(piece, at)
+                at += len(piece)
+                if at < flush.end:
+                    yield
+        except OSError as failure:
+            self._entries_synced(flush, failure)
+            return
+        assert at == flush.end, "what was written is what there was room for"
+        self._disk.sync([flush.file], partial(self._entries_synced, flush))
+
+    def _entries_synced(self, flush: _Flush, error: OSError | None) -> None:
+        if error is not None:
+            self._failed(StorageFailed(f"the disk did not take a sync: {error}"))
+        elif not self._stopped:
+            self._in_turns(self._settling(flush))
+
+    def _settling(self, flush: _Flush) -> Work[None]:
+        try:
+            yield from flush.advance()
+            self._syncing = False
+            self.durability.lsn = flush.lsn
+            self._durable_size = flush.allocated
+            flush.done()
+        except StorageFailed:
+            raise
+        except Exception as failure:
+            # Some partitions know that this is durable and others do not.
+            self._failed(StorageFailed(f"what follows a sync could not be done: {failure!r}"))
+            raise
+        yield from self.durability.call_back()
+        self._mark_after_rest()
 
     def _in_turns(self, work: Work[None]) -> None:
         """Do a step of it now, and each of the others in a later turn of the event loop."""
