@@ -21,7 +21,7 @@ from fencepost.log.leader_epochs import end_offset_for_epoch
 from fencepost.log.outcome import Appended, Refused, explained
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
-from fencepost.log.recompression import recompress
+from fencepost.log.recompression import in_codec_of_topic
 from fencepost.log.retention import new_start
 from fencepost.log.segment import Segment
 from fencepost.log.segments import Segments
@@ -38,7 +38,6 @@ from fencepost.protocol.batch import (
     stamp,
     with_max_timestamp,
 )
-from fencepost.protocol.compression import decompress
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
@@ -179,28 +178,28 @@ class Partition:
             return self._append_marker(batch, header, marker_transaction_version, control)
         wanted = self.settings.compression
         if wanted is not None and wanted != header.attributes & 7:
-            records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:])
-            anew = recompress(records, header, wanted, self.settings)
-            if not isinstance(anew, Refused):  # else it stays as it is: no setting may stop a coordinator
-                batch, header = anew, read_header(anew)
+            batch, header = in_codec_of_topic(batch, header, wanted, self.settings)
         if header.size > self.settings.segment_bytes:
             limit = self.settings.segment_bytes
             why = f"the batch has {header.size} bytes, and a segment no more than {limit} (segment.bytes)"
             return Refused(ErrorCode.RECORD_LIST_TOO_LARGE, why)
-        if header.producer_id >= 0:
-            producers = self.producers
-            if origin is Origin.CLIENT:
-                duplicate = producers.duplicate_of(header)
-                if duplicate is not None:
-                    first, last = duplicate.first_offset, duplicate.last_offset
-                    lsn, start = self._journal.lsn, self.log_start_offset
-                    return Appended(first, last, duplicate.timestamp, start, lsn, duplicate=True)
-            error = producers.check_data(header, guard, origin, self.settings.verification_enabled)
-            if error is not None:
-                known = producers.epoch_of(header.producer_id)
-                why = explained(error, header, f"{self.topic}-{self.index}", known)
-                return Refused(error, why, self.log_start_offset)
-        return self._write(batch, header)
+        answered = self._check_producer(header, origin, guard) if header.producer_id >= 0 else None
+        return self._write(batch, header) if answered is None else answered
+
+    def _check_producer(
+        self, header: BatchHeader, origin: Origin, guard: VerificationGuard | None
+    ) -> Appended | Refused | None:
+        """What is answered to a batch that its producer's state does not let in (facts §6.3-§6.5); None if it does."""
+        if origin is Origin.CLIENT:
+            known = self.producers.duplicate_of(header)
+            if known is not None:
+                lsn, start = self._journal.lsn, self.log_start_offset
+                return Appended(known.first_offset, known.last_offset, known.timestamp, start, lsn, duplicate=True)
+        error = self.producers.check_data(header, guard, origin, self.settings.verification_enabled)
+        if error is None:
+            return None
+        why = explained(error, header, f"{self.topic}-{self.index}", self.producers.epoch_of(header.producer_id))
+        return Refused(error, why, self.log_start_offset)
 
     def _refused(self, wrong: Refused) -> Refused:
         """A batch that is wrong in itself; only some errors tell where the log starts."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from fencepost.log.outcome import Refused
 from fencepost.log.settings import LogSettings
-from fencepost.protocol.batch import NO_PRODUCER_ID, BatchHeader
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header
+from fencepost.protocol.compression import Compression, decompress
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import seal
-from fencepost.protocol.types import NO_EPOCH
+from fencepost.protocol.types import NO_EPOCH, Buffer
 
 
 def recompress(records: bytes, header: BatchHeader, compression: Compression, settings: LogSettings) -> bytes | Refused:
@@ -36,3 +36,12 @@ def recompress(records: bytes, header: BatchHeader, compression: Compression, se
         why = f"the batch has {size} bytes as {compression.name.lower()}, max.message.bytes is {limit}"
         return Refused(ErrorCode.MESSAGE_TOO_LARGE, why)
     return anew
+
+
+def in_codec_of_topic(
+    batch: Buffer, header: BatchHeader, compression: Compression, settings: LogSettings
+) -> tuple[Buffer, BatchHeader]:
+    """The batch in the codec of its topic, or as it is where that cannot be: no setting may stop a coordinator."""
+    records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:])
+    anew = recompress(records, header, compression, settings)
+    return (batch, header) if isinstance(anew, Refused) else (anew, read_header(anew))
