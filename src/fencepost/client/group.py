@@ -24,6 +24,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     SyncGroupRequest,
 )
@@ -152,6 +153,7 @@ class Group:
     async def _try_to_join(
         self, topics: Sequence[str], owned: Sequence[TopicPartition], deadline: Deadline
     ) -> list[TopicPartition] | None:
+        """Join once, and get our share; None if that is to be tried again."""
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -175,21 +177,20 @@ class Group:
         if error:
             raise BrokerError(error, f"group {self.group_id!r} cannot be joined")
         self._member_id = joined.member_id
-        assignments = await self.leader.share_out(joined, deadline, self.creates_topics)
-        synced = await self.requests.ask(
-            SyncGroupRequest(
-                group_id=self.group_id,
-                generation_id=joined.generation_id,
-                member_id=self._member_id,
-                group_instance_id=self._instance_id,
-                protocol_type="consumer",
-                protocol_name=joined.protocol_name,
-                assignments=assignments,
-            ),
-            deadline,
-            timeout_ms=patience,
-            use=Use.JOIN,
+        return await self._sync(joined, deadline, patience)
+
+    async def _sync(self, joined: JoinGroupResponse, deadline: Deadline, patience: int) -> list[TopicPartition] | None:
+        """Get our share in the generation that we have joined; None if that is over.  `patience`: ms."""
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=joined.generation_id,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+            protocol_type="consumer",
+            protocol_name=joined.protocol_name,
+            assignments=await self.leader.share_out(joined, deadline, self.creates_topics),
         )
+        synced = await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN)
         error = ErrorCode(synced.error_code)
         self.check_fenced(error)
         if error in NO_MEMBER:

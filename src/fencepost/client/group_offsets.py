@@ -108,17 +108,8 @@ class GroupOffsets:
         Raises CommitFailedError if we are no longer in the group, FencedInstanceIdError, BrokerError.
         """
         who, deadline = member or self._member.metadata(), deadline or self.deadline()
-        by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for at, position in offsets.items():
-            by_topic.setdefault(at.topic, []).append(
-                OffsetCommitRequestPartition(
-                    partition_index=at.partition,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    committed_metadata=position.metadata,
-                )
-            )
-        most = None if all(topic_ids.get(name) for name in by_topic) else _NAMES_TOPICS_UNTIL
+        topics = _topics_of(offsets, topic_ids)
+        most = None if all(topic_ids.get(topic.name) for topic in topics) else _NAMES_TOPICS_UNTIL
         least = _WITH_EPOCH if self._member.has_epochs else 0
         while True:
             request = OffsetCommitRequest(
@@ -126,28 +117,30 @@ class GroupOffsets:
                 generation_id_or_member_epoch=who.generation_id,
                 member_id=who.member_id,
                 group_instance_id=who.group_instance_id,
-                topics=[
-                    OffsetCommitRequestTopic(name=name, topic_id=topic_ids.get(name, ZERO_UUID), partitions=found)
-                    for name, found in by_topic.items()
-                ],
+                topics=topics,
             )
             answer = await self._requests.ask(request, deadline, most=most, least=least)
             errors = [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
             error = next((error for error in errors if error and error is not ErrorCode.UNKNOWN_TOPIC_ID), None)
             if error is None:
                 return
-            self._member.check_fenced(error)
-            now = self._member.as_of_now(who) if error is ErrorCode.STALE_MEMBER_EPOCH else None
-            if now is not None:
-                who = now  # or as soon as we hear of it: what it is about was not given up meanwhile
-            elif error in _NO_MEMBER or error is ErrorCode.STALE_MEMBER_EPOCH:
-                self._member.commit_was_refused(who)
-                raise self._not_taken(error)
-            elif not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise BrokerError(error, f"the positions of group {self._requests.group_id!r} were not taken")
-            elif error in MOVED:
-                self._requests.forget_coordinator()
+            who = self._to_try_again_as(who, error)
             await deadline.pause(error.name)
+
+    def _to_try_again_as(self, who: ConsumerGroupMetadata, error: ErrorCode) -> ConsumerGroupMetadata:
+        """In whose name what `who` could not commit is to be tried again.  Raises what `commit` raises if it is not."""
+        self._member.check_fenced(error)
+        now = self._member.as_of_now(who) if error is ErrorCode.STALE_MEMBER_EPOCH else None
+        if now is not None:
+            return now  # or as soon as we hear of it: what it is about was not given up meanwhile
+        if error in _NO_MEMBER or error is ErrorCode.STALE_MEMBER_EPOCH:
+            self._member.commit_was_refused(who)
+            raise self._not_taken(error)
+        if not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise BrokerError(error, f"the positions of group {self._requests.group_id!r} were not taken")
+        if error in MOVED:
+            self._requests.forget_coordinator()
+        return who
 
     def _not_taken(self, error: ErrorCode) -> CommitFailedError:
         what_next = (
@@ -159,3 +152,23 @@ class GroupOffsets:
             f"group {self._requests.group_id!r} has been rebalanced ({error.name}): the positions were not "
             f"taken, {what_next}"
         )
+
+
+def _topics_of(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
+) -> list[OffsetCommitRequestTopic]:
+    """Positions as OffsetCommit has them."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for at, position in offsets.items():
+        by_topic.setdefault(at.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=at.partition,
+                committed_offset=position.offset,
+                committed_leader_epoch=position.leader_epoch,
+                committed_metadata=position.metadata,
+            )
+        )
+    return [
+        OffsetCommitRequestTopic(name=name, topic_id=topic_ids.get(name, ZERO_UUID), partitions=found)
+        for name, found in by_topic.items()
+    ]

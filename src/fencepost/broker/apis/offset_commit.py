@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.network.pacing import in_steps
@@ -36,66 +37,80 @@ _TOPIC_IDS_SINCE = 10
 _FOR_EVER = 2**63 - 1
 
 
+_Place: TypeAlias = tuple[int, int]
+"""Number of a topic in the request, and partition."""
+
+
+class _Asked(NamedTuple):
+    """What is asked for: the error of what is not committed, else the partition and its offset."""
+
+    errors: dict[_Place, ErrorCode]
+    partitions: dict[_Place, TopicPartition]
+    offsets: dict[TopicPartition, CommittedOffset]
+
+
 @serves(OffsetCommitRequest, in_turn=True)
 @in_steps
 def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: Node) -> Steps[Reply]:
     pace = Pace()
-    errors: dict[tuple[int, int], ErrorCode] = {}
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    places: dict[tuple[int, int], TopicPartition] = {}
+    asked = yield from _check(request, context, node, pace)
+    if pace.pauses:
+        _refuse_deleted(asked, request, context, node)
+    lsn = 0
+    if asked.offsets or not request.topics:
+        who = CommitFor(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        )
+        committed = node.groups.commit_offsets(who, asked.offsets)
+        lsn = committed.lsn
+        for place, at in asked.partitions.items():
+            yield from pace.spend(1)
+            asked.errors[place] = _error_for(committed.errors[at], context.version)
+    topics = []
+    for number, topic in enumerate(request.topics):
+        yield from pace.spend(ITEM)
+        parts = yield from each(topic.partitions, partial(_result, asked.errors, number), pace)
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=parts))
+    return Reply(OffsetCommitResponse(topics=topics), lsn)
+
+
+def _check(request: OffsetCommitRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[_Asked]:
+    """What may be committed of what is asked for, and why not the rest."""
+    asked = _Asked({}, {}, {})
     now = node.clock.now()
     expires = min(now + request.retention_time_ms, _FOR_EVER) if request.retention_time_ms >= 0 else -1
     group_allowed = context.may(Operation.READ, Resource.GROUP, request.group_id)
     for number, topic in enumerate(request.topics):
         yield from pace.spend(ITEM)
         name, unknown = _name(topic, context, node)
-        for asked in topic.partitions:
+        for part in topic.partitions:
             yield from pace.spend(ITEM)
-            place = number, asked.partition_index
+            place = number, part.partition_index
             if not group_allowed:
-                errors[place] = ErrorCode.GROUP_AUTHORIZATION_FAILED
+                asked.errors[place] = ErrorCode.GROUP_AUTHORIZATION_FAILED
             elif name and not context.may(Operation.READ, Resource.TOPIC, name):
-                errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not node.storage.exists(name, asked.partition_index):
-                errors[place] = unknown
+                asked.errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not node.storage.exists(name, part.partition_index):
+                asked.errors[place] = unknown
             else:
-                at = TopicPartition(name, asked.partition_index)
-                places[place] = at
-                offsets[at] = CommittedOffset(
-                    Offset(asked.committed_offset),
-                    asked.committed_leader_epoch,
-                    asked.committed_metadata or "",
-                    now,
-                    expires,
-                )
-    if pace.pauses:
-        # A topic may have been deleted since: its positions would be those of the next one of its name.
-        for place, at in list(places.items()):
-            name, unknown = _name(request.topics[place[0]], context, node)
-            if name != at.topic or not node.storage.exists(*at):
-                errors[place] = unknown
-                del places[place]
-                offsets.pop(at, None)
-    lsn = 0
-    if offsets or not request.topics:
-        who = CommitFor(
-            request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
-        )
-        committed = node.groups.commit_offsets(who, offsets)
-        lsn = committed.lsn
-        for place, at in places.items():
-            yield from pace.spend(1)
-            errors[place] = _error_for(committed.errors[at], context.version)
-    topics = []
-    for number, topic in enumerate(request.topics):
-        yield from pace.spend(ITEM)
-        parts = yield from each(topic.partitions, partial(_result, errors, number), pace)
-        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=parts))
-    return Reply(OffsetCommitResponse(topics=topics), lsn)
+                asked.partitions[place] = at = TopicPartition(name, part.partition_index)
+                offset, metadata = Offset(part.committed_offset), part.committed_metadata or ""
+                asked.offsets[at] = CommittedOffset(offset, part.committed_leader_epoch, metadata, now, expires)
+    return asked
+
+
+def _refuse_deleted(asked: _Asked, request: OffsetCommitRequest, context: RequestContext, node: Node) -> None:
+    """Leave out topics that were deleted since: their offsets would be those of the next ones of their names."""
+    for place, at in list(asked.partitions.items()):
+        name, unknown = _name(request.topics[place[0]], context, node)
+        if name != at.topic or not node.storage.exists(*at):
+            asked.errors[place] = unknown
+            del asked.partitions[place]
+            asked.offsets.pop(at, None)
 
 
 def _result(
-    errors: Mapping[tuple[int, int], ErrorCode], number: int, asked: OffsetCommitRequestPartition
+    errors: Mapping[_Place, ErrorCode], number: int, asked: OffsetCommitRequestPartition
 ) -> OffsetCommitResponsePartition:
     index = asked.partition_index
     return OffsetCommitResponsePartition(partition_index=index, error_code=errors[number, index])
