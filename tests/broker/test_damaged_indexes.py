@@ -33,7 +33,7 @@ def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[C
     for suffix in ("index", "timeindex"):
         file = tmp_path / f"{topic}-0" / f"{0:020d}.{suffix}"
         file.write_bytes(b"\x11" * file.stat().st_size)
-    monkeypatch.setattr(segment_indexes, "_HEADERS_AT_ONCE", 10)
+    monkeypatch.setattr(segment_indexes, "HEADERS_AT_ONCE", 10)
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:
         client = Client(broker)
         yield client, topic

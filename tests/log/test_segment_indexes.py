@@ -28,7 +28,7 @@ Question = Callable[[Partition, Pace], Any]
 
 @pytest.fixture(autouse=True)
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_indexes, "_HEADERS_AT_ONCE", 10)
+    monkeypatch.setattr(segment_indexes, "HEADERS_AT_ONCE", 10)
 
 
 async def with_damaged_indexes(random: Random | None, damaged: Sequence[str] = (".index", ".timeindex")) -> Node:

@@ -18,7 +18,7 @@ from fencepost.protocol.batch import CONTROL, HEADER_SIZE, SMALLEST_RECORD, TRAN
 from fencepost.protocol.compression import CODECS, LARGEST_BATCH, Compression, TooLarge
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_scan import UNFOLDED_AT_ONCE, Scanned, moments, scan, scan_at_once, unfolded
-from fencepost.protocol.steps import UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
+from fencepost.protocol.steps import SUMMED_IN_A_UNIT, UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
 from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds
 
 #: How many bytes one byte of the codec can become, at most: by its format, whatever an encoder does.
@@ -37,7 +37,6 @@ LEAST_UNFOLDED: Final = UNFOLDED_AT_ONCE
 MOST_RECORD_ERRORS: Final = 100
 """How many records of a batch are named as wrong.  (Apache Kafka names all.)"""
 
-_SUMMED_IN_A_UNIT: Final = 4096
 _FOLDED_AT_ONCE: Final = 256 * 1024
 """Bytes of records that are compressed without leaving it to another thread: hard levels do 5 MB in a second."""
 
@@ -87,7 +86,7 @@ def _check_batch(
     if compression and most < header.record_count:
         return Checked(settings, header, None, header.max_timestamp)
     records: Buffer = memoryview(batch)[HEADER_SIZE:]
-    pace.left -= len(records) // _SUMMED_IN_A_UNIT
+    pace.left -= len(records) // SUMMED_IN_A_UNIT
     try:
         if compression:
             records = yield from unfolded(Compression(compression), records, most_unfolded(settings), pace)

@@ -9,19 +9,16 @@ from typing import NamedTuple, Protocol, TypeAlias
 from fencepost.log.batch_check import most_unfolded
 from fencepost.log.damage import FileDamaged
 from fencepost.log.segment import Segment
-from fencepost.log.segment_indexes import IndexesBeingMade, with_indexes
+from fencepost.log.segment_indexes import HEADERS_AT_ONCE, IndexesBeingMade, with_indexes
 from fencepost.log.segments import Segments
 from fencepost.log.settings import LogSettings
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_scan import first_moment
-from fencepost.protocol.steps import Pace, Steps
+from fencepost.protocol.steps import SUMMED_IN_A_UNIT, Pace, Steps
 from fencepost.protocol.types import Isolation, ProducerId
 
 _REMEMBERED = 32
-_HEADERS_AT_ONCE = 1000
-"""How many batches are passed by in one step, each with its checksum."""
-_SUMMED_IN_A_UNIT = 4096
 
 
 class Fetched(NamedTuple):
@@ -152,12 +149,7 @@ class Reader:
                 wrong = damaged
                 break
             if header.base_offset >= bound and not taken:
-                # Offsets are missing in front of it: compacted away, or it is not where it belongs.
-                following = last_offset + 1
-                if taken + size + HEADER_SIZE <= len(data):
-                    segment.header(data, size, position + size, following)
-                if following > self._end_of(segment):
-                    raise segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
+                self._check_behind_gap(segment, header, data, position)
                 return 0, offset
             if header.base_offset >= bound or taken + size > room:
                 return taken, following
@@ -176,6 +168,15 @@ class Reader:
         if not trusted[0]:
             raise wrong
         return trusted
+
+    def _check_behind_gap(self, segment: Segment, header: BatchHeader, data: memoryview, position: int) -> None:
+        """Offsets are missing in front of a batch: compacted away, or it is not where it belongs.
+
+        `data`: from the batch on.  Raises FileDamaged if it cannot be there.
+        """
+        if header.size + HEADER_SIZE <= len(data):
+            segment.header(data, header.size, position + header.size, header.last_offset + 1)
+        self._check_offsets(segment, header, position)
 
     def _wrong_end(self, segment: Segment, position: int, following: int) -> FileDamaged | None:
         """What is wrong with batches that end at `position`, before the offset `following`, if it can be told."""
@@ -258,7 +259,7 @@ class Reader:
                 return None
             header, data = place
             if data is None:
-                yield from pace.spend(_HEADERS_AT_ONCE)
+                yield from pace.spend(HEADERS_AT_ONCE)
                 at = header.last_offset + 1
                 continue
             start = partition.log_start_offset
@@ -279,7 +280,7 @@ class Reader:
 
         After many others in vain: the header of the last one of those, and None.  Raises FileDamaged.
         """
-        at, left = max(at, self._partition.log_start_offset), _HEADERS_AT_ONCE
+        at, left = max(at, self._partition.log_start_offset), HEADERS_AT_ONCE
         for segment in self._segments.holding(at):
             if segment.max_timestamp < timestamp:
                 continue
@@ -295,7 +296,7 @@ class Reader:
                 self._check_offsets(segment, header, found)
                 if header.max_timestamp >= timestamp and header.last_offset >= at:
                     return header, bytes(data)
-                left -= 1 + header.size // _SUMMED_IN_A_UNIT
+                left -= 1 + header.size // SUMMED_IN_A_UNIT
                 if left <= 0:
                     return header, None
         return None
@@ -340,7 +341,7 @@ class Reader:
             if place is None:
                 return best
             segment, start, stop = place
-            at, left = None, _HEADERS_AT_ONCE
+            at, left = None, HEADERS_AT_ONCE
             for position, header, data in segment.walk(start, stop):
                 if not crc_matches(data, 0, header):
                     raise segment.damaged(position, "the CRC of the batch does not match")
@@ -349,10 +350,10 @@ class Reader:
                     return best
                 if best is None or header.max_timestamp > best[0].max_timestamp:
                     best = header, bytes(data)
-                left -= 1 + header.size // _SUMMED_IN_A_UNIT
+                left -= 1 + header.size // SUMMED_IN_A_UNIT
                 if left <= 0:
                     at = header.last_offset + 1
-                    yield from pace.spend(_HEADERS_AT_ONCE)
+                    yield from pace.spend(HEADERS_AT_ONCE)
                     break
         return best
 

@@ -17,8 +17,8 @@ from fencepost.protocol.steps import Pace, Steps
 T = TypeVar("T")
 logger = get_logger(__name__)
 
-_HEADERS_AT_ONCE: Final = 1000
-"""How many batches are noted in one step."""
+HEADERS_AT_ONCE: Final = 1000
+"""How many batches are noted, or passed by, in one step."""
 
 
 class SegmentIndexes:
@@ -106,7 +106,7 @@ class Making:
 
     def is_done_after_a_step(self) -> bool:
         """Note some more batches.  Raises FileDamaged where they cannot all be read."""
-        for _ in range(_HEADERS_AT_ONCE):
+        for _ in range(HEADERS_AT_ONCE):
             found = next(self._batches, None)
             if found is None:
                 return True

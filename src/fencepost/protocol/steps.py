@@ -21,6 +21,8 @@ STEP: Final = 4_000
 """Units of work between two interruptions: a record is one, or a header.  Some milliseconds: 1 to 5 where tried."""
 UNFOLDED_IN_A_UNIT: Final = 1024
 """Bytes unfolded that cost as much."""
+SUMMED_IN_A_UNIT: Final = 4096
+"""Bytes of which a checksum is made that cost as much."""
 ITEM: Final = 10
 """Units that it costs to look up and answer one of the things that a request names: a partition, a topic, a group."""
 LETTERS: Final = 8
