@@ -73,7 +73,7 @@ _WITHOUT_SEEDS: Final = (
 
 #: Those that are no default tests.
 _LATER: Final = ("compare", "soak")
-_ENDLESS: Final = "it does not end"
+ENDLESS: Final = "it does not end"
 #: Folders whose files take long, and are tried one by one.
 _LONG: Final = ("tests/simulation", "tests/spark", "tests/crash", "tests/fuzz")
 
@@ -132,9 +132,9 @@ def _module(path: str) -> str:
 def run_with(bug: str, tests: Sequence[str], patience: float = PATIENCE) -> str | None:
     """The first of these tests that finds it, None if none does."""
     failed = _failing(bug, tests, patience)
-    if failed is None or _failing("", tests if failed == _ENDLESS else [failed], patience) is not None:
+    if failed is None or _failing("", tests if failed == ENDLESS else [failed], patience) is not None:
         return None
-    return f"{tests[0]} ({_ENDLESS})" if failed == _ENDLESS else failed
+    return f"{tests[0]} ({ENDLESS})" if failed == ENDLESS else failed
 
 
 def _failing(bug: str, tests: Sequence[str], patience: float) -> str | None:
@@ -143,7 +143,7 @@ def _failing(bug: str, tests: Sequence[str], patience: float) -> str | None:
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience, check=False)
     except subprocess.TimeoutExpired:
-        return _ENDLESS
+        return ENDLESS
     if done.returncode == 0:
         return None
     failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", done.stdout, re.MULTILINE)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts.find_bugs import SEEDS
@@ -87,6 +88,40 @@ def test_a_bug_is_looked_for_where_its_module_is_tested() -> None:
 
 def test_what_was_looked_for_is_among_them() -> None:
     assert set(FOUND) <= set(BUGS), "run scripts/find_bugs.py"
+
+
+def what_is_wrong_with(record: dict[str, Any]) -> str:
+    """What a record of what finds a bug lacks; nothing if the test that it names is there, or a seed found it."""
+    if record["found"] is None:
+        return "" if BUGS[record["name"]].masked else "nothing finds it"
+    if not record.get("test"):
+        return "" if record.get("seeds") else "neither a test nor a seed is named"
+    if record["found"] != record["test"]:
+        return "what found it is not the test that is named"
+    path, _, function = record["test"].removesuffix(f" ({find_bugs.ENDLESS})").partition("::")
+    if not (ROOT / path).is_file():
+        return "there is no such file"
+    if not function:
+        return "" if find_bugs.ENDLESS in record["test"] else "no function is named"
+    known = {node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if hasattr(node, "name")}
+    return "" if set(function.split("::")) <= known else "there is no such test"
+
+
+def test_each_record_names_a_test_that_is_there() -> None:
+    """A test that was renamed, or is gone, finds nothing any more: the bug is to be tried anew."""
+    wrong = {name: what for name, record in FOUND.items() if (what := what_is_wrong_with(record))}
+    assert wrong == {}, f"run scripts/find_bugs.py {' '.join(wrong)}"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        *("tests/client", "tests/client/test_group.py", "(it does not end)", "tests/no/test_such.py::test_it"),
+        "tests/simulation/test_bugs.py::test_that_was_renamed",
+    ],
+)
+def test_a_record_that_names_no_test_is_seen(test: str) -> None:
+    assert what_is_wrong_with({"name": "window-of-one", "found": test, "test": test})
 
 
 TEXT = """\
