@@ -1,4 +1,4 @@
-"""Write docs/reference/walks.md: the files that a Produce and a commit pass, in order, as seen by following them.
+"""Write docs/reference/walks.md: the files that a Produce (in a transaction and without) and a commit pass, in order.
 
     python scripts/walks_page.py
 
@@ -83,7 +83,7 @@ def followed() -> Iterator[list[Stop]]:
 
 
 def walks() -> dict[str, list[Stop]]:
-    """Both walks."""
+    """All walks."""
     found: dict[str, list[Stop]] = {}
 
     async def main(loop: VirtualLoop) -> None:
@@ -99,6 +99,10 @@ def walks() -> dict[str, list[Stop]]:
                     await (await producer.send("t", b"value", partition=0))
                 with followed() as found["commit"]:
                     await producer.commit_transaction()
+        async with Producer(ADDRESS, runtime=world.runtime("another")) as producer:
+            await (await producer.send("t", b"value", partition=0))
+            with followed() as found["plain"]:
+                await (await producer.send("t", b"value", partition=0))
         await world.stop()
 
     run(main)
@@ -113,15 +117,16 @@ def told(stop: Stop) -> str:
 def page() -> str:
     found = walks()
     lines = [
-        "# Two walks through the node",
+        "# Three walks through the node",
         "",
         "The files of `src/fencepost` that a request passes in the node, in the order in which each is "
         "entered first, and by",
-        "which function. Seen by following a transaction on virtual time; types, errors and the clock are left out.",
+        "which function. Seen by following requests on virtual time; types, errors and the clock are left out.",
     ]
     titles = {
         "produce": "A Produce that begins a transaction",
         "commit": "The commit of that transaction (EndTxn)",
+        "plain": "A Produce without a transaction",
     }
     for name, title in titles.items():
         rows = [[str(n), f"`{stop.file}`", f"`{stop.function}`", told(stop)] for n, stop in enumerate(found[name], 1)]
