@@ -27,6 +27,7 @@ from fencepost.log.commit_log import StorageFailed
 from fencepost.log.reading import Fetched
 from fencepost.log.recovery import uncounted
 from fencepost.log.replay import KnownFile
+from fencepost.log.segment_sums import read_sums, were_dropped
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.steps import Pace, finish
@@ -57,6 +58,27 @@ def test_no_segment_is_removed_that_may_be_part_of_the_log(states: tuple[str, ..
     assert set(uncounted(bases, known, by_scan=True)) == removed
     assert set(uncounted(bases, known, by_scan=False)) == removed | in_vain
     assert set(uncounted([], known, by_scan=False)) == set()
+
+
+@pytest.mark.parametrize("more", [0, 100])
+def test_what_was_said_of_a_segment_that_had_more_counts_no_longer(more: int) -> None:
+    """Else it would count when as many bytes as that had are there again."""
+
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch())
+        await node.settled()
+        node.restart()
+        path = DIRECTORY / f"{0:020d}.checksums"
+        said = read_sums(node.disk, path)
+        assert said is not None and said.log_size == node.partition.segments[0].size
+        said._replace(log_size=said.log_size + more, next_offset=said.next_offset + bool(more)).write(
+            node.disk, path
+        ).close()
+        node.restart()
+        assert were_dropped(node.disk, path) == bool(more)
+
+    run(main())
 
 
 def test_a_lost_segment_is_not_passed_over() -> None:
