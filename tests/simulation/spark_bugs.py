@@ -18,7 +18,7 @@ from fencepost.spark import attempt, claims, committed, driver, progress
 from fencepost.spark.attempt import Attempt, PoisonedError
 from fencepost.spark.claims import Written
 from fencepost.spark.committed import End, Number, Verdict
-from fencepost.spark.driver import Driver
+from fencepost.spark.driver import Driver, topics_of
 from fencepost.spark.progress import Progress
 
 Patch = pytest.MonkeyPatch
@@ -229,7 +229,9 @@ def positions_are_committed_outside_of_the_transaction(patch: Patch) -> None:
     async def apart(self: Driver, plan: Any, written: Any, batch: Progress) -> None:
         await commit(self, plan, written, batch)
         after = await self.begin(1)
-        await commit_positions(self, after.ticket.tv2, batch)
+        names = sorted(topics_of(batch.source_offsets))
+        there = await self._look_up(names, self._cluster.deadline("looking up topics"))
+        await commit_positions(self, after.ticket.tv2, batch, there)
         self._go_on_as(await self._id.end(self.identity, True, after.ticket.tv2))
 
     async def nothing(*_: Any) -> None:
