@@ -157,7 +157,7 @@ class Brokers:
     def deadline(self, _what: str) -> None:
         return None
 
-    async def topic(self, name: str, _deadline: object) -> None:
+    async def topic(self, name: str, _deadline: object, _create: bool) -> None:
         await asyncio.sleep(0.05)
         self.topics[name] = cast(Any, type("View", (), {"leaders": {0: self.leader}}))
 
