@@ -59,7 +59,14 @@ def interrupt(program: str, servers: str, seconds: float) -> str:
     assert process.stdout.readline() == "on\n"
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
-    return process.communicate(timeout=30)[1]
+    try:
+        return process.communicate(timeout=30)[1]
+    except subprocess.TimeoutExpired as unheard:
+        # Python drops what is raised while a weak reference ends: whoever sits there presses again.
+        if b"Exception ignored in" not in (unheard.stderr or b""):
+            raise
+        process.send_signal(signal.SIGINT)
+        return process.communicate(timeout=30)[1]
 
 
 @pytest.mark.parametrize("face", PROGRAMS)
