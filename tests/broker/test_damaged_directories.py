@@ -62,7 +62,7 @@ def node(data: Path) -> Iterator[Client]:
 
 def forget_the_commit_log(data: Path) -> None:
     """As a directory that was put back from a copy, or comes from elsewhere: everything is read and checked."""
-    for file in (data / "commit-log").iterdir():
+    for file in (data / "commit-log").glob("*.log"):
         file.unlink()
 
 
@@ -270,7 +270,7 @@ def test_what_stands_in_the_place_of_a_file_of_the_node_is_named_where_it_cannot
     with node(data) as client:
         topic = new_topic(client)
         assert produce(client, topic, batch("x")).error_code == ErrorCode.NONE
-    (log,) = (data / "commit-log").iterdir()
+    (log,) = (data / "commit-log").glob("*.log")
     path = data / name.format(log.name)
     path.rename(tmp_path / "away") if path.exists() else None
     if what == "a directory":

@@ -139,7 +139,7 @@ def test_what_is_damaged_while_it_is_stopped(node: Node, tmp_path: Path, damage:
 
 def test_a_flipped_bit_in_the_commit_log_is_refused_or_recovered_when_told(node: Node, tmp_path: Path) -> None:
     node.kill()
-    (file,) = (tmp_path / "data" / "commit-log").iterdir()
+    (file,) = (tmp_path / "data" / "commit-log").glob("*.log")
     raw = bytearray(file.read_bytes())
     raw[len(raw.rstrip(b"\0")) // 2] ^= 4
     file.write_bytes(raw)

@@ -86,7 +86,8 @@ class World:
         self.storage = self._make()
         try:
             self.storage.deleted = self.deleted
-            self.storage.open()
+            self.storage.take()
+            self.storage.recover()
             for name in self.names:
                 if name not in self.going:
                     self._create(name)

@@ -198,7 +198,8 @@ class Node:
         self.storage = storage or Storage(
             self.disk, self.root, self.settings, self.clock, self.flush, self.failed, self.open_files
         )
-        self.storage.open()
+        self.storage.take()
+        self.storage.recover()
         for topic, index in self.names:
             self.storage.create_partition(topic, topic_id(topic), index, leader_epoch=self.leader_epoch)
         self.storage.start()

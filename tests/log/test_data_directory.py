@@ -335,7 +335,8 @@ def test_a_stray_that_is_moved_away_stops_nobody_and_its_name_is_free() -> None:
         for crash in (disk.crash, disk.power_loss, lambda: node.storage.close()):
             crash()
             node.storage = Storage(node.disk, ROOT, node.settings, node.clock)
-            node.storage.open()
+            node.storage.take()
+            node.storage.recover()
             node.storage.create_partition("a", another, 0)
             node.storage.create_partition("b", topic_id("b"), 0)
             node.storage.start()
@@ -352,7 +353,7 @@ def test_a_directory_of_apache_kafka_is_not_touched() -> None:
     before = tree(disk)
     storage = Storage(disk, ROOT, LogSettings(), StoppedClock())
     with pytest.raises(DirectoryUnusable, match=r"is one of Apache Kafka.*choose another --data"):
-        storage.open()
+        storage.take()
     assert tree(disk) == before
 
 

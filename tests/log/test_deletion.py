@@ -41,7 +41,8 @@ def test_what_is_known_to_be_deleted_is_removed(caplog: pytest.LogCaptureFixture
         put(disk, ROOT / f"mine-0.{GONE.hex}-delete" / "my notes")
         put(disk, ROOT / f"mine-0.{GONE.hex}-delete" / f"{0:020d}.d" / "a file in a directory of that name")
         node.storage = Storage(disk, ROOT, node.settings, node.clock)
-        node.storage.open()
+        node.storage.take()
+        node.storage.recover()
         node.storage.deleted = {GONE: DeletedTopic("killed", 4)}
         node.storage.create_partition("t", topic_id("t"), 0)
         node.storage.start()
@@ -135,7 +136,8 @@ def test_what_was_begun_in_the_place_of_a_deleted_partition_and_not_durable_stop
         (disk.crash if fails == "kill" else disk.power_loss)()
         for _ in range(2):
             storage = Storage(disk, ROOT, node.settings, node.clock)
-            storage.open()
+            storage.take()
+            storage.recover()
             found = storage.create_partition("t", new, 0)
             storage.start()
             assert isinstance(found, Partition), found
@@ -166,7 +168,8 @@ def test_what_was_written_in_the_place_of_a_deleted_partition_survives_a_kill_wh
         node.storage.abandon()
         disk.crash()
         storage = Storage(disk, ROOT, node.settings, node.clock, "os")
-        storage.open()
+        storage.take()
+        storage.recover()
         found = storage.create_partition("t", new, 0)
         storage.start()
         assert isinstance(found, Partition), found

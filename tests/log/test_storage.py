@@ -36,11 +36,11 @@ def test_a_directory_has_one_broker_and_a_known_format() -> None:
         node = Node()
         second = Storage(node.disk, ROOT, node.settings, node.clock)
         with pytest.raises(DirectoryUnusable, match="another running broker"):
-            second.open()
+            second.take()
         node.storage.close()
         node.disk.open(ROOT / "fencepost.version").pwrite(b"9", 0)
         with pytest.raises(DirectoryUnusable, match="format '9'"):
-            second.open()
+            second.take()
 
     run(main())
 
@@ -192,7 +192,8 @@ def test_a_deleted_topic_stays_deleted(again: bool, crash: str, settle: bool, mo
         # The metadata no longer has the old topic.
         node.names = [("b", 0)]
         node.storage = Storage(disk, ROOT, node.settings, node.clock)
-        node.storage.open()
+        node.storage.take()
+        node.storage.recover()
         node.storage.create_partition("b", topic_id("b"), 0)
         if again:
             node.storage.create_partition("a", identifier, 0)
@@ -234,7 +235,8 @@ def test_a_deleted_topic_leaves_nothing_in_one_that_has_its_name(
         node.storage.abandon()
         disk.power_loss() if power_loss else disk.crash()
         node.storage = Storage(disk, ROOT, node.settings, node.clock)
-        node.storage.open()
+        node.storage.take()
+        node.storage.recover()
         anew = node.storage.create_partition("a", topic_id("another a"), 0)
         node.storage.start()
         assert isinstance(anew, Partition), anew

@@ -13,7 +13,7 @@ from fencepost.broker.compaction import cleaner_settings
 from fencepost.broker.leader.fetch_sessions import FetchSessions
 from fencepost.broker.leader.markers import LocalMarkers, PacedMarkers
 from fencepost.broker.leader.registrar import LocalRegistrar, Registrar
-from fencepost.broker.metadata import rebuilding
+from fencepost.broker.metadata import rebuilding, starts
 from fencepost.broker.metadata.cluster_id import check_cluster, settle_cluster
 from fencepost.broker.metadata.features import Features
 from fencepost.broker.metadata.producer_ids import PRODUCER_IDS, StoredProducerIds
@@ -57,7 +57,7 @@ def open_node(parts: Parts) -> Node:
     """Recover everything but the coordinators' journals, which are still to be loaded.  Raises DirectoryUnusable."""
     path = parts.path
     try:
-        parts.storage.open()
+        parts.storage.take()
         return _open(parts)
     except StorageFailed as failure:
         raise DirectoryUnusable(f"{path} cannot be used: {failure}; put back a copy of it") from failure
@@ -76,12 +76,18 @@ def _open(parts: Parts) -> Node:
     metadata: MetadataStore = guarded(store, storage.space.attempt, storage.fail)
     try:
         check_cluster(metadata, storage.disk, path)
+        known = starts.check(metadata, storage)
+        storage.recover()
         rebuilt = rebuilding.begin(metadata, storage, wanted=parts.rebuild_metadata)
         cluster_id = settle_cluster(metadata, storage.disk, path, runtime.random, storage.space.attempt)
         features = Features.load(metadata)
         topics = Topics(metadata, storage, settings, runtime.random)
         topics.load()
+        if known.metadata_is_older and not rebuilt:
+            rebuilding.catch_up(metadata, storage, PRODUCER_IDS)
+        starts.begin(metadata, storage, known)
         storage.start()
+        starts.finish(metadata, storage)
         if rebuilt:
             rebuilding.finish(metadata, storage, PRODUCER_IDS)
         return _node(parts, metadata, cluster_id, features, topics)

@@ -14,6 +14,7 @@ _VERSION_FILE = "fencepost.version"
 CLUSTER_FILE = "fencepost.properties"
 KAFKA_FILE = "meta.properties"
 """What every log directory of Apache Kafka has, and none of ours."""
+STARTS_FILE = "starts"
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 _LEADER_EPOCHS = re.compile(r"0\n[0-9]+\n([0-9]{1,10} [0-9]{1,19}\n)*")
@@ -74,6 +75,17 @@ def read_cluster_id(disk: Disk, root: Path) -> str | None:
     if text is None:
         return None
     return next((line.removeprefix("cluster.id=") for line in text.splitlines() if line.startswith("cluster.id=")), "")
+
+
+def write_starts(disk: Disk, directory: Path, number: int) -> None:
+    """`starts` beside the commit log: how often the node was started.  Durable with the next sync of `directory`."""
+    _write(disk, directory / STARTS_FILE, f"{number}\n")
+
+
+def read_starts(disk: Disk, directory: Path) -> int:
+    """What is said there; 0 if there is no such file, or no number in it.  Raises OSError."""
+    text = (_read(disk, directory / STARTS_FILE) or "").strip()
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
 
 
 def kafka_uuid(identifier: uuid.UUID) -> str:

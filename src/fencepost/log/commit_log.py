@@ -91,7 +91,7 @@ class CommitLog:
     ) -> None:
         self._disk = disk
         self._space = space
-        self._directory = directory
+        self.directory = directory
         self._failed = failed
         self._file: File | None = None
         self.generation = 0
@@ -118,11 +118,11 @@ class CommitLog:
         self._stopped = False
 
     def path(self, generation: int) -> Path:
-        return self._directory / f"{generation:020d}.log"
+        return self.directory / f"{generation:020d}.log"
 
     def generations(self) -> list[int]:
         """The generations on disk, oldest first."""
-        return [number for _, number in numbered(self._disk.list(self._directory), ".log")]
+        return [number for _, number in numbered(self._disk.list(self.directory), ".log")]
 
     def begin(self, generation: int) -> None:
         """Start a new generation.  What is pending goes to it, so name its files first (`name_pending`).
@@ -137,7 +137,7 @@ class CommitLog:
             allocated = self._allocate(file, len(front))
             file.pwrite(front, 0)
             self._disk.sync_now([file])
-            self._disk.sync_directory(self._directory)
+            self._disk.sync_directory(self.directory)
         except NothingLeft:
             file.close()
             self._disk.remove(self.path(generation))

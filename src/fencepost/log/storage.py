@@ -79,7 +79,7 @@ class Storage:
         self.deleted: Mapping[uuid.UUID, DeletedTopic] = {}
         """Topics that are known to be deleted, by their ids: what is there of them is removed at the start."""
         self.space = Space(disk, path, clock)
-        self._log = CommitLog(disk, path / "commit-log", self.fail, self.space)
+        self.commit_log = self._log = CommitLog(disk, path / "commit-log", self.fail, self.space)
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, int] = {}
         self._new_files: dict[Partition, None] = {}
@@ -119,13 +119,13 @@ class Storage:
 
     # Opening and closing
 
-    def open(self) -> None:
-        """Take the directory and bring every segment to what was durable.  Partitions are then opened one by one.
-
-        Raises DirectoryUnusable: locked by a live process, unreadable, of a newer format, or with a damaged commit log.
-        """
-        self._release = data_directory.take(self._disk, self.path, self._log.path(0).parent)
+    def take(self) -> None:
+        """Take the directory; no segment is read or changed.  Raises DirectoryUnusable, as `data_directory.take`."""
+        self._release = data_directory.take(self._disk, self.path, self.commit_log.directory)
         self.space.open()
+
+    def recover(self) -> None:
+        """Bring every segment to what was durable; partitions are opened after that.  Raises DirectoryUnusable."""
         self._replay = Replay()
         try:
             self._replay.read(self._disk, self._log, self._recover_from_segments)
@@ -141,7 +141,7 @@ class Storage:
         aside = Aside(self._replay, offline, found.strays, self._number)
         waits = not found.deleted and self.space.is_ample(len(in_use))
         self._checkpoints.at_start(self._replay, aside, waits=waits)
-        self._replay.tell(self._log.path(0).parent)
+        self._replay.tell(self.commit_log.directory)
         self._replay = Replay()
         deletion.finish(self._disk, self.path, found)
         opening.say(self.offline.values())

@@ -81,7 +81,8 @@ class Node:
             assert self.disk.off or life != self.disk.life, failure
 
         self.storage = Storage(self.disk, ROOT, given.log_settings(), self.clock, self.flush, failed)
-        self.storage.open()
+        self.storage.take()
+        self.storage.recover()
         self.topics = Topics(self.store, self.storage, given, self.chance)
         self.topics.load()
         self.storage.start()

@@ -114,8 +114,27 @@ def begin(store: MetadataStore, storage: Storage, *, wanted: bool) -> bool:
 
 def finish(store: MetadataStore, storage: Storage, producer_ids: str) -> None:
     """The commit log knows every partition now; `producer_ids`: the key of the next producer id."""
-    first = str(FIRST_PRODUCER_ID + largest_producer_id(storage.partitions()) + 1).encode()
-    store.write({UNFINISHED: (None, 1), producer_ids: (first, 1)})
+    store.write({UNFINISHED: (None, 1), producer_ids: (_unused_producer_id(storage), 1)})
+
+
+def catch_up(store: MetadataStore, storage: Storage, producer_ids: str) -> None:
+    """Of metadata older than the partitions, which are open: see to it that no producer id is given out twice.
+
+    `producer_ids`: the key of the next producer id.  Raises NothingLeft, StorageFailed.
+    """
+    known, first = store.get(producer_ids), _unused_producer_id(storage)
+    store.write({producer_ids: (first, 0 if known is None else known.version)})
+    logger.warning(
+        "%s/metadata.sqlite is older than the rest of the directory: what was changed since is as it was (topics made "
+        "since are named and left, deleted ones are known again, settings and levels are the former ones), "
+        "and new producer ids begin at %s, so that none is given out twice; with the newest copy nothing is lost",
+        storage.path,
+        first.decode(),
+    )
+
+
+def _unused_producer_id(storage: Storage) -> bytes:
+    return str(FIRST_PRODUCER_ID + largest_producer_id(storage.partitions()) + 1).encode()
 
 
 def changes(topics: Mapping[str, FoundTopic], internal: Mapping[str, Mapping[str, str]]) -> dict[str, bytes]:
