@@ -88,7 +88,7 @@ class Asked(NamedTuple):
     def __str__(self) -> str:
         same = self.kafka == self.ours
         if same and self.name == "DescribeTransactions":
-            return "".join(f"    {_state(one)}\n" for one in self.kafka["transaction_states"]).rstrip("\n")
+            return "".join(f"    {_state(one)}\n" for one in self.kafka.get("transaction_states", ())).rstrip("\n")
         told = f"    both:      {self.kafka}" if same else f"    kafka:     {self.kafka}\n    fencepost: {self.ours}"
         return f"{self.name} v{self.version} {brief(self.request)}\n{told}"
 

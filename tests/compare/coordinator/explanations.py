@@ -131,6 +131,16 @@ def hands_no_pair_to_a_fenced_instance(twins: Twins, asked: Asked) -> bool:
     return ended_before and theirs and given == ProducerIdAndEpoch.of(held.producer_id, held.producer_epoch - 1)
 
 
+def tells_of_an_id_once(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001
+    """DescribeTransactions of the same id twice: Apache Kafka tells all of it as often as it is named."""
+    if asked.name != "DescribeTransactions":
+        return False
+    theirs, ours = asked.kafka.get("transaction_states", []), asked.ours.get("transaction_states", [])
+    named = asked.request.transactional_ids
+    once = [one for number, one in enumerate(theirs) if named[number] not in named[:number]]
+    return len(theirs) == len(named) and len(once) < len(theirs) and once == ours
+
+
 _ALL = (0, 1, 2)
 EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     keeps_the_open_transaction: _ALL,
@@ -140,6 +150,7 @@ EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     answers_each_of_a_batch: _ALL,
     hands_no_pair_to_a_fenced_instance: _ALL,
     tells_of_the_time_out: _ALL,
+    tells_of_an_id_once: _ALL,
     keeps_a_prepared_transaction: _ALL,
     is_not_blocked_by_a_refused_request: _ALL,
 }
