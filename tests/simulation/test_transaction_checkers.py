@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fencepost.protocol.types import TopicPartition
-from fencepost.simulation.checkers.transactions import check_part, check_uncommitted
+from fencepost.simulation.checkers.transactions import check, check_part, check_uncommitted
 from fencepost.simulation.checkers.transactions.differing import differing
+from fencepost.simulation.checkers.transactions.misplaced import misplaced
+from fencepost.simulation.checkers.transactions.superseded import superseded
+from fencepost.simulation.checkers.transactions.torn import torn
 from fencepost.simulation.workload import Outcomes, Sent
 
 AT, OTHER = TopicPartition("left", 0), TopicPartition("left", 1)
@@ -38,3 +43,45 @@ def test_only_a_reader_of_committed_records_is_shown_none_of_an_aborted_transact
     assert check_uncommitted(outcomes, shown) == []
     faults = check_uncommitted(outcomes, {AT: ["p-1-0", "p-0-0", "p-0-0", "q-0-0"]})
     assert faults == ["p-0-0 is shown 2 times", "p-0-0 in left-0 is out of order", "q-0-0 was never sent there"]
+
+
+def compacted(**given: Any) -> Outcomes:
+    """With one key for each producer."""
+    return Outcomes(keys=1, **given)
+
+
+def test_of_a_key_the_newest_committed_record_has_to_be_shown_and_no_other() -> None:
+    outcomes = compacted(committed={"p-0": sent("p-0", 0, 1), "p-1": sent("p-1", 0), "q-0": sent("q-0", 0)})
+    assert check(outcomes, {AT: ["q-0-0", "p-1-0"]}) == []
+    assert check(outcomes, {AT: ["p-0-1", "q-0-0", "p-1-0"]}) == []
+    assert check(outcomes, {AT: ["p-0-0", "p-0-1", "q-0-0"]}) == ["p-1-0 of the committed transaction p-1 is lost"]
+    assert check(outcomes, {AT: ["p-1-0"]}) == ["q-0-0 of the committed transaction q-0 is lost"]
+    # Where nothing is compacted every one has to be there.
+    assert len(check(Outcomes(committed=outcomes.committed), {AT: ["q-0-0", "p-1-0"]})) == 2
+
+
+def test_a_record_that_is_not_committed_or_stands_elsewhere_takes_the_place_of_none() -> None:
+    elsewhere = [Sent("left", 1, "p-2-0")]
+    outcomes = compacted(
+        committed={"p-0": sent("p-0", 0), "p-2": elsewhere}, aborted={"p-1": sent("p-1", 0)}, unknown={}
+    )
+    assert superseded(outcomes, {AT: ["p-1-0"], OTHER: ["p-2-0"]}) == set()
+    assert check(outcomes, {AT: [], OTHER: ["p-2-0"]}) == ["p-0-0 of the committed transaction p-0 is lost"]
+
+
+def test_of_a_transaction_of_unknown_outcome_compaction_may_take_a_part() -> None:
+    outcomes = compacted(
+        unknown={"p-0": [*sent("p-0", 0), Sent("left", 1, "p-0-1")]}, committed={"p-1": sent("p-1", 0)}
+    )
+    assert torn(outcomes, {AT: ["p-1-0"], OTHER: ["p-0-1"]}) == []
+    assert torn(outcomes, {AT: ["p-0-0", "p-1-0"], OTHER: []}) == ["of transaction p-0 1 of 2 records are shown"]
+    whole = compacted(unknown={"p-0": sent("p-0", 0)}, committed={"p-1": sent("p-1", 0)})
+    whole.positions["p-0"] = 0
+    assert misplaced(whole, {AT: ["p-1-0"]}, {"p": 0}) == misplaced(whole, {AT: ["p-1-0"]}, {}) == []
+    assert misplaced(whole, {AT: []}, {"p": 0}) == ["the group p is at 0, it should be at None"]
+
+
+def test_between_two_readers_only_older_records_of_a_key_may_go() -> None:
+    outcomes = compacted(committed={"p-0": sent("p-0", 0), "p-1": sent("p-1", 0), "q-0": sent("q-0", 0)})
+    assert differing(outcomes, [{AT: ["p-0-0", "q-0-0"]}, {AT: ["q-0-0", "p-1-0"]}]) == []
+    assert differing(outcomes, [{AT: ["p-0-0", "q-0-0"]}, {AT: ["p-1-0"]}]) != []

@@ -7,7 +7,7 @@ import asyncio
 from fencepost.client import Producer, RecordMetadata
 from fencepost.client.errors import ClientError
 from fencepost.simulation.surroundings import ClientProcess
-from fencepost.simulation.workload import Load, Outcomes, Sent
+from fencepost.simulation.workload import Load, Outcomes, Sent, send
 
 
 async def produce_idempotently(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
@@ -34,7 +34,7 @@ async def produce_idempotently(process: ClientProcess, outcomes: Outcomes, stop:
                 topic = chance.choice(list(topics))
                 record = Sent(topic, chance.randrange(topics[topic]), f"{tag}-0")
                 outcomes.unknown[tag] = [record]
-                sent.append((tag, await producer.send(topic, record.value.encode(), partition=record.partition)))
+                sent.append((tag, await send(producer, record, load.shape)))
         except ClientError as error:
             world.note(f"{name} gives up: {type(error).__name__}")
             await producer.abandon()

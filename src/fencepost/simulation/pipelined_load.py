@@ -96,9 +96,12 @@ class _Pipeline:
         tags = [f"{self._name}-{self._number + n}" for n in range(self._chance.randint(1, 3))]
         for tag in tags:
             self._outcomes.unknown[tag] = [Sent(self._topic, self._index, f"{tag}-0")]
-        now = self._process.runtime().clock.now()
+        now, shape = self._process.runtime().clock.now(), self._load.shape
         data = encode_batch(
-            [(now, None, f"{tag}-0".encode(), ()) for tag in tags],
+            [
+                (now, shape.key_of(value), value.encode(), shape.headers_of(value, len(tags)))
+                for value in (f"{tag}-0" for tag in tags)
+            ],
             producer_id=self._producer_id,
             producer_epoch=0,
             base_sequence=self._sequence,

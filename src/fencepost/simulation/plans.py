@@ -15,6 +15,7 @@ from fencepost.simulation import small_limits
 from fencepost.simulation.cast import Window, kind
 from fencepost.simulation.inhabitants.applications import ApplicationsPlan
 from fencepost.simulation.inhabitants.groups import AUDIT, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan
+from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.script import CallFault, RequestFault, Script, drawn_shares
 from fencepost.simulation.spark_tasks import Patience, TaskTrouble
 from fencepost.simulation.spark_writes import DriverTrouble
@@ -99,9 +100,15 @@ def plan_of(seed: int, seconds: float, troubles: Iterable[Trouble] | None = None
 def is_sound(plan: Plan) -> bool:
     """Whether a part of a plan is one that might be drawn.
 
-    Clients that send at the times of their own clock need one that is never too far ahead for the node.
+    Clients that send at the times of their own clock need one that is never too far ahead for the node.  A compacted
+    topic takes no records without keys.
     """
     timestamps = plan.circumstances.settings.get("log.message.timestamp.after.max.ms", HOUR_MS)
+    if (
+        "compact" in plan.circumstances.topic_settings.get("cleanup.policy", "")
+        and not plan.circumstances.load.shape.keys
+    ):
+        return False
     return timestamps != HOUR_MS or not any(kind(name) in _OF_THEIR_CLOCK for name in plan.clients)
 
 
@@ -127,9 +134,10 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
     settings = _settings(chance, drawn, skew, applications=with_applications)
     # Their records have the time when they were made, which a clock set back would have refused.
     any_time = settings["log.message.timestamp.after.max.ms"] != HOUR_MS
-    return Circumstances(
+    log = _log(chance)
+    given = Circumstances(
         settings=settings,
-        log=_log(chance),
+        log=log,
         limits=limits,
         slowest_sync=chance.choice((0.0005, 0.002, 0.002, 0.02, 0.2)),
         level=level,
@@ -151,6 +159,29 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         call_faults=call_faults,
         largest_skew_ms=skew,
     )
+    return given if with_groups else _shaped(given, Random(f"{seed}/records"), log["segment_bytes"])
+
+
+def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circumstances:
+    """Perhaps with compacted topics, and perhaps with large records.
+
+    A batch that is larger than a segment is refused.
+    """
+    shape, topics = Shape(), dict(given.topic_settings)
+    if chance.random() < 0.5:
+        shape = shape._replace(keys=chance.choice((1, 2, 10)))
+        topics |= {
+            "cleanup.policy": "compact,delete" if Trouble.RECORDS_DELETED in given.troubles else "compact",
+            "min.cleanable.dirty.ratio": chance.choice(("0", "0", "0.5")),
+            "max.compaction.lag.ms": chance.choice(("20", "100", "500")),
+            "min.compaction.lag.ms": chance.choice(("0", "0", "10")),
+        }
+        given = given._replace(settings={**given.settings, "log.cleaner.backoff.ms": chance.choice((20, 100))})
+    if chance.random() < 0.25:
+        largest = chance.choice([size for size in (1000, 2000, 10_000, 100_000) if size <= segment_bytes])
+        shape = shape._replace(largest_batch=largest)
+        topics["max.message.bytes"] = str(largest)
+    return given._replace(topic_settings=topics, load=given.load._replace(shape=shape))
 
 
 def _troubles(chance: Random, seed: int, *, groups: bool, askers: int) -> list[Trouble]:

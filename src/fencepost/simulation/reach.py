@@ -46,6 +46,10 @@ def _refused(result: Any, arguments: tuple[Any, ...]) -> bool:  # noqa: ARG001
     return not result
 
 
+def _of_producers(result: Any, arguments: tuple[Any, ...]) -> bool:  # noqa: ARG001
+    return not arguments[0].directory.name.startswith("__")
+
+
 def _wrapped(result: Any, arguments: tuple[Any, ...]) -> bool:
     return bool(result < arguments[0])
 
@@ -68,6 +72,8 @@ MARKS: Final[Sequence[Mark]] = (
     Mark("a sequence begins at 0 again", f"{_LOG}.producer_state:next_sequence", _wrapped),
     Mark("an aborted transaction is looked up", f"{_LOG}.segments:Segments.aborted_transactions", _found),
     Mark("a log is compacted", f"{_LOG}.cleaner.cleaning:_put_in_place"),
+    Mark("a topic that producers write to is compacted", f"{_LOG}.cleaner.cleaning:_put_in_place", _of_producers),
+    Mark("a record nearly as large as it may be", "fencepost.simulation.record_shapes:Shape.headers_of", _found),
     Mark("a journal is rolled", f"{_LOG}.cleaner.log_cleaner:should_roll", _found),
     Mark("what a crash left in the commit log is written", f"{_LOG}.replay:Replay._apply_to"),
     Mark("a transaction is timed out", f"{_TRANSACTIONS}.coordinator:time_out"),

@@ -207,13 +207,13 @@ class _Windowed:
 
     def _batches(self, tag: str, at: TopicPartition, identity: _Identity, sent: list[Sent]) -> deque[_Batch]:
         """Of one partition, in their order."""
-        now, batches = self._process.runtime().clock.now(), deque[_Batch]()
+        now, batches, shape = self._process.runtime().clock.now(), deque[_Batch](), self._load.shape
         for _ in range(self._chance.randint(1, 2 * IN_FLIGHT)):
             values = [f"{tag}-{len(sent) + n}" for n in range(self._chance.randint(1, 3))]
             sent += [Sent(*at, value) for value in values]
             sequence = self._sequences.get(at, 0)
             data = encode_batch(
-                [(now, None, value.encode(), ()) for value in values],
+                [(now, shape.key_of(value), value.encode(), shape.headers_of(value, len(values))) for value in values],
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
                 base_sequence=sequence,

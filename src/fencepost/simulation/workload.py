@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from fencepost.client import Admin, Producer, TransactionAbortableError
+from fencepost.client import Admin, Producer, RecordMetadata, TransactionAbortableError
 from fencepost.client.errors import (
     ClientError,
     CommitInDoubtError,
@@ -17,6 +17,7 @@ from fencepost.client.errors import (
     TimedOutError,
     TransactionTimedOutError,
 )
+from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.script import End, Transaction, Write
 from fencepost.simulation.surroundings import ClientProcess, Surroundings
 
@@ -47,6 +48,8 @@ class Load(NamedTuple):
     max_in_flight: int = 5
     impatience_ms: int = 400
     """For how long readers, and those who send raw requests or single records, wait for an answer."""
+    shape: Shape = Shape()
+    """Of the records."""
 
 
 class Sent(NamedTuple):
@@ -70,6 +73,14 @@ class Outcomes:
     """What no producer should be told."""
     removed: Set[tuple[str, int, str]] = frozenset()
     """Records that somebody deleted, or retention took: topic, partition, value."""
+    keys: int = 0
+    """How many keys each producer has, where the topics are compacted; 0 where they are not."""
+
+
+async def send(producer: Producer, sent: Sent, shape: Shape) -> asyncio.Future[RecordMetadata]:
+    """Hand a record over."""
+    key, headers = shape.key_of(sent.value), shape.headers_of(sent.value)
+    return await producer.send(sent.topic, sent.value.encode(), key=key, partition=sent.partition, headers=headers)
 
 
 async def make_topics(
@@ -129,7 +140,7 @@ async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Even
             await producer.start()
             await producer.init_transactions()
             if zombie is not None:
-                haunting.append(asyncio.get_running_loop().create_task(_haunt(world, zombie, outcomes)))
+                haunting.append(asyncio.get_running_loop().create_task(_haunt(world, zombie, outcomes, load)))
                 zombie = None
             while not stop.is_set():
                 planned = world.prompter.transaction(name, partial(_drawn, world, number, chance, load))
@@ -139,7 +150,7 @@ async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Even
                 await world.until(planned.time)
                 tag, number, begun = f"{name}-{planned.number}", planned.number + 1, world.loop.time()
                 try:
-                    await _transaction(world, producer, tag, outcomes, planned)
+                    await _transaction(world, producer, tag, outcomes, load, planned)
                 except TransactionAbortableError as error:
                     _check_time(world, tag, error, begun, load, outcomes)
                     await producer.abort_transaction()
@@ -176,7 +187,7 @@ async def _commit_at_last(process: ClientProcess, number: int, outcomes: Outcome
             await producer.begin_transaction()
             try:
                 for each in sent:
-                    await producer.send(each.topic, each.value.encode(), partition=each.partition)
+                    await send(producer, each, load.shape)
                 await producer.commit_transaction()
             except TransactionAbortableError as error:
                 world.note(f"{tag} has failed: {error}")
@@ -215,12 +226,11 @@ class Zombie(NamedTuple):
     tag: str
 
 
-async def _haunt(world: Surroundings, zombie: Zombie, outcomes: Outcomes) -> None:
+async def _haunt(world: Surroundings, zombie: Zombie, outcomes: Outcomes, load: Load) -> None:
     """Go on with a transaction after the successor has taken over: it must not be committed."""
     producer, tag = zombie
     try:
-        topic, partition = world.cluster.position
-        await producer.send(topic, f"{tag}-zombie".encode(), partition=partition)
+        await send(producer, Sent(*world.cluster.position, f"{tag}-zombie"), load.shape)
         await producer.commit_transaction()
     except ClientError as error:
         world.note(f"{tag} is fenced: {type(error).__name__}")
@@ -248,14 +258,14 @@ def _drawn(world: Surroundings, number: int, chance: random.Random, load: Load) 
 
 
 async def _transaction(
-    world: Surroundings, producer: Producer, tag: str, outcomes: Outcomes, planned: Transaction
+    world: Surroundings, producer: Producer, tag: str, outcomes: Outcomes, load: Load, planned: Transaction
 ) -> None:
     records: list[Sent] = []
     outcomes.unknown[tag] = records
     await producer.begin_transaction()
     for n, (topic, partition, pause) in enumerate(planned.records):
         records.append(sent := Sent(topic, partition, f"{tag}-{n}"))
-        await producer.send(sent.topic, sent.value.encode(), partition=sent.partition)
+        await send(producer, sent, load.shape)
         if pause:
             await asyncio.sleep(pause)
     if planned.position:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fencepost.simulation.checkers.transactions.shown import Shown
+from fencepost.simulation.checkers.transactions.superseded import superseded
 from fencepost.simulation.workload import Outcomes
 
 
 def differing(outcomes: Outcomes, parts: Sequence[Shown]) -> list[str]:
-    """Of any two readers of one isolation level one is shown what the other is, and perhaps more behind it."""
-    faults = []
+    """Of any two readers of one isolation level one is shown what the other is, and perhaps more behind it.
+
+    What compaction may take is not looked at: it was there for the one and not for the other.
+    """
+    faults, older = [], superseded(outcomes, *parts)
+    if outcomes.keys:
+        older = older.union(*outcomes.aborted.values())
     for at in dict.fromkeys(at for shown in parts for at in shown):
-        gone = {value for topic, index, value in outcomes.removed if (topic, index) == at}
+        gone = {value for topic, index, value in (*outcomes.removed, *older) if (topic, index) == at}
         sights = [[value for value in shown[at] if value not in gone] for shown in parts if at in shown]
         longest = max(sights, key=len)
         for sight in sights:

@@ -1,17 +1,18 @@
-"""Every record of a committed transaction is shown."""
+"""Every record of a committed transaction is shown, but for those that compaction may have taken."""
 
 from __future__ import annotations
 
 from fencepost.simulation.checkers.transactions.shown import Shown, counted
+from fencepost.simulation.checkers.transactions.superseded import superseded
 from fencepost.simulation.workload import Outcomes
 
 
 def lost(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """Every record of a committed transaction is shown."""
-    places = counted(shown)
+    """Every record of a committed transaction is shown, but for those that compaction may have taken."""
+    places, older = counted(shown), superseded(outcomes, shown)
     return [
         f"{sent.value} of the committed transaction {tag} is lost"
         for tag, records in outcomes.committed.items()
         for sent in records
-        if not places[sent] and sent not in outcomes.removed
+        if not places[sent] and sent not in outcomes.removed and sent not in older
     ]

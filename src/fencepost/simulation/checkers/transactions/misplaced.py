@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost.simulation.checkers.transactions.shown import Shown, counted, number_of
+from fencepost.simulation.checkers.transactions.superseded import superseded
 from fencepost.simulation.workload import Outcomes
 
 
 def misplaced(outcomes: Outcomes, shown: Shown, positions: Mapping[str, int]) -> list[str]:
     """Each group has the position of the last transaction that was committed with one.
 
-    Where nobody was told the outcome, and every record was removed, either is right.
+    Where nobody was told the outcome, and every record was removed, or may have been compacted away, either is right.
     """
     places = counted(shown)
     made = [tag for tag, records in outcomes.unknown.items() if any(places[sent] for sent in records)]
@@ -19,10 +20,11 @@ def misplaced(outcomes: Outcomes, shown: Shown, positions: Mapping[str, int]) ->
     for tag in sorted((*outcomes.committed, *made), key=number_of):
         if tag in outcomes.positions:
             expected[tag.rpartition("-")[0]] = outcomes.positions[tag]
+    gone = outcomes.removed | superseded(outcomes, shown)
     perhaps = {
         (tag.rpartition("-")[0], outcomes.positions[tag])
         for tag, records in outcomes.unknown.items()
-        if tag in outcomes.positions and outcomes.removed >= {*records}
+        if tag in outcomes.positions and gone >= {*records}
     }
     return [
         f"the group {name} is at {positions.get(name)}, it should be at {expected.get(name)}"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.transactions.shown import Shown, number_of
+from fencepost.simulation.checkers.transactions.shown import Shown, in_order
 from fencepost.simulation.workload import Outcomes
 
 
 def out_of_order(outcomes: Outcomes, shown: Shown) -> list[str]:
     """In each partition the records of one producer are in the order in which it sent them."""
-    order: dict[str, int] = {}
-    every = {**outcomes.committed, **outcomes.aborted, **outcomes.unknown}
-    for place, sent in enumerate(sent for tag in sorted(every, key=number_of) for sent in every[tag]):
-        order[sent.value] = place
+    order = {sent.value: place for place, sent in enumerate(in_order(outcomes))}
     faults = []
     for at, values in shown.items():
         last: dict[str, int] = {}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.workload import Outcomes, Sent
 
 Shown = Mapping[TopicPartition, Sequence[str]]
 
@@ -18,3 +19,9 @@ def counted(shown: Shown) -> Counter[tuple[str, int, str]]:
 def number_of(tag: str) -> int:
     """Of a transaction, among those of its producer."""
     return int(tag.rsplit("-", 1)[1])
+
+
+def in_order(outcomes: Outcomes) -> list[Sent]:
+    """Every record that anybody sent; those of each producer in the order in which it sent them."""
+    every = {**outcomes.committed, **outcomes.aborted, **outcomes.unknown}
+    return [sent for tag in sorted(every, key=number_of) for sent in every[tag]]
