@@ -33,6 +33,11 @@ def test_no_promise_is_broken(seed: int, reached: Counter[str]) -> None:
     reached.update(report.reached)
 
 
+def test_what_another_election_wrote_is_not_told_before_it_is_durable() -> None:
+    """Where syncs take seconds a coordinator moves before what it wrote last is durable."""
+    assert simulate(12, 1, [Trouble.COORDINATOR_MOVES, Trouble.SYNCS_ARE_SLOW]).faults == []
+
+
 def test_every_marked_place_was_come_by(reached: Counter[str]) -> None:
     """By the runs above, in this process."""
     print("\n".join(f"{reached[mark.what]:8} {mark.what}" for mark in MARKS))

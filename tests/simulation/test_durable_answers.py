@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     HeartbeatRequest,
@@ -35,6 +38,7 @@ from fencepost.protocol.messages.add_partitions_to_txn import (
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.leave_group import MemberIdentity
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
+from fencepost.protocol.types import CONSUMER_OFFSETS
 from fencepost.simulation.any_request import PARTITIONS, TOPIC, Asker
 from fencepost.simulation.durable_answers import SUBJECTS
 from fencepost.simulation.loop import VirtualLoop, run
@@ -270,3 +274,12 @@ def test_an_addition_of_partitions_tells_of_its_id_unless_a_topic_is_not_known(
         results_by_transaction=[AddPartitionsToTxnResult(transactional_id="t", topic_results=topics)]
     )
     assert list(SUBJECTS[24](AddPartitionsToTxnRequest(transactions=[]), new, None)) == told  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_where_no_positions_can_be_kept_nothing_is_told_of_an_id(is_there: bool) -> None:
+    """Seed 1063: the disk was full when the topic of the positions was to be made."""
+    request = AddOffsetsToTxnRequest(transactional_id="t", producer_id=1, producer_epoch=0, group_id="g")
+    response = AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    node: Any = SimpleNamespace(topics=SimpleNamespace(by_name={CONSUMER_OFFSETS: None} if is_there else {}))
+    assert list(SUBJECTS[25](request, response, node)) == [("transactional id", "t")] * is_there

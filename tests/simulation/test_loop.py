@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -65,3 +67,23 @@ def test_somebodys_own_pool_is_refused() -> None:
 
     with pytest.raises(AssertionError, match="no pools of threads"):
         run(main)
+
+
+def test_a_generator_that_nobody_has_any_more_is_closed() -> None:
+    """Of asyncio's own accord, as it would be told by another thread."""
+    told: list[str] = []
+
+    async def generator() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            told.append("closed")
+
+    async def main(_: VirtualLoop) -> None:
+        async for _number in generator():
+            break
+        gc.collect()
+        await asyncio.sleep(1)
+
+    run(main)
+    assert told == ["closed"]

@@ -105,6 +105,12 @@ def _one_id(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: 
         yield _id(request.transactional_id)
 
 
+def _added_offsets(request: Any, response: Any, node: Node) -> Iterator[Key]:
+    """Nothing is told of the id where the topic of the groups' positions could not be made."""
+    if CONSUMER_OFFSETS in node.topics.by_name:
+        yield from _one_id(request, response, node)
+
+
 def _ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
     for state in response.transaction_states:
         if state.error_code not in _OF_COORDINATOR:
@@ -205,7 +211,7 @@ SUBJECTS: Final[Mapping[int, Subjects]] = {
     21: _deleted,
     22: _one_id,
     24: _added_ids,
-    25: _one_id,
+    25: _added_offsets,
     26: _one_id,
     27: _marked,
     28: _committed,

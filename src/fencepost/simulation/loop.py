@@ -109,6 +109,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._ready.append(handle)
         return handle
 
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Of one thread: of asyncio's own accord, for async generators that nobody has any more."""
+        return self.call_soon(callback, *args, context=context)
+
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:

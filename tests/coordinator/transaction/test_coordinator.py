@@ -99,7 +99,7 @@ def test_ids_that_are_not_here(world: World) -> None:
     assert unloaded.init().error == ErrorCode.NOT_COORDINATOR
     assert unloaded.coordinator.describe("t").error == ErrorCode.NOT_COORDINATOR
     assert unloaded.coordinator.describe("").error == ErrorCode.INVALID_REQUEST
-    assert world.coordinator.describe("t") == ("t", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "", 0, 0, 0, 0, (), 0)
+    assert world.coordinator.describe("t") == ("t", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "", 0, 0, 0, 0, (), 100)
 
 
 def test_every_answer_waits_for_what_it_was_decided_upon(world: World) -> None:

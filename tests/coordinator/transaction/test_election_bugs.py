@@ -108,3 +108,14 @@ def test_nobody_acts_on_what_an_older_election_knew() -> None:
     assert world.state() == "Ongoing"
     world.tick(world.clock.now())
     assert world.state() == "CompleteAbort"
+
+
+def test_what_a_coordinator_finds_when_it_takes_over_may_not_be_durable_yet() -> None:
+    """Its answers wait for what the one before wrote last, also where an id is not there."""
+    world = World()
+    world.add(pair_of(world.init()))
+    written, index = world.storage.lsn, elect(world)
+    other = next(name for n in range(1000) if world.coordinator.partition_for(name := f"other-{n}") == index)
+    world.coordinator.load(index)
+    assert world.storage.lsn == written
+    assert world.coordinator.describe("t").lsn == world.coordinator.describe(other).lsn == written

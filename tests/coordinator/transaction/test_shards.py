@@ -21,6 +21,7 @@ class Log:
     """Takes whatever is appended."""
 
     leader_epoch = 0
+    lsn = 0
 
     def __init__(self) -> None:
         self.appended: list[bytes] = []
@@ -34,7 +35,7 @@ class Log:
 def test_what_was_used_meanwhile_is_not_forgotten(used: tuple[str, ...]) -> None:
     log = Log()
     shards = TransactionCoordinatorShards(cast(Any, None))
-    shard = shards._loaded[0] = TransactionCoordinatorShard(0, cast(Any, log))
+    shard = shards._loaded[0] = TransactionCoordinatorShard(0, cast(Any, log), cast(Any, log))
     for name in ("a", "b", "c"):
         shards.add(name, TransactionalIdEntry(TransactionMetadata(name, ProducerId(1)), shard))
     due = {"a", "b", "c"}

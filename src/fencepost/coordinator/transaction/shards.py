@@ -31,6 +31,9 @@ class JournalPartition(Protocol):
 class Journals(Protocol):
     """Where journal partitions are found; the node's storage."""
 
+    @property
+    def lsn(self) -> int: ...
+
     def partition(self, topic: str, index: int) -> JournalPartition | None: ...
 
 
@@ -102,14 +105,14 @@ class TransactionCoordinatorShard:
 
     __slots__ = ("coordinator_epoch", "entries", "index", "log", "lsn")
 
-    def __init__(self, index: int, log: JournalPartition) -> None:
+    def __init__(self, index: int, log: JournalPartition, journals: Journals) -> None:
         self.index = index
         self.log = log
         #: Markers carry it, so that an older coordinator's are refused.
         self.coordinator_epoch = log.leader_epoch
         self.entries: dict[str, TransactionalIdEntry] = {}
-        #: Of the last append: what an answer depends on that an id is not there.
-        self.lsn = 0
+        #: Of the last append, or of what was there before: what an answer depends on that an id is not there.
+        self.lsn = journals.lsn
 
     def append(self, batch: bytes) -> int | ErrorCode:
         """The lsn of the append, or what the client is told if it was refused."""
@@ -127,9 +130,9 @@ class Loading:
     Of each key only the last record is decoded: of a long journal that is a small part.
     """
 
-    def __init__(self, index: int, log: JournalPartition) -> None:
+    def __init__(self, index: int, log: JournalPartition, journals: Journals) -> None:
         self.index = index
-        self.shard = TransactionCoordinatorShard(index, log)
+        self.shard = TransactionCoordinatorShard(index, log, journals)
         self._newest: dict[bytes, UnreadRecord] = {}
         """Key -> its last record, in the order of these records; no tombstones."""
         self._batches: Iterator[list[UnreadRecord]] | None = journal.read(index, log.scan(0))
@@ -150,7 +153,9 @@ class Loading:
                 return True
             decoded = journal.decode(self.index, record)
             if decoded is not None and decoded.transaction is not None:
-                self.shard.entries[decoded.transactional_id] = TransactionalIdEntry(decoded.transaction, self.shard)
+                # What an older election wrote last may not be durable yet.
+                entry = TransactionalIdEntry(decoded.transaction, self.shard, self.shard.lsn)
+                self.shard.entries[decoded.transactional_id] = entry
         return False
 
     def _note(self, found: list[UnreadRecord]) -> None:
@@ -189,7 +194,7 @@ class TransactionCoordinatorShards:
         known = self._loaded.get(index) or (self.loading[index].shard if index in self.loading else None)
         if known is not None and known.coordinator_epoch >= log.leader_epoch:
             return None
-        loading = self.loading[index] = Loading(index, log)
+        loading = self.loading[index] = Loading(index, log, self._journals)
         return loading
 
     def is_current(self, loading: Loading) -> bool:
