@@ -124,6 +124,16 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         Ground.TRAPS,
+        "Produce v12 and later",
+        "a producer's first batch in the partition has a sequence above 0, and a request of v11 or before was verified "
+        "there and refused",
+        "appended",
+        "45",
+        "what one request was does not say what the next one may leave out",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.TRAPS,
         "Fetch, ListOffsets",
         "DeleteRecords has passed the beginning of an open transaction, into the middle of a batch",
         "the last stable offset is the beginning of that batch, before the start of the log",
@@ -201,6 +211,15 @@ DIFFERENCES: tuple[Difference, ...] = (
         "made with any number of partitions, and grown",
         "17; 42",
         "where a group or an id lives is a hash modulo that number: they would be looked for where they are not",
+        _COMPARED,
+    ),
+    Difference(
+        Ground.TRAPS,
+        "CreateTopics, AlterConfigs, IncrementalAlterConfigs",
+        "min.cleanable.dirty.ratio is NaN",
+        "taken: the topic is never compacted",
+        "40",
+        "no share of a log is more than that, and nobody is told",
         _COMPARED,
     ),
     Difference(

@@ -49,7 +49,7 @@ _VALUES = {
     "segment.bytes": ("1048576", "13", "14", "1024", "-1", "2147483647", "2147483648"),
     "max.message.bytes": ("0", "-1", "1000", "+5"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime", "createtime"),
-    "min.cleanable.dirty.ratio": ("0", "1", "0.5", "1.1", "-0.1", "x", "NaN"),
+    "min.cleanable.dirty.ratio": ("0", "1", "0.5", "1.1", "-0.1", "x"),
     "min.insync.replicas": ("1", "0", "2"),
     "preallocate": ("true", "maybe", "TRUE"),
     "unclean.leader.election.enable": ("false", "no"),

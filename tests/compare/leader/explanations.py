@@ -105,6 +105,15 @@ def forgets_refused_sequences(seen: Seen) -> bool:
     return _was_refused(seen) and _only(seen, *((theirs, each) for each in ours), ("closed", "silent"))
 
 
+def refuses_a_first_sequence_whatever_was_verified(seen: Seen) -> bool:
+    """After a request of v11 or before was refused: Apache Kafka goes by that one, which might begin anywhere."""
+    older = any(isinstance(past.step, Produce) and past.step.version < 12 for past in seen.before)
+    newer = isinstance(seen.step, Produce) and seen.step.version >= 12
+    beyond = any(batch.transactional and batch.sequence > 0 for batch in _batches(seen))
+    refused = _was_refused(seen) and _only(seen, ("NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER"), ("silent", "closed"))
+    return older and newer and beyond and refused
+
+
 def answers_markers_that_mute_a_connection(seen: Seen) -> bool:
     return isinstance(seen.step, Mark) and seen.answers[0] == MUTE and seen.states[0] == seen.states[1]
 
@@ -160,6 +169,7 @@ EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     refuses_a_transaction_of_nobody: LEVELS,
     refuses_a_partition_named_twice: LEVELS,
     forgets_refused_sequences: LEVELS,
+    refuses_a_first_sequence_whatever_was_verified: LEVELS,
     answers_markers_that_mute_a_connection: LEVELS,
     answers_every_marker_for_itself: LEVELS,
     keeps_the_last_stable_offset_behind_no_start: LEVELS,
