@@ -7,7 +7,14 @@ import asyncio
 import pytest
 from tests.client.test_producer import LEVELS, producer, shown, simulate
 
-from fencepost.client import Admin, Producer, ProducerFencedError, TopicPartition, TransactionAbortableError
+from fencepost.client import (
+    Admin,
+    Producer,
+    ProducerFencedError,
+    TopicPartition,
+    TransactionAbortableError,
+    TransactionTimedOutError,
+)
 from fencepost.simulation.world import ADDRESS, World
 
 EXPIRY = {"transactional.id.expiration.ms": 5000, "transaction.remove.expired.transaction.cleanup.interval.ms": 1000}
@@ -43,8 +50,9 @@ def test_cases_1_and_2_the_open_transaction_is_aborted_and_the_same_producer_goe
             await writer.init_transactions()
             await commit(writer, b"before")
             await expire(world)
-            with pytest.raises(TransactionAbortableError):
+            with pytest.raises(TransactionAbortableError, match="has forgotten") as told:
                 await use(writer, call)
+            assert not isinstance(told.value, TransactionTimedOutError), "nothing was open for too long"
             await writer.abort_transaction()
             await commit(writer, b"after")
         assert await shown(world) == [b"before", b"after"]

@@ -48,6 +48,11 @@ _NAMES_TOPICS_UNTIL: Final = {"TxnOffsetCommit": 5}
 class StaleIdentityError(TransactionAbortableError):
     """The pair is an old one; whether it timed out or was fenced is to be found out."""
 
+    def __init__(self, what: str, *, is_forgotten: bool = False) -> None:
+        super().__init__(what)
+        self.is_forgotten = is_forgotten
+        """The coordinator does not know the transactional id under this producer id any more."""
+
 
 class OffsetAndMetadata(NamedTuple):
     """An offset to commit: that of the next record to read (0 or more), and what is kept with it."""
@@ -273,7 +278,7 @@ class TransactionalId:
         if name == "InitProducerId" and error in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
             return fenced_error(self.name)
         if outcome is Outcome.STALE:
-            return StaleIdentityError(what)
+            return StaleIdentityError(what, is_forgotten=error is ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if outcome is Outcome.ABORTABLE:
             return TransactionAbortableError(f"{what}: abort the transaction, then go on")
         return BrokerError(error, what)
@@ -292,6 +297,14 @@ def timed_out_error(name: str) -> TransactionTimedOutError:
     return TransactionTimedOutError(
         f"the broker aborted the transaction of {name!r} because it was open for longer than transaction_timeout_ms: "
         "abort, then go on; make it shorter, or the time-out longer"
+    )
+
+
+def forgotten_error(name: str) -> TransactionAbortableError:
+    """Nobody used the transactional id for so long that the broker has forgotten it (KIP-360, failure handling)."""
+    return TransactionAbortableError(
+        f"the broker has forgotten {name!r}, which had no transaction for transactional.id.expiration.ms: what was "
+        "sent since is not there. Abort, then go on"
     )
 
 

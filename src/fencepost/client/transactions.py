@@ -41,6 +41,7 @@ from fencepost.client.transactional_id import (
     OffsetAndMetadata,
     StaleIdentityError,
     TransactionalId,
+    forgotten_error,
     timed_out_error,
 )
 from fencepost.protocol.errors import ErrorCode
@@ -128,7 +129,9 @@ class Transactions:
             return error
         self._needs_new_epoch = True
         old = isinstance(error, BrokerError) and error.code in _OLD_PAIR
-        self._fail(StaleIdentityError(str(error)) if old else error, fatal=outcome is Outcome.FATAL)
+        is_forgotten = isinstance(error, BrokerError) and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        stale = StaleIdentityError(str(error), is_forgotten=is_forgotten)
+        self._fail(stale if old else error, fatal=outcome is Outcome.FATAL)
         if outcome is Outcome.FATAL:
             return error
         told = TransactionAbortableError(f"{error}. The transaction cannot be committed: abort it, then go on")
@@ -275,11 +278,11 @@ class Transactions:
         if self._error is None:
             return
         if isinstance(self._error, StaleIdentityError) and self._following is None:
-            await self._tell_old_pair()
+            await self._tell_old_pair(self._error)
         raise self._error
 
-    async def _tell_old_pair(self) -> None:
-        """Was the transaction timed out, or is there a successor?"""
+    async def _tell_old_pair(self, stale: StaleIdentityError) -> None:
+        """Was the transaction timed out, was the id forgotten, or is there a successor?"""
         try:
             self._following = await self._next_identity()
         except ProducerFencedError:
@@ -287,7 +290,8 @@ class Transactions:
         except ClientError:
             return  # to be found out by the abort
         assert self.transactional_id is not None
-        self._error = timed_out_error(self.transactional_id)
+        told = forgotten_error if stale.is_forgotten else timed_out_error
+        self._error = told(self.transactional_id)
 
     # Requests
 
