@@ -314,6 +314,9 @@ class Application:
         self._candidates = [each for each in self._candidates if each is not checkpoint] + [checkpoint]
 
     def _refused(self, life: Life) -> bool:
+        if life.had_company or self._starts != life.starts_seen:
+            # Its checkpoint is used by another one, too: it went on with what that has written, and has not seen.
+            return False
         self._candidates = [each for each in self._candidates if each is not life.checkpoint]
         if not self._candidates:
             self._outcomes.surprises.append(f"driver {life.name} is refused, and every other was before it")
