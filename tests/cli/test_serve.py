@@ -49,6 +49,28 @@ def test_it_says_when_it_is_ready_and_stops_cleanly_when_told(tmp_path: Path) ->
     assert told == ""
 
 
+@pytest.mark.parametrize(("listen", "family"), [("127.0.0.1", socket.AF_INET), ("[::1]", socket.AF_INET6)])
+def test_it_listens_on_one_address_and_tells_another_one(
+    tmp_path: Path, listen: str, family: socket.AddressFamily
+) -> None:
+    try:
+        socket.create_server((listen.strip("[]"), 0), family=family).close()
+    except OSError:
+        pytest.skip(f"this machine does not have the address {listen}")
+    data = str(tmp_path / "data")
+    process = serve("--listen", f"{listen}:0", "--advertise", "[2001:db8::1]:9092", "--data", data)
+    assert process.stdout is not None
+    address = process.stdout.readline().split()[4].rstrip(",")
+    assert address.startswith(f"{listen}:")
+
+    with Admin(bootstrap_servers=address) as admin:
+        told = admin.describe_cluster()
+    assert [(broker.host, broker.port) for broker in told.brokers] == [("2001:db8::1", 9092)]
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=20)[1] == ""
+    assert process.returncode == 0
+
+
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
@@ -130,6 +152,8 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
         (("--set", "num.partitions=0"), "between 1 and"),
         (("--set", "num.partitions"), "a setting and its value"),
         (("--listen", "9092"), "--listen 9092: give a host and a port"),
+        (("--listen", "[::1]"), "--listen [::1]: give a host and a port"),
+        (("--advertise", "node.example"), "--advertise node.example: give a host and a port"),
         (("--metrics", "9404"), "--metrics 9404: give a host and a port"),
     ],
 )

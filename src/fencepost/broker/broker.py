@@ -45,17 +45,19 @@ class Broker:
             ...  # broker.bootstrap_servers
 
     `data`: the directory, made if need be.  `listen`: host:port; port 0 takes any free one, which
-    `bootstrap_servers` tells once it has started.  `settings` have Apache Kafka's names
-    (docs/reference/settings.md).  `flush="os"` leaves it to the operating system when data reaches the disk, as
-    Apache Kafka does by default; "durable" acknowledges nothing that a power loss could take back.  `open_files`:
-    descriptors that storage may hold; by default half of what the process may have.
+    `bootstrap_servers` tells once it has started.  `advertised`: host:port that clients are told instead, in a
+    container or behind a proxy (Apache Kafka's advertised.listeners); port 0 is that of `listen`.
+    `settings` have Apache Kafka's names (docs/reference/settings.md).  `flush="os"` leaves it to the operating system
+    when data reaches the disk, as Apache Kafka does by default; "durable" acknowledges nothing that a power loss could
+    take back.  `open_files`: descriptors that storage may hold; by default half of what the process may have.
     `recover_from_segments`: start with a damaged commit log, keeping what the segment files hold.
     `rebuild_metadata`: make a lost metadata.sqlite again from the partitions.
     `authorizer`: who may do what; by default everybody everything.  `failed`: called when a sync of the disk fails.
     `markers` and `registrar` put something between the coordinators and the leaders of the node; `storage` and
     `connection` are what makes the log and each connection, for those who want to watch them.
 
-    It is started once.  Raises BadSetting when it is made; DirectoryUnusable and OSError if it cannot start.
+    It is started once.  Raises BadSetting and ValueError when it is made; DirectoryUnusable and OSError if it cannot
+    start.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Broker:
         *,
         data: Path | str,
         listen: str = "127.0.0.1:0",
+        advertised: str | None = None,
         settings: Mapping[str, object] | None = None,
         flush: str = "durable",
         runtime: Runtime | None = None,
@@ -80,12 +83,12 @@ class Broker:
     ) -> None:
         self.settings = Settings(settings)
         runtime = runtime or Runtime.real()
-        host, _, port = listen.rpartition(":")
+        self._listens_on = Endpoint.of(listen)
         slices = Slices()
         self._parts = Parts(
             path=Path(data),
             settings=self.settings,
-            endpoint=Endpoint(host, int(port)),
+            endpoint=Endpoint.of(advertised or listen),
             runtime=runtime,
             authorizer=authorizer or AllowEverything(),
             storage=storage(
@@ -121,15 +124,15 @@ class Broker:
 
     @property
     def host(self) -> str:
-        return self._parts.endpoint.host
+        return self._listens_on.host
 
     @property
     def port(self) -> int:
-        return self._parts.endpoint.port
+        return self._listens_on.port
 
     @property
     def bootstrap_servers(self) -> str:
-        return str(self._parts.endpoint)
+        return str(self._listens_on)
 
     # Starting and stopping
 
@@ -147,7 +150,8 @@ class Broker:
             listener = self._listener = await self._parts.runtime.network.listen(
                 lambda: self._connection(node), self.host, self.port, node.connection_quotas
             )
-            self._parts.endpoint.port = listener.port
+            self._listens_on.port = listener.port
+            self._parts.endpoint.port = self._parts.endpoint.port or listener.port
             node.connection_quotas.when_room(listener.accept_again)
             self._housekeeping = Housekeeping(node)
             await node.slices.run(loading.in_turn(loads))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from fencepost.broker.authorizer import Authorizer
 from fencepost.broker.clock_jumps import ClockJumps
@@ -35,16 +35,29 @@ from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
 
+_LARGEST_PORT: Final = 65535
+
 
 @dataclass(slots=True)
 class Endpoint:
     """Where clients find the node.  Where any port will do it is 0 until the node listens."""
 
     host: str
+    """A name or an address; one of IPv6 without brackets."""
     port: int
 
+    @classmethod
+    def of(cls, text: str) -> Endpoint:
+        """host:port; an address of IPv6 may be in brackets (RFC 3986, 3.2.2).  Raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > _LARGEST_PORT:
+            raise ValueError(f"{text}: give a host and a port between 0 and {_LARGEST_PORT}, as in 127.0.0.1:9092")
+        return cls(host, int(port))
+
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class ClientConnection(Protocol):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker import BadSetting, Broker
+from fencepost.broker.node import Endpoint
 from fencepost.cli import Refused
 from fencepost.cli.garbage import GarbageCollection
 from fencepost.log.descriptors import LEAST, raise_limit
@@ -30,7 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--listen",
         metavar="HOST:PORT",
         default="127.0.0.1:9092",
-        help="where clients connect; port 0 takes a free one (default %(default)s)",
+        help="where clients connect, an address of IPv6 in brackets; port 0 takes a free one (default %(default)s)",
+    )
+    parser.add_argument(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="where clients are told that they find the node: behind a proxy, in a container, with --listen "
+        "0.0.0.0:9092; port 0 is that of --listen (default: the address of --listen)",
     )
     parser.add_argument(
         "--data",
@@ -83,12 +90,14 @@ def run(options: argparse.Namespace) -> int:
             f"raise the hard limit (ulimit -Hn, or LimitNOFILE= in a systemd unit)"
         )
     get_logger("asyncio")  # its lines are limited too
-    host, port = _address("--listen", options.listen)
+    listen = _address("--listen", options.listen)
+    advertised = _address("--advertise", options.advertise) if options.advertise else None
     metrics = _address("--metrics", options.metrics) if options.metrics else None
     try:
         broker = Broker(
             data=options.data,
-            listen=f"{host}:{port}",
+            listen=str(listen),
+            advertised=str(advertised) if advertised else None,
             settings=_settings(options.set),
             flush=options.flush,
             recover_from_segments=options.recover_from_segments,
@@ -99,11 +108,11 @@ def run(options: argparse.Namespace) -> int:
     return asyncio.run(_serve(broker, options, metrics))
 
 
-def _address(option: str, given: str) -> tuple[str, int]:
-    host, colon, port = given.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise Refused(f"{option} {given}: give a host and a port between 0 and 65535, as in 127.0.0.1:9092")
-    return host, int(port)
+def _address(option: str, given: str) -> Endpoint:
+    try:
+        return Endpoint.of(given)
+    except ValueError as wrong:
+        raise Refused(f"{option} {wrong}") from None
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -116,15 +125,15 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def _exporter(broker: Broker, metrics: tuple[str, int]) -> Exporter:
+def _exporter(broker: Broker, metrics: Endpoint) -> Exporter:
     try:
         from fencepost.cli.exporter import Exporter
     except ImportError as missing:
         raise Refused(f"--metrics: {missing.name} is not installed; install fencepost[metrics]") from None
     try:
-        return Exporter(broker, *metrics)
+        return Exporter(broker, metrics.host, metrics.port)
     except OSError as error:
-        raise _cannot_listen("--metrics", f"{metrics[0]}:{metrics[1]}", error) from None
+        raise _cannot_listen("--metrics", str(metrics), error) from None
 
 
 def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
@@ -133,7 +142,7 @@ def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
     return Refused(f"cannot listen on {address}: {error.strerror or error}; choose another {option}")
 
 
-async def _serve(broker: Broker, options: argparse.Namespace, metrics: tuple[str, int] | None) -> int:
+async def _serve(broker: Broker, options: argparse.Namespace, metrics: Endpoint | None) -> int:
     # A collection of what is being loaded would look at all of it, again and again, while others wait; little of it is
     # garbage.
     gc.collect()
@@ -164,7 +173,7 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None)
     signalled: asyncio.Future[object] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.cancel)
-    measured = f", metrics on http://{exporter.host}:{exporter.port}/metrics" if exporter is not None else ""
+    measured = f", metrics on http://{Endpoint(exporter.host, exporter.port)}/metrics" if exporter is not None else ""
     print(f"fencepost is ready on {broker.bootstrap_servers}, data in {data}{measured}", flush=True)
     assert broker.failed is not None
     waiting: list[asyncio.Future[Any]] = [signalled, broker.failed]
