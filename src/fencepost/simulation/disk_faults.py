@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
+from enum import Enum
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -22,12 +24,20 @@ def _files(at: Path, node: Node) -> Iterator[Path]:
         yield from _files(at / name, inside)
 
 
+class Wrong(Enum):
+    """What a read gives instead of what is there."""
+
+    FLIPPED = "a bit is flipped in what reads give"
+    SHORT = "reads give less than there is"
+
+
 class FaultyDisk(SimulatedDisk):
     """A `SimulatedDisk` whose files can be made to raise OSError, and whose bytes can be changed."""
 
     def __init__(self, random: Random, capacity: int | None = None) -> None:
         super().__init__(random, capacity)
         self._faults: dict[tuple[Node, str], int] = {}
+        self._wrong: dict[Node, tuple[Wrong, Random]] = {}
 
     def copy(self, luck: Random | None = None) -> FaultyDisk:
         """A disk with the same contents, and the same luck unless it is given.  Nobody may be using this one."""
@@ -41,8 +51,30 @@ class FaultyDisk(SimulatedDisk):
         self._faults[self._content_at(path), use] = error
 
     def heal(self) -> None:
-        """No use of any file fails any more."""
+        """No use of any file fails any more, and reads give what is there."""
         self._faults.clear()
+        self._wrong.clear()
+
+    def give_wrong(self, path: Path, how: Wrong, chance: Random) -> None:
+        """Let every second read of the file that is there now give one flipped bit, or less than there is."""
+        self._wrong[self._content_at(path)] = how, chance
+
+    def given(self, node: Node, data: bytes) -> bytes:
+        wrong = self._wrong.get(node) if self._wrong else None
+        if wrong is None or not data or wrong[1].random() < 0.5:
+            return data
+        how, chance = wrong
+        at = chance.randrange(len(data))
+        if how is Wrong.SHORT:
+            return data[:at]
+        return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+
+    @contextmanager
+    def spared(self) -> Iterator[None]:
+        """Who looks on from outside the world meets no faults while this lasts."""
+        former, self._faults, self._wrong = (self._faults, self._wrong), {}, {}
+        yield
+        self._faults, self._wrong = former
 
     def files(self) -> list[Path]:
         """Every file that is there, in order."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -34,6 +35,7 @@ from fencepost.runtime import Work
 from fencepost.simulation.checkers.producer_ids import Handed, ProducerIds, handed
 from fencepost.simulation.checkers.sequences import Sequences
 from fencepost.simulation.checkers.stable_offsets import StableOffsets
+from fencepost.simulation.disk_faults import FaultyDisk
 from fencepost.simulation.network import SimulatedTransport
 
 Key = Hashable
@@ -274,6 +276,7 @@ class WatchedStorage(Storage):
         self._written, self._removed = written, removed
         self._stable = StableOffsets()
         self._fields = log
+        self._real_disk = disk
 
     def create_partition(
         self, topic: str, topic_id: UUID, index: int, settings: LogSettings | None = None, *rest: Any, **options: Any
@@ -309,6 +312,10 @@ class WatchedStorage(Storage):
 
     def _note_removed(self, partition: Partition) -> None:
         """What is before the start, which has just moved; nothing of it is gone yet."""
+        with self._real_disk.spared() if isinstance(self._real_disk, FaultyDisk) else nullcontext():
+            self._note_before_start(partition)
+
+    def _note_before_start(self, partition: Partition) -> None:
         for header, batch in partition.scan(partition.segments[0].base_offset):
             if header.base_offset >= partition.log_start_offset:
                 break

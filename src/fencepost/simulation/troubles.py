@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from fencepost.simulation.changing_topics import ChangingTopics
 from fencepost.simulation.crashes import finalize
 from fencepost.simulation.disk import PowerCut
+from fencepost.simulation.disk_faults import Wrong
 from fencepost.simulation.faulty_runs import move_coordinator
 from fencepost.simulation.world import PORT, Client, World
 
@@ -27,6 +28,7 @@ class Trouble(Enum):
     DIES_WHILE_IT_STARTS = "dies while it starts"
     A_SYNC_FAILS = "a sync fails"
     A_FILE_FAILS = "reads or writes of a file fail for a while"
+    READS_ARE_WRONG = "reads of a file give flipped bits, or too little, for a while"
     DISK_FULL = "the disk is full for a while"
     SYNCS_ARE_SLOW = "syncs are slow for a while"
     CONNECTIONS_CUT = "connections cut"
@@ -50,6 +52,7 @@ ENDS: Final = frozenset(
         Trouble.DIES_WHILE_IT_STARTS,
         Trouble.A_SYNC_FAILS,
         Trouble.A_FILE_FAILS,
+        Trouble.READS_ARE_WRONG,
     }
 )
 
@@ -145,6 +148,24 @@ async def _a_file_fails(scene: Scene, chance: Random) -> None:
     await _start_again(world, chance)
 
 
+async def _reads_are_wrong(scene: Scene, chance: Random) -> None:
+    """Of a segment some reads give what is not there, until somebody has seen to the disk and starts the node again.
+
+    Whoever asks for it may be told of an error, and is never shown anything else than what was written.
+    """
+    world = scene.world
+    path = chance.choice([path for path in world.disk.files() if path.suffix == ".log"] or [None])
+    if path is None:
+        return
+    how = chance.choice(list(Wrong))
+    world.disk.give_wrong(path, how, chance)
+    world.note(f"{path.parent.name}/{path.name}: {how.value}")
+    await asyncio.sleep(chance.choice((0.02, 0.2, 1)))
+    world.disk.heal()
+    (world.lose_power if chance.random() < 0.5 else world.kill)()
+    await _start_again(world, chance)
+
+
 async def _disk_full(scene: Scene, chance: Random) -> None:
     world = scene.world
     world.disk.capacity = world.disk.used() + chance.choice((0, 1000, 20_000))
@@ -228,6 +249,7 @@ TROUBLES: Final[Mapping[Trouble, Callable[[Scene, Random], Coroutine[Any, Any, N
     Trouble.DIES_WHILE_IT_STARTS: _dies_while_it_starts,
     Trouble.A_SYNC_FAILS: _a_sync_fails,
     Trouble.A_FILE_FAILS: _a_file_fails,
+    Trouble.READS_ARE_WRONG: _reads_are_wrong,
     Trouble.DISK_FULL: _disk_full,
     Trouble.SYNCS_ARE_SLOW: _syncs_are_slow,
     Trouble.CONNECTIONS_CUT: _connections_cut,
