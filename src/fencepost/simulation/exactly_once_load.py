@@ -11,7 +11,7 @@ from fencepost.client import ExactlyOnce, OutcomeUnknownError, TopicPartition, T
 from fencepost.client.errors import ClientError, CommitInDoubtError
 from fencepost.client.records import ConsumerRecord
 from fencepost.simulation.consume_transform_produce import Transformer
-from fencepost.simulation.group_load import timed
+from fencepost.simulation.group_load import POLLED, timed
 from fencepost.simulation.group_notes import Stored
 
 END_TXN: Final = 26
@@ -54,7 +54,7 @@ class Looper(Transformer):
         return ExactlyOnce(
             self.consumer,
             self.producer,
-            max_records=self._chance.choice([1, 3, 10, 40]),
+            max_records=self._chance.choice(POLLED),
             linger_ms=self._chance.choice([0, 0, 20, 200]),
             retry_timeout_ms=RETRY_TIMEOUT_MS,
         )

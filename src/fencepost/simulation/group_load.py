@@ -25,6 +25,8 @@ REBORN: Final = "reborn"
 """The topic that is deleted and made anew.  Its records say in which of its lives they were written."""
 SESSION_MS: Final = 600
 REBALANCE_MS: Final = 1500
+POLLED: Final = (1, 3, 10, 40)
+"""How many records a member takes at once, at most."""
 _BOUND: Final = 30.0
 """Seconds within which every call returns, and the end of a block comes, whatever goes wrong."""
 OPTIONS: Final[Mapping[str, Any]] = {
@@ -197,7 +199,7 @@ class Member:
 
     async def poll(self) -> list[ConsumerRecord]:
         """Records, or a TimeoutError: now and then nobody waits for them."""
-        wait, most = self._chance.uniform(0, 200), self._chance.choice([1, 3, 10, 40])
+        wait, most = self._chance.uniform(0, 200), self._chance.choice(POLLED)
         patience = math.exp(self._chance.uniform(-8, -1.6)) if self._impatient() else None
         async with asyncio.timeout(patience):
             records = await timed(self._scene, self._process, "poll", self.consumer.poll(wait, max_records=most))

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from fencepost.log.producer_state import WINDOW
 from fencepost.simulation import small_limits
 from fencepost.simulation.cast import Window, kind
+from fencepost.simulation.group_load import POLLED
 from fencepost.simulation.inhabitants.applications import ApplicationsPlan
 from fencepost.simulation.inhabitants.groups import AUDIT, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan
 from fencepost.simulation.record_shapes import Shape
@@ -132,6 +134,9 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
     if is_late:
         # What is late would come when its sequences are in use again.
         limits.pop("largest sequence", None)
+    if with_groups and limits.get("largest sequence", _ANY_TIME) < WINDOW * POLLED[-1]:
+        # A batch would be taken for one that the broker remembers (seed 2090).
+        limits["largest sequence"] = small_limits.LIMITS["largest sequence"].drawn_from[-1]
     skew = chance.choice((0, 0, 50, 3000, HOUR_MS))
     settings = _settings(chance, drawn, skew, applications=with_applications)
     # Their records have the time when they were made, which a clock set back would have refused.
