@@ -73,8 +73,10 @@ class FaultyDisk(SimulatedDisk):
     def spared(self) -> Iterator[None]:
         """Who looks on from outside the world meets no faults while this lasts."""
         former, self._faults, self._wrong = (self._faults, self._wrong), {}, {}
-        yield
-        self._faults, self._wrong = former
+        try:
+            yield
+        finally:
+            self._faults, self._wrong = former
 
     def files(self) -> list[Path]:
         """Every file that is there, in order."""
