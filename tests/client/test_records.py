@@ -83,3 +83,21 @@ def test_a_batch_with_a_wrong_bit_is_refused_wherever_it_is() -> None:
         with pytest.raises(ProtocolError):
             opened(bytes(damaged), None, 0)
     assert len(opened(whole, None, 0)[0].records(TopicPartition("t", 0), 0)) == 2
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+def test_what_lies_before_a_damaged_batch_is_seen(sizes: list[int]) -> None:
+    data, offset, start = bytearray(), 0, 0
+    for size in sizes:
+        batch = bytearray(encode_batch([(0, None, b"x", ())] * size))
+        stamp(batch, 0, offset, 0)
+        start, offset = offset, offset + size
+        data += batch
+    data[-1] ^= 1
+    if start == 0:
+        with pytest.raises(ProtocolError):
+            opened(bytes(data), None, 0)
+        return
+    there, position = opened(bytes(data), None, 0)
+    assert position == start
+    assert len(there.records(TopicPartition("t", 0), 0)) == start

@@ -10,11 +10,13 @@ Every error is one of four kinds, by what helps:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Self
 
 from fencepost.client.remedies import Remedy, advice_on
-from fencepost.protocol.errors import KafkaError
+from fencepost.protocol.errors import KafkaError, ProtocolError
+from fencepost.protocol.types import TopicPartition
 
 
 class ClientError(Exception):
@@ -212,6 +214,31 @@ class PositionMetadataError(FatalError):
 
     Seek to where reading is to begin.
     """
+
+
+class DamagedRecordsError(FatalError):
+    """What a partition holds cannot be read: a checksum, a size or a codec is wrong.
+
+    What is before it was handed out, and the position stays there, so that the next call meets it again; other
+    partitions are read on.  Have it put right where it is kept, or seek behind it.  `at`: the partition.  `offset`:
+    that position.
+    """
+
+    def __init__(self, at: TopicPartition, offset: int, what: Exception) -> None:
+        super().__init__(
+            f"{at.topic}-{at.partition} cannot be read from offset {offset} on: {what}. The position stays there: "
+            f"put right what the broker has, or seek behind it; other partitions are read on"
+        )
+        self.at, self.offset = at, offset
+
+
+@contextmanager
+def damage_named(at: TopicPartition, offset: int) -> Iterator[None]:
+    """Say of what cannot be read where it is: a ProtocolError becomes a DamagedRecordsError."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise DamagedRecordsError(at, offset, error) from error
 
 
 class SpillError(FatalError):

@@ -16,6 +16,7 @@ from fencepost.client.errors import (
     BrokerError,
     ClientError,
     ConnectionLostError,
+    DamagedRecordsError,
     MisuseError,
     SpillError,
     UnreachableError,
@@ -82,7 +83,7 @@ class Fetcher:
         self._current: Followed | None = None
         """Where `take_one` took the last record."""
         self.error: ClientError | None = None
-        self._failed: ProtocolError | SpillError | None = None
+        self._failed: DamagedRecordsError | SpillError | None = None
         """What went wrong with one partition while others had records to hand out."""
         self._unread = Unread()
         self.out_of_range: dict[TopicPartition, int] = {}
@@ -166,7 +167,7 @@ class Fetcher:
     def take(self, count: int) -> list[ConsumerRecord]:
         """Up to `count` records that are here already, of partitions in turn.
 
-        Raises ProtocolError, SpillError; not before the records of others, which would be lost by that.
+        Raises DamagedRecordsError, SpillError; not before the records of others, which would be lost by that.
         """
         check_counts(max_records=count)
         self._raise_what_failed()
@@ -215,7 +216,7 @@ class Fetcher:
             before = partition.before_ready()
             try:
                 batch = partition.take_batch()
-            except (ProtocolError, SpillError) as error:
+            except (DamagedRecordsError, SpillError) as error:
                 self._failed = error
                 continue
             if batch is not None:
@@ -241,7 +242,7 @@ class Fetcher:
         if not partition.ready:
             try:
                 decode(partition)
-            except (ProtocolError, SpillError) as error:
+            except (DamagedRecordsError, SpillError) as error:
                 self._failed = error
         return bool(partition.ready)
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fencepost.client.commit_order.options import CommitOrder
 from fencepost.client.commit_order.partition import PartitionInCommitOrder
 from fencepost.client.commit_order.position import Position, position_of
+from fencepost.client.errors import damage_named
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord, Opened, opened
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
@@ -89,34 +90,37 @@ class Followed:
         return self.chunk
 
     def decode(self) -> None:
-        """Look into what was fetched, if nothing is ready.  Raises ProtocolError for what is damaged, SpillError."""
+        """Look into what was fetched, if nothing is ready.  Raises DamagedRecordsError, SpillError."""
         self.decode_on()
         if self.ready or self.fetched is None:
             return
         if self.in_commit_order is not None:
             fetched, self.fetched = self.fetched, None
             if fetched.position == self.chunk:
-                self.in_commit_order.feed(fetched.data, fetched.came_at)
+                with damage_named(self.at, self.chunk):
+                    self.in_commit_order.feed(fetched.data, fetched.came_at)
                 self.decode_on()
             return
         seen = self._open()
         if seen is None:
             return
         there, end = seen
-        found = there.records(self.at, self.chunk)
+        with damage_named(self.at, self.chunk):
+            found, damaged = there.whole_records(self.at, self.chunk)
         found.reverse()
-        self.ready, self.chunk = found, end
+        self.ready, self.chunk = found, end if damaged is None else damaged
         if found:
-            self._opened = there
+            self._opened = there if damaged is None else None
         else:
             self._position = end
 
     def _open(self) -> tuple[Opened, int] | None:
-        """What was fetched from where we are, and the position after it.  Raises ProtocolError; it is dropped then."""
+        """What was fetched from where we are, and the position after it.  Raises as `decode`; it is dropped then."""
         fetched, self.fetched = self.fetched, None
         if fetched is None or fetched.position != self.chunk:
             return None
-        return opened(fetched.data, fetched.aborted, self.chunk)
+        with damage_named(self.at, self.chunk):
+            return opened(fetched.data, fetched.aborted, self.chunk)
 
     def take_batch(self) -> PartitionBatch | None:
         """All that waits here in one piece, handed out by that; None: nothing does.  Raises as `decode` does.
@@ -142,7 +146,8 @@ class Followed:
         if self.ready or self.in_commit_order is None:
             return
         try:
-            self.ready = self.in_commit_order.more()
+            with damage_named(self.at, self.in_commit_order.fetch_offset):
+                self.ready = self.in_commit_order.more()
         finally:
             self.chunk = self.in_commit_order.fetch_offset
         self.ready.reverse()

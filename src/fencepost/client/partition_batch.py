@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from fencepost.client.errors import MisuseError
+from fencepost.client.errors import MisuseError, damage_named
 from fencepost.client.records import ConsumerRecord, Opened
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
@@ -46,14 +46,15 @@ class PartitionBatch:
         return iter(self.records())
 
     def records(self) -> Sequence[ConsumerRecord]:
-        """All of them, as `poll` gives them.  Raises ProtocolError for what is damaged."""
+        """All of them, as `poll` gives them.  Raises DamagedRecordsError."""
         if self._records is None:
             assert self._opened is not None, "a batch has records, or is where they are"
-            self._records = self._opened.records(self.at, self._position)
+            with damage_named(self.at, self._position):
+                self._records = self._opened.records(self.at, self._position)
         return self._records
 
     def to_arrow(self, *columns: str) -> pa.Table:
-        """The records as a table, a row for each.  Raises ProtocolError for what is damaged, MisuseError.
+        """The records as a table, a row for each.  Raises DamagedRecordsError, MisuseError.
 
         Without `columns`: key, value (binary), offset (int64), timestamp (microseconds, UTC) and headers (a list of
         key and value, null where there are none).  There are topic, partition and timestampType (0: of the producer,
@@ -74,7 +75,8 @@ class PartitionBatch:
             raise MisuseError(f"to_arrow(): there is no column {unknown[0]!r}; there are {', '.join(FIELDS)}")
         if self._opened is not None:
             data, batches = memoryview(self._opened.data), list(self._opened.batches)
-            found = list(record_batches(data, batches, self.at, self._position, _END, wanted))
+            with damage_named(self.at, self._position):
+                found = list(record_batches(data, batches, self.at, self._position, _END, wanted))
         else:
             found = [decoded_batch([record[2:] for record in self.records()], self.at, wanted)]
         return pa.Table.from_batches(found, pa.schema([pa.field(name, FIELDS[name]) for name in wanted]))

@@ -56,22 +56,45 @@ class Opened(NamedTuple):
 
     def records(self, at: TopicPartition, position: int) -> list[ConsumerRecord]:
         """Those from `position` on.  Raises ProtocolError for what is damaged."""
-        topic, partition = at
+        return [record for records in self._decoded(at, position) for record in records]
+
+    def whole_records(self, at: TopicPartition, position: int) -> tuple[list[ConsumerRecord], int | None]:
+        """Those from `position` on, and the offset of the first batch behind them that is damaged; None: none is.
+
+        Raises ProtocolError if there is no record before that.
+        """
         found: list[ConsumerRecord] = []
+        seen = 0
+        try:
+            for records in self._decoded(at, position):
+                found += records
+                seen += 1
+        except ProtocolError:
+            if not found:
+                raise
+            return found, self.batches[seen][1].base_offset
+        return found, None
+
+    def _decoded(self, at: TopicPartition, position: int) -> Iterator[Sequence[ConsumerRecord]]:
+        topic, partition = at
         for place, header in self.batches:
-            found += decode_as(ConsumerRecord, topic, partition, body_of(self.data, place, header), header, position)
-        return found
+            body = body_of(self.data, place, header)
+            yield decode_as(ConsumerRecord, topic, partition, body, header, position)
 
 
 def opened(data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int) -> tuple[Opened, int]:
     """What a reader at `position` may see of this, and the position after all of it, what is hidden too.
 
-    Raises ProtocolError for a batch that is damaged.
+    All of it is what lies before the first damaged batch.  Raises ProtocolError if that is nothing.
     """
     seen: list[tuple[int, BatchHeader]] = []
     end = position
-    for at, header, visible in visible_batches(data, aborted):
-        if visible and header.last_offset >= position and header.record_count:
-            seen.append((at, header))
-        end = max(end, header.last_offset + 1)
+    try:
+        for at, header, visible in visible_batches(data, aborted):
+            if visible and header.last_offset >= position and header.record_count:
+                seen.append((at, header))
+            end = max(end, header.last_offset + 1)
+    except ProtocolError:
+        if end == position:
+            raise
     return Opened(data, seen), end

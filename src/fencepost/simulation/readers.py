@@ -8,7 +8,6 @@ from typing import Final
 
 from fencepost.client import Admin, Consumer, TopicPartition
 from fencepost.client.errors import ClientError
-from fencepost.protocol.errors import ProtocolError
 from fencepost.simulation.surroundings import ClientProcess, Surroundings
 
 COMMITTED: Final = "read_committed"
@@ -96,5 +95,5 @@ async def read_meanwhile(
                 while world.loop.time() < until and not stop.is_set():
                     for record in await consumer.poll(20):
                         shown[TopicPartition(record.topic, record.partition)].append((record.value or b"").decode())
-        except (ClientError, ProtocolError) as error:
+        except ClientError as error:
             world.note(f"{name} begins anew: {type(error).__name__}")
