@@ -23,6 +23,7 @@ from fencepost.client.errors import (
     TransactionTimedOutError,
 )
 from fencepost.client.loop_steps import STEPS, Ending, Next, Phase, ending_of
+from fencepost.protocol.types import TopicPartition
 
 CELLS = list(product(Phase, Ending))
 #: What hands the records out again, to this loop or to the next.
@@ -81,6 +82,7 @@ ENDINGS = {
     errors.AuthenticationError("x"): Ending.FAILED,
     errors.PositionMetadataError("x"): Ending.FAILED,
     errors.SpillError("x"): Ending.FAILED,
+    errors.DamagedRecordsError(TopicPartition("x", 0), 5, ValueError("y")): Ending.FAILED,
     errors.RetriableError("x"): Ending.FAILED,
     errors.AbortableError("x"): Ending.FAILED,
     errors.ApplicationRecoverableError("x"): Ending.FAILED,

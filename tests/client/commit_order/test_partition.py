@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.client.commit_order.logs import STEPS, Step, build
 from tests.client.commit_order.reading import Reader
 
+from fencepost.client.errors import DamagedRecordsError
 from fencepost.client.transactional_id import OffsetAndMetadata
-from fencepost.protocol.errors import ProtocolError
 
 #: Nothing, less than a batch, a few batches, everything.
 LIMITS = st.sampled_from([0, 200, 1000, 10**6])
@@ -87,9 +87,9 @@ def test_a_batch_that_was_damaged_on_its_way_is_fetched_again(most: int, place: 
         damaged[place] ^= 1
         log.batches[number] = (first, last, bytes(damaged))
         reader = Reader(log, BEGINNING, 200, most, iter(()))
-        with pytest.raises(ProtocolError, match=f"the batch at offset {first} is damaged" if place < 0 else None):
+        with pytest.raises(DamagedRecordsError, match=f"the batch at offset {first} is damaged" if place < 0 else None):
             reader.take(10**6)
-        with pytest.raises(ProtocolError):  # as long as it is
+        with pytest.raises(DamagedRecordsError):  # as long as it is
             reader.take(10**6)
         before = reader.next_offset()
         log.batches[number] = (first, last, batch)
