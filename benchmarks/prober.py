@@ -47,6 +47,10 @@ class Wire:
             raise EOFError("the node closed the connection")
         return decode_response(RESPONSES[api], data, VERSIONS[api] if version is None else version)[1]
 
+    def skip(self) -> None:
+        """Take the next answer, whatever it says."""
+        self._reader.read(int.from_bytes(self._reader.read(4), "big"))
+
     def ask(self, request: Any, version: int | None = None) -> Any:
         self.send(self.frame(request, version))
         return self.receive(type(request), version)

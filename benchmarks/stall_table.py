@@ -48,6 +48,12 @@ class Node:
     def wire(self) -> Wire:
         return Wire(self.address)
 
+    @property
+    def most_memory(self) -> int:
+        """Bytes: the most that it has had so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
     def end(self, how: signal.Signals = signal.SIGKILL) -> None:
         self.process.send_signal(how)
         self.process.wait()

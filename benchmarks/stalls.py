@@ -19,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from benchmarks.crowds import crowd, pipelined, waiting
 from benchmarks.prober import PROBED, Wire, probing, produce_request
 from benchmarks.stall_table import CREATE_VERSION, MOST_MS, Node, Table, create, folder, record, served, wait_until
 from fencepost.broker import Broker
@@ -48,7 +49,6 @@ from fencepost.protocol.types import Epoch, Offset, ProducerId, TopicPartition
 
 DELETE_VERSION, LIST_OFFSETS_VERSION, OFFSET_FETCH_VERSION = 5, 7, 5
 GROUPS = 100_000
-FETCHES = 20_000
 TRANSACTIONAL_IDS = 20_000
 TRANSACTIONS = 40_000
 LISTED = 100_000
@@ -160,39 +160,6 @@ def position(wire: Wire, group: str) -> int:
     return offset
 
 
-def waiting(table: Table) -> None:
-    """One Fetch per connection: as in Apache Kafka, a connection has one at a time."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with served() as (node, wire, prober):
-        create(wire, "awaited", 1)
-        wires = [node.wire() for _ in range(min(FETCHES, hard // 2 - 200))]
-
-        def ask(wait_ms: int, offset: int) -> None:
-            wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-            request = FetchRequest(
-                max_wait_ms=wait_ms, min_bytes=1, topics=[FetchTopic(topic="awaited", partitions=[wanted])]
-            )
-            for number, each in enumerate(wires):
-                each.send(each.frame(request))
-                if number % 100 == 0:
-                    time.sleep(0.005)
-
-        def answers() -> None:
-            for each in wires:
-                each.receive(FetchRequest)
-
-        ask(30_000, 0)
-        time.sleep(3)
-        with table.measuring(f"{len(wires)} waiting fetches woken", prober):
-            wire.ask(produce_request("awaited", {0: record()}))
-            answers()
-        ask(8000, 1)
-        time.sleep(3)
-        with table.measuring(f"{len(wires)} waiting fetches expired", prober):
-            answers()
-
-
 def large_batches(table: Table) -> None:
     with served() as (_, wire, prober):
         create(wire, "large", 1)
@@ -243,23 +210,6 @@ def large_answers(table: Table) -> None:
                         wire.ask(request, version)
         finally:
             node.end()
-
-
-def pipelined(table: Table) -> None:
-    """Fetches that are sent ahead of their answers."""
-    with served() as (node, wire, prober):
-        create(wire, "piped", 1)
-        wire.ask(produce_request("piped", {0: record()}))
-        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="piped", partitions=[wanted])])
-        wires = [node.wire() for _ in range(200)]
-        for count in (1, 200):
-            with table.measuring(f"500 fetches each from {count} connections at once", prober):
-                for each in wires[:count]:
-                    each.send(each.frame(request) * 500)
-                for each in wires[:count]:
-                    for _ in range(500):
-                        each.receive(FetchRequest)
 
 
 def transactions_of(keys: int, count: int) -> Callable[[Broker], Iterator[None]]:
@@ -386,6 +336,7 @@ WORKS: dict[str, Callable[[Table], None]] = {
         large_batches,
         metadata,
         large_answers,
+        crowd,
         pipelined,
         cleaning,
         checkpoint,

@@ -114,7 +114,7 @@ class Client:
     def receive(self) -> Any:
         """The next answer; it must be that of the oldest request that is not answered yet."""
         correlation_id, api, version = self._expected.pop(0)
-        data = self._read(int.from_bytes(self._read(4), "big"))
+        data = self.read(int.from_bytes(self.read(4), "big"))
         answered, response = decode_response(RESPONSES[api], data, version)
         assert answered == correlation_id, "answers come in the order of the requests"
         return response
@@ -123,7 +123,8 @@ class Client:
         self.send(request, version=version)
         return self.receive()
 
-    def _read(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
+        """So many bytes of what comes."""
         data = b""
         while len(data) < count:
             more = self._socket.recv(count - len(data))

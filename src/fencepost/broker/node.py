@@ -17,6 +17,7 @@ from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.metadata.store import MetadataStore
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.metadata.topics import Topics
+from fencepost.broker.network.answer_memory import AnswerMemory
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.broker.network.disconnections import Disconnections
 from fencepost.broker.network.limits import NODE_ANSWERS, NODE_REQUESTS, NODE_UNFOLDED, MemoryPool
@@ -114,7 +115,7 @@ class Node:
         self.largest_answer = number("fetch.max.bytes")
         queued = number("queued.max.request.bytes")
         self.request_memory = MemoryPool(queued if queued > 0 else NODE_REQUESTS)
-        self.answer_memory = MemoryPool(NODE_ANSWERS)
+        self.answer_memory = AnswerMemory(NODE_ANSWERS)
         self.unfolding = Unfolding(NODE_UNFOLDED)
         self.connection_quotas = ConnectionQuotas(
             number("max.connections"),

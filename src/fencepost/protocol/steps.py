@@ -19,6 +19,8 @@ is to be sent in, or its exception thrown in."""
 
 STEP: Final = 4_000
 """Units of work between two interruptions: a record is one, or a header.  Some milliseconds: 1 to 5 where tried."""
+FIRST_STEP: Final = 1_000
+"""Units of the first step of what may have a large answer: of all who ask at once it is done before any second one."""
 UNFOLDED_IN_A_UNIT: Final = 1024
 """Bytes unfolded that cost as much."""
 SUMMED_IN_A_UNIT: Final = 4096

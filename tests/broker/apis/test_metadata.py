@@ -6,16 +6,34 @@ import uuid
 from typing import Any
 
 import pytest
-from tests.broker.wire import Client, clients, find_coordinator, new_topic
+from tests.broker.wire import Client, clients, find_coordinator, new_topic, on_the_loop
 
+from fencepost.broker.apis.metadata import metadata
 from fencepost.broker.authorizer import TOLD_OPERATIONS, Resource
+from fencepost.broker.network.registry import Reply
+from fencepost.broker.network.request_context import Peer, RequestContext
+from fencepost.protocol.codec import begin_response, decode_response
+from fencepost.protocol.decoding import STEP
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import DescribeClusterRequest, DescribeGroupsRequest, MetadataRequest
+from fencepost.protocol.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeGroupsRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic
+from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
+from fencepost.protocol.steps import finish
 from fencepost.protocol.types import ZERO_UUID
 
 client = clients()
 UNKNOWN = uuid.UUID(int=7)
+MORE_THAN_A_STEP = STEP + 100
 
 
 def ask(client: Client, *asked: tuple[str | None, uuid.UUID], version: int = 12, **more: Any) -> Any:
@@ -99,3 +117,43 @@ def test_operations_on_a_group_are_told_where_there_is_no_error(client: Client) 
         find_coordinator(client, "nobody", 0)
         (group,) = client.ask(request, version).groups
         assert group.authorized_operations == told
+
+
+def test_an_answer_is_of_the_topic_as_it_was_however_it_grows_while_that_is_encoded(client: Client) -> None:
+    """The length of a list is written before its items are."""
+    name, node = new_topic(client, partitions=MORE_THAN_A_STEP), client.broker.node
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    context = RequestContext(Peer(node.authorizer, ""), 12, None)
+
+    def begin() -> Any:
+        reply = metadata(request, context, node)
+        assert isinstance(reply, Reply)
+        return begin_response(reply.response, 12, 1)
+
+    begun = on_the_loop(client.broker, begin)
+    assert not isinstance(begun, bytes)
+    grown = CreatePartitionsTopic(name=name, count=MORE_THAN_A_STEP + 7, assignments=None)
+    assert (
+        client.ask(CreatePartitionsRequest(topics=[grown], timeout_ms=10_000, validate_only=False))
+        .results[0]
+        .error_code
+        == 0
+    )
+    assert partitions_of(ask(client, (name, ZERO_UUID))) == list(range(MORE_THAN_A_STEP + 7))
+    _, answer = decode_response(MetadataResponse, finish(begun)[4:], 12)
+    assert partitions_of(answer) == list(range(MORE_THAN_A_STEP))
+
+
+def test_a_topic_made_anew_is_told_as_it_is_now(client: Client) -> None:
+    name = new_topic(client, partitions=3)
+    assert partitions_of(ask(client, (name, ZERO_UUID))) == [0, 1, 2]
+    client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000))
+    wanted = CreatableTopic(name=name, num_partitions=2, replication_factor=-1, assignments=[], configs=[])
+    assert client.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code == 0
+    assert partitions_of(ask(client, (name, ZERO_UUID))) == [0, 1]
+
+
+def partitions_of(answer: Any) -> list[int]:
+    (topic,) = answer.topics
+    assert all((each.leader_id, each.replica_nodes, each.isr_nodes) == (0, [0], [0]) for each in topic.partitions)
+    return [each.partition_index for each in topic.partitions]

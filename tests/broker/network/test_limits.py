@@ -32,14 +32,10 @@ from fencepost.broker import BadSetting, Broker
 from fencepost.broker.housekeeping import tidy_connections
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.network.limits import (
-    LARGE_ANSWER,
-    LEAST_ANSWER,
     MOST_HELD,
-    NODE_ANSWERS,
     MemoryPool,
     Reservation,
 )
-from fencepost.broker.network.outgoing import Outgoing
 from fencepost.protocol.decoding import MOST_ITEMS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, OffsetFetchRequest
@@ -101,27 +97,6 @@ def test_waiting_requests_of_one_connection_are_bounded(client: Client) -> None:
     for _ in range(22):
         other.receive()
     other.close()
-
-
-def test_a_fetch_gives_less_where_others_do_not_take_what_they_were_given(client: Client) -> None:
-    topic, memory = new_topic(client), client.broker.node.answer_memory
-    for _ in range(5):
-        assert produce(client, topic, batch("x" * 600_000)).error_code == ErrorCode.NONE
-    assert len(values(fetch(client, topic, max_bytes=1 << 24))) == 5
-    on_the_loop(client.broker, lambda: memory.add(NODE_ANSWERS))
-    assert len(values(fetch(client, topic, max_bytes=1 << 24))) == LEAST_ANSWER // 600_000
-    on_the_loop(client.broker, lambda: memory.give(NODE_ANSWERS))
-    assert len(values(fetch(client, topic, max_bytes=1 << 24))) == 5
-
-
-def test_what_a_client_did_not_take_is_forgotten_with_it(client: Client) -> None:
-    topic, slow, memory = new_topic(client), Client(client.broker), client.broker.node.answer_memory
-    for _ in range(10):
-        assert produce(client, topic, batch("x" * 900_000)).error_code == ErrorCode.NONE
-    slow.send(fetch_request(slow, topic, max_bytes=1 << 24))
-    wait_until("it is there", lambda: memory.used > 6 * MEGABYTE)
-    slow.close()
-    wait_until("it is forgotten", lambda: memory.used == 0)
 
 
 # Requests
@@ -196,14 +171,16 @@ def test_a_pool_wakes_who_waits_in_turn() -> None:
         woken.append(name)
         assert pool.take(60, waiting[name])
 
+    def holder() -> None:
+        raise AssertionError("it does not wait")
+
     waiting = {name: lambda name=name: wants(name) for name in "abc"}
-    pool.add(150)
+    assert pool.take(150, holder)
     for each in waiting.values():
         assert not pool.take(1, each)
         pool.wait(each)
-    pool.give(10)
     assert woken == []
-    pool.give(140)
+    pool.give(150, holder)
     assert (woken, pool.used) == (["a", "b"], 120)
     pool.forget(waiting["c"])
     pool.give(60, waiting["a"])
@@ -300,28 +277,6 @@ def test_what_came_of_one_request_is_not_compared_with_what_came_of_the_last() -
         other.forget()
     assert mine.grow(1000) and not other.grow(1)
     assert [mine.is_kept_from_others(10) for _ in range(2)] == [False, True]
-
-
-def test_what_is_left_is_what_nobody_took_and_never_less_than_the_least() -> None:
-    pool = MemoryPool(100)
-    for used, left in ((0, 100), (60, 40), (95, 10), (100, 10), (250, 10)):
-        pool.add(used - pool.used)
-        assert pool.left(10) == left
-
-
-@pytest.mark.parametrize("sent", [False, True])
-def test_memory_of_answers_is_given_back_whether_they_leave_or_not(sent: bool) -> None:
-    pool = MemoryPool(1 << 30)
-    out = Outgoing(pool)
-    for size in (10, LARGE_ANSWER + 1, 3 * LARGE_ANSWER):
-        out.put(bytes(size), out.new_slot(0), 0, 0)
-    assert pool.used == 4 * LARGE_ANSWER + 1
-    if sent:
-        out.take_ready(0)
-        out.send(None)
-    else:
-        out.clear()
-    assert pool.used == 0
 
 
 # Connections

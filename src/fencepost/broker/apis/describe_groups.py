@@ -17,13 +17,13 @@ from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroup
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from fencepost.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from fencepost.protocol.steps import OPERATIONS, Pace, Steps, cost_of_id
+from fencepost.protocol.steps import FIRST_STEP, OPERATIONS, Pace, Steps, cost_of_id
 
 
 @serves(DescribeGroupsRequest)
 @in_steps
 def describe_groups(request: DescribeGroupsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    pace, groups = Pace(), []
+    pace, groups = Pace(FIRST_STEP), []
     for group_id in dict.fromkeys(request.groups):
         group = _describe(group_id, context, node)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:

@@ -10,13 +10,13 @@ from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from fencepost.protocol.messages.describe_producers import PartitionResponse, ProducerState, TopicResponse
-from fencepost.protocol.steps import ITEM, Pace, Steps
+from fencepost.protocol.steps import FIRST_STEP, ITEM, Pace, Steps
 
 
 @serves(DescribeProducersRequest)
 @in_steps
 def describe_producers(request: DescribeProducersRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    pace, topics = Pace(), []
+    pace, topics = Pace(FIRST_STEP), []
     described: set[tuple[str, int]] = set()
     for topic in request.topics:
         yield from pace.spend(ITEM)

@@ -17,7 +17,7 @@ from fencepost.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from fencepost.protocol.steps import ITEM, OPERATIONS, Pace, Steps, each, in_order
+from fencepost.protocol.steps import FIRST_STEP, ITEM, OPERATIONS, Pace, Steps, each, in_order
 from fencepost.protocol.types import ZERO_UUID
 
 
@@ -26,7 +26,7 @@ from fencepost.protocol.types import ZERO_UUID
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, node: Node
 ) -> Steps[Reply]:
-    cursor, pace = request.cursor, Pace()
+    cursor, pace = request.cursor, Pace(FIRST_STEP)
     names = yield from in_order({topic.name for topic in request.topics} or node.topics.by_name, pace)
     if cursor is None and "" in names:
         # As Apache Kafka answers it.

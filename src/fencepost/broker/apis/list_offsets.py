@@ -36,7 +36,7 @@ from fencepost.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsTopicResponse,
 )
-from fencepost.protocol.steps import ITEM, Pace, Steps
+from fencepost.protocol.steps import FIRST_STEP, ITEM, Pace, Steps
 from fencepost.protocol.types import Isolation
 
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -47,7 +47,7 @@ _CONSUMER = -1
 @serves(ListOffsetsRequest)
 @in_steps
 def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    version, pace = context.version, Pace(room=node.unfolding)
+    version, pace = context.version, Pace(FIRST_STEP, node.unfolding)
     # Whoever is not a consumer reads without isolation.
     committed = request.isolation_level == 1 and request.replica_id == _CONSUMER
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED

@@ -14,13 +14,13 @@ from fencepost.broker.node import Node
 from fencepost.coordinator.transaction.listing import Filters
 from fencepost.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from fencepost.protocol.messages.list_transactions import TransactionState
-from fencepost.protocol.steps import Pace, Steps
+from fencepost.protocol.steps import FIRST_STEP, Pace, Steps
 
 
 @serves(ListTransactionsRequest)
 @in_steps
 def list_transactions(request: ListTransactionsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    pace = Pace()
+    pace = Pace(FIRST_STEP)
     filters = Filters(
         request.state_filters,
         request.producer_id_filters,

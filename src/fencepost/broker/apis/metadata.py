@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
@@ -24,6 +25,7 @@ from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
 from fencepost.broker.node import Node
 from fencepost.log.offline import OfflinePartition
+from fencepost.log.partition import Partition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest, MetadataResponse
 from fencepost.protocol.messages.metadata import (
@@ -32,14 +34,17 @@ from fencepost.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from fencepost.protocol.steps import ITEM, OPERATIONS, Pace, Steps, each
+from fencepost.protocol.steps import FIRST_STEP, ITEM, OPERATIONS, Pace, Steps, each
 from fencepost.protocol.types import ZERO_UUID
+
+KNOWN: Final = 10
+"""Partitions that were described before and cost as much, with what is encoded at once, as one that was not."""
 
 
 @serves(MetadataRequest, in_turn=True)
 @in_steps
 def metadata(request: MetadataRequest, context: RequestContext, node: Node) -> HandlerSteps[Reply]:
-    asked, pace = request.topics, Pace()
+    asked, pace = request.topics, Pace(FIRST_STEP)
     error = _refusal(asked or (), context.version)
     if asked is not None and error is not None:
         refused = yield from each(asked, lambda topic: _refused(topic.name or "", error, topic.topic_id), pace)
@@ -50,19 +55,22 @@ def metadata(request: MetadataRequest, context: RequestContext, node: Node) -> H
         yield from pace.spend(4 * ITEM)
         errors[name] = yield from awaited(_create(name, context, node))
     topics = []
-    for topic in _find(request, context, node, errors):  # others may make and delete topics meanwhile
+    for found in _find(request, context, node, errors):  # others may make and delete topics meanwhile
+        topic = (yield from _described(found, node, pace)) if isinstance(found, Topic) else found
         if (
             request.include_topic_authorized_operations
             and topic.name is not None
             and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
         ):
             topic.topic_authorized_operations = context.authorized_operations(Resource.TOPIC, topic.name)
+            pace.is_used_up(OPERATIONS)
         topics.append(topic)
-        yield from pace.spend(ITEM + len(topic.partitions) + request.include_topic_authorized_operations * OPERATIONS)
+        yield from pace.spend(ITEM)
     return _answer(topics, request, context, node)
 
 
-Described = Iterator[MetadataResponseTopic]
+Found = Topic | MetadataResponseTopic
+"""A topic to be described, or what is told of one that is not."""
 
 
 def _by_ids(request: MetadataRequest) -> bool:
@@ -87,12 +95,12 @@ def _missing(request: MetadataRequest, context: RequestContext, node: Node, pace
 
 def _find(
     request: MetadataRequest, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]
-) -> Described:
-    """What is told of each topic, one after the other.  `errors`: of those that were made."""
+) -> Iterator[Found]:
+    """One topic after the other.  `errors`: of those that were made."""
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
         known = list(node.topics.by_name.values())
-        return (_described(topic, node) for topic in known if _visible(topic, context))
+        return (topic for topic in known if _visible(topic, context))
     if _by_ids(request):
         return (_by_id(topic_id, context, node) for topic_id in dict.fromkeys([topic.topic_id for topic in asked]))
     return (_by_name(name, context, node, errors) for name in _names(request))
@@ -132,16 +140,14 @@ def _may_describe(name: str, context: RequestContext) -> bool:
     return context.may(Operation.DESCRIBE, Resource.TOPIC, name)
 
 
-def _by_id(topic_id: uuid.UUID, context: RequestContext, node: Node) -> MetadataResponseTopic:
+def _by_id(topic_id: uuid.UUID, context: RequestContext, node: Node) -> Found:
     topic = node.topics.by_id.get(topic_id)
     if topic is None or not _visible(topic, context):
         return _refused(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
-    return _described(topic, node)
+    return topic
 
 
-def _by_name(
-    name: str, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]
-) -> MetadataResponseTopic:
+def _by_name(name: str, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]) -> Found:
     """`errors`: of those that could not be made."""
     if not _may_describe(name, context):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -149,7 +155,7 @@ def _by_name(
     if topic is None:
         error = errors.get(name) or topic_name_error(name)
         return _refused(name, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return _described(topic, node)
+    return topic
 
 
 async def _create(name: str, context: RequestContext, node: Node) -> ErrorCode | None:
@@ -175,32 +181,30 @@ def _refused(name: str | None, error: ErrorCode, topic_id: uuid.UUID = ZERO_UUID
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=[])
 
 
-def _described(topic: Topic, node: Node) -> MetadataResponseTopic:
-    leader = node.node_id
+def _described(topic: Topic, node: Node, pace: Pace) -> Steps[MetadataResponseTopic]:
+    known = topic.described
+    yield from pace.spend(len(known) // KNOWN)
+    while len(known) < len(topic.partitions):  # others may describe some meanwhile
+        known.append(_partition(topic.partitions[len(known)], [node.node_id]))
+        yield from pace.spend(1)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=partition.index,
-                leader_id=NO_LEADER,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=[leader],
-                isr_nodes=[leader],
-                offline_replicas=[leader],
-            )
-            if isinstance(partition, OfflinePartition)
-            else MetadataResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=partition.index,
-                leader_id=leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=[leader],
-                isr_nodes=[leader],
-            )
-            for partition in topic.partitions
-        ],
+        partitions=known.copy(),  # the topic may grow while the answer is encoded
+    )
+
+
+def _partition(partition: Partition | OfflinePartition, nodes: list[int]) -> MetadataResponsePartition:
+    """`nodes`: that have a replica of it; the first one leads it if anybody does."""
+    is_offline = isinstance(partition, OfflinePartition)
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=NO_LEADER if is_offline else nodes[0],
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=nodes,
+        isr_nodes=nodes,
+        offline_replicas=nodes if is_offline else [],
     )

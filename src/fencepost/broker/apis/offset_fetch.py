@@ -31,7 +31,7 @@ from fencepost.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from fencepost.protocol.steps import ITEM, Pace, Steps, cost_of_id, each
+from fencepost.protocol.steps import FIRST_STEP, ITEM, Pace, Steps, cost_of_id, each
 from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
 _SEVERAL_GROUPS_SINCE = 8
@@ -43,7 +43,7 @@ Answer = tuple[int, int, str, ErrorCode]
 @serves(OffsetFetchRequest)
 @in_steps
 def offset_fetch(request: OffsetFetchRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    pace = Pace()
+    pace = Pace(FIRST_STEP)
     if context.version >= _SEVERAL_GROUPS_SINCE:
         groups, whole = [], set()
         for asked in request.groups:

@@ -29,6 +29,7 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.metadata import MetadataResponsePartition
 from fencepost.protocol.types import TRANSACTION_STATE
 from fencepost.runtime import Slices, Work, at_once
 
@@ -53,6 +54,8 @@ class Topic:
     version: int = 0
     coming: list[Partition | OfflinePartition] = field(default_factory=list)
     """Partitions that are made but not shown to anybody yet."""
+    described: list[MetadataResponsePartition] = field(default_factory=list)
+    """What clients are told of the first of its partitions: to describe thousands anew for each would be much work."""
     growth: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while partitions are added."""
 

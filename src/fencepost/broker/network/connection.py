@@ -14,6 +14,7 @@ from fencepost.broker.network import refusals
 from fencepost.broker.network.error_responses import reply_to_failed, unsupported_version
 from fencepost.broker.network.frame_buffer import SMALL, FrameBuffer
 from fencepost.broker.network.limits import (
+    A_FEW_AT_A_TIME,
     LARGE_REQUEST,
     MOST_HELD,
     MOST_KEPT,
@@ -52,9 +53,8 @@ class Connection(asyncio.BufferedProtocol):
         self._node = node
         self._time = asyncio.get_running_loop().time  # To ask for the loop each time is a call of the system.
         self._transport: asyncio.Transport | None = None
-        self.peer = Peer(node.authorizer, "")
+        self.peer, self._address = Peer(node.authorizer, ""), ""
         self._context = RequestContext(self.peer, -1, None)  # Of the newest request; the next one like it has the same.
-        self._address = ""
         self._frames = FrameBuffer(node.largest_request)
         self._memory = Reservation(node.request_memory, self._memory_came)  # Of the frame at hand, if it is large.
         self._tasks: dict[asyncio.Task[None], bool] = {}  # Whether it goes on without its client, as a write does.
@@ -124,9 +124,6 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.filled(nbytes)
         self._active = True
         self._go_on()
-
-    def eof_received(self) -> bool:
-        return False
 
     # Frames
 
@@ -205,6 +202,9 @@ class Connection(asyncio.BufferedProtocol):
         """Called now and then: give back memory that is not used, and end what nobody has used for so many seconds."""
         if self._reading and self._memory.is_kept_from_others(self._frames.held):
             self._refuse("its request hardly comes on, and others wait for the memory that it has")
+        if self._out.is_kept_from_others():
+            logger.warning("closing the connection from %s: it hardly takes its answers", self.peer.host)
+            self.abort()
         if self._active:
             self._active, self._idle_since = False, now
             return
@@ -296,6 +296,7 @@ class Connection(asyncio.BufferedProtocol):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = goes_on
         task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(self._node.answer_memory.leave)
         return task
 
     async def _wait(
@@ -318,6 +319,8 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Encode the rest of a long response in steps, and send it."""
         data: bytes | bytearray
+        if header.api_key in A_FEW_AT_A_TIME:
+            await self._node.answer_memory.place()
         try:
             data = await self._node.slices.run(rest)
         except Exception:

@@ -27,7 +27,8 @@ from fencepost.protocol.messages import (
 MOST_WAITING: Final = 512
 """Responses that may wait on one connection before nothing more is read from it."""
 LEAST_PROGRESS: Final = 64 * 1024
-"""Bytes of a large request that must come between two looks at its connection, ten seconds, while others wait."""
+"""Bytes of a large request that must come, or of a large answer that must be taken, between two looks at a connection,
+ten seconds, while others wait."""
 LARGE_REQUEST: Final = 16 * 1024
 """Bytes of a request that is decoded in steps, if it has many items."""
 MOST_HELD: Final = 1024 * 1024
@@ -38,7 +39,7 @@ PIECE: Final = 256 * 1024
 """Bytes that are handed to the transport at once; it then says whether to go on."""
 
 NODE_ANSWERS: Final = 512 * 1024 * 1024
-"""Bytes of large answers that all clients together have not taken yet, before Fetch gives less."""
+"""Bytes of large answers that all clients together have not taken yet, before Fetch gives less and longer ones wait."""
 LEAST_ANSWER: Final = 1024 * 1024
 """What a Fetch may give however much others hold: nobody starves."""
 MOST_READ: Final = 8 * 1024 * 1024
@@ -47,6 +48,8 @@ MOST_READ: Final = 8 * 1024 * 1024
 It is one step so that what all answers have together is known before the next one is read."""
 LARGE_ANSWER: Final = 64 * 1024
 """Smaller ones are not counted."""
+SLOWEST_LOOKS: Final = 6
+"""Looks at a connection, ten seconds apart, in which it takes what it asked for at the latest, while others wait."""
 
 NODE_UNFOLDED: Final = 64 * 1024 * 1024
 """Bytes that the batches may have that are looked at in several steps, unfolded."""
@@ -69,6 +72,8 @@ _LARGE: Final[tuple[Any, ...]] = (
 )
 ONE_AT_A_TIME: Final[frozenset[int]] = frozenset(request.__schema__.api for request in _LARGE)
 """APIs whose answers may be large."""
+A_FEW_AT_A_TIME: Final = frozenset(request.__schema__.api for request in _LARGE if request is not FetchRequest)
+"""Those of which long ones are made a few at a time.  A Fetch gives less instead: it never waits for other clients."""
 
 
 class MemoryPool:
@@ -103,10 +108,6 @@ class MemoryPool:
         self.used += count
         return True
 
-    def add(self, count: int) -> None:
-        """Take so many bytes, whatever is left."""
-        self.used += count
-
     def waits(self, resume: Callable[[], None]) -> bool:
         return resume in self._waiting
 
@@ -118,12 +119,11 @@ class MemoryPool:
         """Let it wait no more."""
         self._waiting.pop(resume, None)
 
-    def give(self, count: int, who: Callable[[], None] | None = None) -> None:
-        """Give back what was added; or all that `who` took."""
+    def give(self, count: int, who: Callable[[], None]) -> None:
+        """Give back all that `who` took, so many bytes."""
         self.used -= count
         assert self.used >= 0, "no more is given back than was taken"
-        if who is not None:
-            self._holders.pop(who, None)
+        self._holders.pop(who, None)
         while self._waiting and not self.is_short:
             resume = next(iter(self._waiting))
             del self._waiting[resume]
@@ -132,10 +132,6 @@ class MemoryPool:
         if first in self._waiting:
             del self._waiting[first]
             first()
-
-    def left(self, least: int) -> int:
-        """How much may be taken; never less than `least`."""
-        return max(self.limit - self.used, least)
 
 
 class Reservation:

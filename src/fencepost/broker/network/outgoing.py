@@ -5,7 +5,8 @@ from __future__ import annotations
 from asyncio import Transport
 from collections import deque
 
-from fencepost.broker.network.limits import LARGE_ANSWER, PIECE, MemoryPool
+from fencepost.broker.network.answer_memory import AnswerMemory
+from fencepost.broker.network.limits import LARGE_ANSWER, LEAST_PROGRESS, PIECE, SLOWEST_LOOKS
 
 
 class Slot:
@@ -23,7 +24,7 @@ class Slot:
 class Outgoing:
     """The answers of one connection.  `memory`: of the node, for large answers that have not left."""
 
-    def __init__(self, memory: MemoryPool) -> None:
+    def __init__(self, memory: AnswerMemory) -> None:
         self.is_writable = True
         """Whether the transport takes more."""
         self.slots: deque[Slot] = deque()
@@ -31,7 +32,9 @@ class Outgoing:
         self.held = 0
         """Bytes in the slots."""
         self._memory = memory
-        self._large = 0  # Bytes of large answers that have not left.
+        self._large = 0  # Bytes of large answers that are there for the client to take.
+        self._handed = 0  # Bytes of what did not leave at once.
+        self._seen: int | None = None  # That, when it was looked at last; None: nothing was there to be taken.
         self._output: list[bytes | bytearray] = []
         self.unsent = 0
         """Bytes of answers that were added since the last `send`."""
@@ -51,16 +54,14 @@ class Outgoing:
         Else it does when everything up to `lsn` is durable, and what is before it has left: see `take_ready`.
         """
         size = len(data)
-        if size > LARGE_ANSWER:
-            self._large += size
-            self._memory.add(size)
         if slot is None:
             if not self.slots and lsn <= durable:
                 if data:
-                    self._output.append(data)
-                    self.unsent += size
+                    self._leave(data)
                 return True
             slot = self.new_slot(0)
+        if size > LARGE_ANSWER:
+            self._memory.keep(size)
         self.held += size - slot.size
         slot.data, slot.lsn, slot.size = data, lsn, size
         return False
@@ -73,13 +74,34 @@ class Outgoing:
             if slot.data is None or slot.lsn > durable:
                 break
             if slot.data:
-                self._output.append(slot.data)
-                self.unsent += len(slot.data)
+                self._forget_kept(slot)
+                self._leave(slot.data)
             self.held -= slot.size
             slots.popleft()
 
+    def _leave(self, data: bytes | bytearray) -> None:
+        self._output.append(data)
+        size = len(data)
+        self.unsent += size
+        if size > LARGE_ANSWER:
+            self._large += size
+            self._memory.add(size)
+
+    def _forget_kept(self, slot: Slot) -> None:
+        if slot.data and len(slot.data) > LARGE_ANSWER:
+            self._memory.let_go(len(slot.data))
+
+    def is_kept_from_others(self) -> bool:
+        """Whether the client has hardly taken anything since this was asked last, while others wait for that."""
+        seen, self._seen = self._seen, self._handed if self._rest else None
+        if seen is None or self._seen is None or not self._memory.is_wanted:
+            return False
+        return self._handed - seen < max(LEAST_PROGRESS, self._large // SLOWEST_LOOKS)
+
     def clear(self) -> None:
         """Drop what has not left yet."""
+        for slot in self.slots:
+            self._forget_kept(slot)
         self.slots.clear()
         self._output.clear()
         self._rest.clear()
@@ -100,7 +122,7 @@ class Outgoing:
             else:
                 transport.write(self._output[0] if len(self._output) == 1 else b"".join(self._output))
         self._output, self.unsent = [], 0
-        if self._large and not self._rest and not self.slots:
+        if self._large and not self._rest:
             self._forget_large()
 
     def send_all(self, transport: Transport) -> None:
@@ -118,4 +140,5 @@ class Outgoing:
                 rest.popleft()
             else:
                 rest[0] = rest[0][PIECE:]
+            self._handed += len(piece)
             transport.write(piece)

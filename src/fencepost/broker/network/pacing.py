@@ -1,7 +1,8 @@
 """Long work of one request (`fencepost.protocol.steps`), done on the event loop without keeping anybody waiting.
 
 All requests of a node share its slices, as other long work does: however many of them are long, somebody else is served
-after each slice.  When the node stops, what is left of them is not done.
+after each slice.  Of those whose answers may be large only a few are at work (`answer_memory`).  When the node stops,
+what is left of them is not done.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from fencepost.broker.network.limits import A_FEW_AT_A_TIME
 from fencepost.runtime import Slices
 
 if TYPE_CHECKING:
+    from fencepost.broker.network.answer_memory import AnswerMemory
     from fencepost.broker.network.registry import Handler, Later, Reply
     from fencepost.broker.network.request_context import RequestContext
     from fencepost.broker.node import Node
@@ -34,7 +37,7 @@ def begin(steps: HandlerSteps[Reply], slices: Slices, interrupted: Callable[[], 
     except StopIteration as done:
         return cast("Reply", done.value)
     interrupted()
-    return _go_on(steps, pause, slices)
+    return _go_on(steps, pause, slices, None)
 
 
 def in_steps(handler: Callable[[Any, RequestContext, Node], HandlerSteps[Reply]]) -> Handler:
@@ -47,7 +50,8 @@ def in_steps(handler: Callable[[Any, RequestContext, Node], HandlerSteps[Reply]]
             pause = next(steps)
         except StopIteration as done:
             return cast("Reply", done.value)
-        return _go_on(steps, pause, node.slices)
+        is_large = request.__schema__.api in A_FEW_AT_A_TIME
+        return _go_on(steps, pause, node.slices, node.answer_memory if is_large else None)
 
     return begun
 
@@ -67,9 +71,21 @@ async def _elsewhere(work: Callable[[], T], slices: Slices) -> T:
     return result
 
 
-async def _go_on(steps: HandlerSteps[T], pause: Callable[[], Any] | Awaitable[Any] | None, slices: Slices) -> T:
+async def _go_on(
+    steps: HandlerSteps[T],
+    pause: Callable[[], Any] | Awaitable[Any] | None,
+    slices: Slices,
+    answers: AnswerMemory | None,
+) -> T:
+    """`answers`: where it takes a place while it is at work; not while it waits for others, who may need one."""
     try:
         while True:
+            is_work = pause is None or callable(pause)
+            if answers is not None:
+                if is_work:
+                    await answers.place()
+                else:
+                    answers.leave(asyncio.current_task())
             if pause is None:
                 await _let_others_go_first(slices)
                 pause = steps.send(None)
