@@ -39,6 +39,8 @@ def test_open_transactions_are_listed_and_described(capsys: pytest.CaptureFixtur
         found = dict(zip(heads, values, strict=True))
         assert (found["TransactionState"], found["TopicPartitions"]) == ("Ongoing", "t-0")
         assert rows(said(capsys, *command, "find-hanging", "--max-transaction-timeout", "0")[1])[1:] == []
+        behind = ("transactions", "list", "--bootstrap-server", servers, "--command-config", str(config))
+        assert said(capsys, *behind) == said(capsys, *command, "list")
         code, told = said(capsys, *command, "describe", "--transactional-id", "other")
         assert (code, "has none of that name" in told) == (2, True)
         abort = ("abort", "--topic", "t", "--partition", "0", "--start-offset")
@@ -85,7 +87,7 @@ def test_one_that_hangs_is_shown_by_partition_and_ended(
             ["--bootstrap-server", "a:1", "list"],
             "sasl.mechanism is given, but security.protocol",
         ),
-        ("sasl.mechanism", ["list"], "--bootstrap-server"),
+        ("sasl.mechanism", ["list"], "--bootstrap-server is missing"),
         ("ssl.keystore.location=a", ["--bootstrap-server", "a:1", "list"], "give a PEM file"),
         ("", ["--bootstrap-server", "a:1", "find-hanging", "--partition", "0"], "--partition is given without --topic"),
         ("", ["--bootstrap-server", "a:1", "list", "--duration-filter", "-5"], "running_longer_than_ms=-5"),

