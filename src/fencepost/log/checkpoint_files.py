@@ -93,6 +93,11 @@ def kafka_uuid(identifier: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(identifier.bytes).decode().rstrip("=")
 
 
+def uuid_of(text: str) -> uuid.UUID | None:
+    """The uuid that Apache Kafka writes so; None if there is none."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")) if _KAFKA_UUID.fullmatch(text) else None
+
+
 def write_partition_metadata(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
     """`partition.metadata`: the topic id.  It can be made again from the metadata store, so it is not synced."""
     file = disk.open(directory / PARTITION_METADATA)
@@ -116,8 +121,8 @@ def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:
         return None
     for line in text.splitlines():
         name, _, value = line.partition(": ")
-        if name == "topic_id" and _KAFKA_UUID.fullmatch(value):
-            return uuid.UUID(bytes=base64.urlsafe_b64decode(value + "=="))
+        if name == "topic_id" and (found := uuid_of(value)) is not None:
+            return found
     raise ValueError("there is no line 'topic_id: ' with 22 letters behind it")
 
 

@@ -1,42 +1,81 @@
-"""`cleaner-offset-checkpoint`: up to where each log is clean, in Apache Kafka's format.
+"""`cleaner-offset-checkpoint`: up to where each log is clean.
 
-What it says is only worth work: without it everything is taken for dirty.  So a file that cannot be read is no harm.
+Apache Kafka's file with the id of each topic, and a CRC-32C of everything before it as the last line.  What was noted
+of a topic says nothing of one that was made later under its name: there all up to that offset would be taken for clean,
+so that of a key which was deleted in that part the tombstone would go, and an older value stay.
+
+To lose what the file says costs only work: without it everything is taken for dirty.
 """
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
-from fencepost.log.disk import Disk
+from crc32c import crc32c
+
+from fencepost.log.checkpoint_files import kafka_uuid, uuid_of
+from fencepost.log.cleaner.choice import first_dirty
+from fencepost.log.disk import Disk, NothingLeft
+from fencepost.protocol.types import Milliseconds
 
 NAME: Final = "cleaner-offset-checkpoint"
+_VERSION: Final = "1"
+_LINE: Final = re.compile(r"(\S+) ([0-9]{1,10}) ([0-9]{1,19}) (\S+)", re.ASCII)
 
-Key = tuple[str, int]
+
+class LogId(NamedTuple):
+    """Which log it is, of all that ever had that name."""
+
+    topic: str
+    partition: int
+    topic_id: uuid.UUID
 
 
-def encode(offsets: Mapping[Key, int]) -> bytes:
+class Log(Protocol):
+    """What is to be known of a partition."""
+
+    topic: str
+    index: int
+    topic_id: uuid.UUID
+    log_start_offset: int
+    log_end_offset: int
+
+
+def id_of(log: Log) -> LogId:
+    """Which one it is."""
+    return LogId(log.topic, log.index, log.topic_id)
+
+
+def encode(offsets: Mapping[LogId, int]) -> bytes:
     """The file that says this."""
-    lines = ["0", str(len(offsets)), *(f"{topic} {index} {offsets[topic, index]}" for topic, index in sorted(offsets))]
-    return ("\n".join(lines) + "\n").encode()
+    lines = [f"{log.topic} {log.partition} {offsets[log]} {kafka_uuid(log.topic_id)}" for log in sorted(offsets)]
+    text = ("\n".join([_VERSION, str(len(lines)), *lines]) + "\n").encode()
+    return text + f"{crc32c(text):08x}\n".encode()
 
 
-def decode(data: bytes) -> dict[Key, int]:
+def decode(data: bytes) -> dict[LogId, int]:
     """What the file says; nothing if it is not whole."""
-    lines = data.decode(errors="replace").split("\n")
-    if lines[0] != "0" or lines[-1] != "" or lines[1:2] != [str(len(lines) - 3)]:
+    text, crc = data[:-9], data[-9:]
+    if crc != f"{crc32c(text):08x}\n".encode():
         return {}
-    found: dict[Key, int] = {}
+    lines = text.decode().split("\n")
+    if lines[0] != _VERSION:
+        return {}
+    found: dict[LogId, int] = {}
     for line in lines[2:-1]:
-        topic, *numbers = line.split(" ")
-        if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+        read = _LINE.fullmatch(line)
+        topic_id = uuid_of(read[4]) if read is not None else None
+        if read is None or topic_id is None:
             return {}
-        found[topic, int(numbers[0])] = int(numbers[1])
+        found[LogId(read[1], int(read[2]), topic_id)] = int(read[3])
     return found
 
 
-def read(disk: Disk, root: Path) -> dict[Key, int]:
+def read(disk: Disk, root: Path) -> dict[LogId, int]:
     """What the file in a data directory says; nothing if it is not there or not whole."""
     if not disk.exists(root / NAME):
         return {}
@@ -47,7 +86,7 @@ def read(disk: Disk, root: Path) -> dict[Key, int]:
         file.close()
 
 
-def write(disk: Disk, root: Path, offsets: Mapping[Key, int], done: Callable[[OSError | None], None]) -> None:
+def write(disk: Disk, root: Path, offsets: Mapping[LogId, int], done: Callable[[OSError | None], None]) -> None:
     """Replace the file as a whole, then call `done`.  Raises OSError where that is not begun."""
     fresh = root / (NAME + ".tmp")
     file = disk.open(fresh)
@@ -68,3 +107,52 @@ def write(disk: Disk, root: Path, offsets: Mapping[Key, int], done: Callable[[OS
         done(error)
 
     disk.sync([file], synced)
+
+
+class FirstDirtyOffsets:
+    """What is known of it, and what of that is in the file: of the logs that are there."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk = disk
+        self._root = root
+        self._offsets = read(disk, root)
+        self._noted = dict(self._offsets)
+        self._note_after = 0
+
+    def of(self, log: Log) -> int:
+        """Where the dirty part of a log begins."""
+        return first_dirty(self._offsets.get(id_of(log)), log.log_start_offset, log.log_end_offset)
+
+    def cleaned(self, log: LogId, end: int) -> None:
+        """It is clean before that offset."""
+        self._offsets[log] = end
+
+    def keep(self, find: Callable[[str, int], Log | None]) -> None:
+        """Forget logs that are gone, and those that have less than was clean: an older copy may have been put back."""
+        found = {log: find(log.topic, log.partition) for log in self._offsets}
+        self._offsets = {
+            log: offset
+            for log, offset in self._offsets.items()
+            if (there := found[log]) is not None and id_of(there) == log and offset <= there.log_end_offset
+        }
+
+    def note(self, now: Milliseconds, pause_ms: int, failed: Callable[[OSError], None]) -> None:
+        """Write down what has changed, at most once in `pause_ms`: to lose it costs only work.
+
+        `failed` is called where the disk does not take it, but not where it only has no room for it now.
+        """
+        if self._offsets == self._noted or now < self._note_after:
+            return
+        self._noted = dict(self._offsets)
+        self._note_after = now + pause_ms
+
+        def written(error: OSError | None) -> None:
+            if isinstance(error, NothingLeft):
+                self._noted = {}
+            elif error is not None:
+                failed(error)
+
+        try:
+            write(self._disk, self._root, self._offsets, written)
+        except OSError as error:
+            written(error)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from fencepost.log.cleaner import first_dirty_offsets, pace
-from fencepost.log.cleaner.choice import Range, SegmentFacts, cleanable_range, first_dirty, should_roll
+from fencepost.log.cleaner.choice import Range, SegmentFacts, cleanable_range, should_roll
 from fencepost.log.cleaner.cleaning import Abandoned, Uncleanable
+from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets, LogId, id_of
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.settings import CleanerSettings
 from fencepost.log.cleaner.work import Chosen, CleanerMetrics, Work
@@ -34,8 +35,6 @@ PATIENCE: Final = 0.05
 
 #: Seconds until it is measured again how much waits to be cleaned.
 _MEASURED_FOR: Final = 0.25
-
-Key = tuple[str, int]
 
 
 class Timer(Protocol):
@@ -85,11 +84,8 @@ class LogCleaner:
         self._settings = settings
         self._clock = clock
         self._timers = timers
-        self._first_dirty = first_dirty_offsets.read(storage.disk, storage.path)
-        self._noted = dict(self._first_dirty)
-        """What the file has of it."""
-        self._note_after = 0
-        self._later: dict[Key, int] = {}
+        self._first_dirty = FirstDirtyOffsets(storage.disk, storage.path)
+        self._later: dict[LogId, int] = {}
         """Not to be tried again before that time: there was no room."""
         self._unsettled_since: int | None = None
         self._chosen: list[Chosen] = []
@@ -110,11 +106,12 @@ class LogCleaner:
         self._due = 0.0
         """When it rings."""
         self._is_closed = False
-        self.uncleanable: dict[Key, str] = {}
-        """Partitions that cannot be cleaned until the node is started again, and why."""
+        self.uncleanable: dict[LogId, str] = {}
+        """Logs that cannot be cleaned until the node is started again, and why."""
         self.metrics = CleanerMetrics()
 
     def start(self) -> None:
+        self._first_dirty.keep(self._storage.partition)
         if self._settings.enable:
             self._wait(min(self._settings.backoff_ms, self._settings.journal_interval_ms) / 1000)
 
@@ -152,7 +149,7 @@ class LogCleaner:
         begin = self._timers.time()
         if begin >= self._measure_at:
             self._measure_at = begin + _MEASURED_FOR
-            self._behind = pace.backlog(self._journals, self._dirty_from)
+            self._behind = pace.backlog(self._journals, self._first_dirty.of)
         if self._journals and begin >= self._survey_at:
             # What grows meanwhile must not wait until all of this is done.
             self._survey()
@@ -213,17 +210,29 @@ class LogCleaner:
         """See what is worth a pass: it comes after what was chosen before."""
         now = self._clock.now()
         self.metrics.last_run = now
+        self._forget()
         compacted = [each for each in self._storage.partitions() if each.settings.is_compacted]
         self._journals = [each for each in compacted if each.settings.journal_roll_bytes >= 0]
         self._survey_at = self._timers.time() + self._settings.journal_interval_ms / 1000
         self._roll(self._journals)
         self._chosen[:0] = self._choose(compacted, now)
-        self._note(now)
+        self._first_dirty.note(now, self._settings.backoff_ms, lambda e: self._fail(e, first_dirty_offsets.NAME))
+
+    def _forget(self) -> None:
+        """What was said of logs that are gone: one that is made again under the name of one of them is another log."""
+        self._first_dirty.keep(self._storage.partition)
+        for said in (self._later, self.uncleanable):
+            for log in [log for log in said if not self._is_there(log)]:
+                del said[log]
+
+    def _is_there(self, log: LogId) -> bool:
+        found = self._storage.partition(log.topic, log.partition)
+        return found is not None and id_of(found) == log
 
     def _roll(self, journals: Sequence[Partition]) -> None:
         """Apache Kafka never cleans the segment that is written to: a journal begins a new one when it pays."""
         for partition in journals:
-            active, dirty = partition.segments[-1], self._dirty_from(partition)
+            active, dirty = partition.segments[-1], self._first_dirty.of(partition)
             clean = sum(each.size for each in partition.segments[:-1] if each.base_offset < dirty)
             if should_roll(active.size, clean, partition.settings.journal_roll_bytes):
                 try:
@@ -234,10 +243,6 @@ class LogCleaner:
                     # It is for its next writer to meet that again, and for others to go on.
                     partition.refusal(not_written(partition.directory, error))
 
-    def _dirty_from(self, partition: Partition) -> int:
-        checkpoint = self._first_dirty.get((partition.topic, partition.index))
-        return first_dirty(checkpoint, partition.log_start_offset, partition.log_end_offset)
-
     def _choose(self, compacted: Sequence[Partition], now: Milliseconds) -> list[Chosen]:
         """The partitions that are worth it, the dirtiest last.  What is not settled is told to the storage."""
         found: list[Chosen] = []
@@ -245,13 +250,13 @@ class LogCleaner:
         taken = {each.partition for each in self._chosen} | {each.partition for each in self._under_way}
         self.metrics.max_dirty_percent = self.metrics.max_compaction_delay_secs = 0.0
         for partition in compacted:
-            key = (partition.topic, partition.index)
-            if len(partition.segments) < 2 or key in self.uncleanable or self._later.get(key, 0) > now:
+            log = id_of(partition)
+            if len(partition.segments) < 2 or log in self.uncleanable or self._later.get(log, 0) > now:
                 continue
             try:
                 wanted, possible = self._ranges(partition, now)
             except (FileDamaged, OSError) as error:
-                self._leave(key, error)
+                self._leave(log, error)
                 continue
             self.metrics.max_dirty_percent = max(self.metrics.max_dirty_percent, 100 * wanted.dirty_ratio)
             delay = max(wanted.overdue_ms, 0) / 1000
@@ -277,7 +282,7 @@ class LogCleaner:
             )
             for segment in partition.segments
         ]
-        dirty, stable, settings = self._dirty_from(partition), partition.last_stable_offset, partition.settings
+        dirty, stable, settings = self._first_dirty.of(partition), partition.last_stable_offset, partition.settings
         everything = [each._replace(settled=True) for each in facts]
         return (
             cleanable_range(everything, dirty, stable, settings, now),
@@ -333,7 +338,7 @@ class LogCleaner:
     def _is_void(self, work: Work) -> bool:
         """Whether the topic is gone, or is not to be compacted any more."""
         partition = work.partition
-        if self._storage.partition(*work.key) is not partition:
+        if self._storage.partition(partition.topic, partition.index) is not partition:
             return True
         return not partition.settings.is_compacted and not partition.is_held
 
@@ -347,8 +352,8 @@ class LogCleaner:
         self._storage.disk.sync(files, synced)
 
     def _done(self, work: Work) -> None:
-        self._first_dirty[work.key] = work.cleaning.end_offset
-        self._later.pop(work.key, None)
+        self._first_dirty.cleaned(work.log, work.cleaning.end_offset)
+        self._later.pop(work.log, None)
         metrics, done = self.metrics, work.cleaning.statistics
         metrics.passes += 1
         metrics.bytes_read += done.bytes_read + done.bytes_mapped
@@ -360,13 +365,13 @@ class LogCleaner:
         self._end(work)
 
     def _put_off(self, work: Work, full: NothingLeft) -> None:
-        if work.key not in self._later:
+        if work.log not in self._later:
             logger.warning(
                 "no space is left to compact a log, which is tried again: free some topic=%s partition=%d reason=%s",
-                *work.key,
+                *work.log[:2],
                 full,
             )
-        self._later[work.key] = self._clock.now() + self._settings.backoff_ms
+        self._later[work.log] = self._clock.now() + self._settings.backoff_ms
         self._end(work)
 
     def _give_up(self, work: Work, error: Exception) -> None:
@@ -374,15 +379,15 @@ class LogCleaner:
             # Half of a swap is done: only a start can tell what of it.
             self._fail(error, f"a cleaned segment of {work.partition.directory}")
             return
-        self._leave(work.key, error)
+        self._leave(work.log, error)
         self._end(work)
 
-    def _leave(self, key: Key, error: Exception) -> None:
-        self.uncleanable[key] = str(error)
+    def _leave(self, log: LogId, error: Exception) -> None:
+        self.uncleanable[log] = str(error)
         logger.error(
             "a log is not compacted any more until the node is started again, for it cannot be read: put back a copy "
             "of the file topic=%s partition=%d reason=%s",
-            *key,
+            *log[:2],
             error,
         )
 
@@ -393,25 +398,6 @@ class LogCleaner:
     def _end(self, work: Work) -> None:
         work.stop()
         self._under_way.remove(work)
-
-    def _note(self, now: Milliseconds) -> None:
-        """Write down what is clean, now and then: to lose it costs only work."""
-        offsets = {key: each for key, each in self._first_dirty.items() if self._storage.partition(*key) is not None}
-        if offsets == self._noted or now < self._note_after:
-            return
-        self._first_dirty, self._noted = offsets, dict(offsets)
-        self._note_after = now + self._settings.backoff_ms
-
-        def written(error: OSError | None) -> None:
-            if isinstance(error, NothingLeft):
-                self._noted = {}
-            elif error is not None:
-                self._fail(error, first_dirty_offsets.NAME)
-
-        try:
-            first_dirty_offsets.write(self._storage.disk, self._storage.path, offsets, written)
-        except OSError as error:
-            written(error)
 
 
 def _first_timestamp(segment: Segment) -> int:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from fencepost.log.cleaner.choice import Range
 from fencepost.log.cleaner.cleaning import Abandoned, Pass, Steps, Unfold
+from fencepost.log.cleaner.first_dirty_offsets import id_of
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.disk import File, NothingLeft
 from fencepost.log.partition import Partition
@@ -58,7 +59,7 @@ class Work:
 
     def __init__(self, chosen: Chosen, newest: OffsetMap, now: Milliseconds, began: float) -> None:
         self.partition = chosen.partition
-        self.key = (chosen.partition.topic, chosen.partition.index)
+        self.log = id_of(chosen.partition)
         self.is_journal = chosen.is_journal
         self.newest = newest
         self.began = began
@@ -118,7 +119,7 @@ class Work:
         done = self.cleaning.statistics
         logger.info(
             "cleaned topic=%s partition=%d end=%d bytes_read=%d bytes_written=%d records_read=%d records_kept=%d",
-            *self.key,
+            *self.log[:2],
             self.cleaning.end_offset,
             done.bytes_read,
             done.bytes_written,
