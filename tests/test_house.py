@@ -302,6 +302,17 @@ def test_nothing_runs_in_the_order_of_a_set() -> None:
     assert wrong(orderless_loops) == {}
 
 
+def unsteady_calls(module: Path) -> list[str]:
+    """What takes fewer turns of the loop in newer versions of Python: gather where something is done already."""
+    unsteady = {"asyncio.wait_for", "asyncio.gather"} if room_of(module) == "simulation" else {"asyncio.wait_for"}
+    return sorted(unsteady & set(calls(tree_of(module))))
+
+
+def test_a_seed_takes_as_many_turns_with_every_python() -> None:
+    """`simulation/waiting.py` and `asyncio.timeout` stand for these."""
+    assert wrong(unsteady_calls) == {}
+
+
 #: What writes lines that nobody counts -> the modules of the node that may.
 UNLIMITED: dict[str, tuple[str, ...]] = {
     "logging.getLogger": (),

@@ -56,6 +56,7 @@ from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from fencepost.protocol.records import encode_batch
 from fencepost.runtime import Runtime
+from fencepost.simulation.waiting import outcomes_of
 
 TOPIC: Final = "anything"
 PARTITIONS: Final = 2
@@ -109,7 +110,7 @@ class Asker:
             version = self._random.randint(max(low, served[0]), min(high, served[1]))
             version = min(version, _NEWEST_BY_NAME.get(type(request), version))
             asked.append((request, connection.request(request, version)))
-        answers = await asyncio.gather(*(answer for _, answer in asked), return_exceptions=True)
+        answers = await outcomes_of(*(answer for _, answer in asked))
         for (request, _), answer in zip(asked, answers, strict=True):
             if not isinstance(answer, BaseException):
                 self._hear(request, answer)

@@ -12,6 +12,7 @@ from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.processes import Process, ProcessLoop
 from fencepost.simulation.readers import read_all
+from fencepost.simulation.waiting import all_of
 from fencepost.simulation.workload import Outcomes, make_topics, start_producer
 from fencepost.simulation.world import ADDRESS, World
 
@@ -54,7 +55,7 @@ def crash_again_and_again(
                 await finalize(world, world.random.choice(levels))
         await asyncio.sleep(0.5)
         stop.set()
-        await asyncio.gather(*tasks)
+        await all_of(*tasks)
         shown = await read_all(world)
         faults = check(outcomes, shown)
         await world.stop()

@@ -20,6 +20,7 @@ from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.processes import Process, ProcessLoop
 from fencepost.simulation.readers import read_all, read_positions, unfinished
 from fencepost.simulation.request_faults import RequestFault, RequestFaults
+from fencepost.simulation.waiting import all_of
 from fencepost.simulation.workload import Load, Outcomes, make_topics, start_producer
 from fencepost.simulation.world import World
 
@@ -87,7 +88,7 @@ def disturb(seed: int, plan: Plan) -> Report:
             await _incident(world, plan)
         await asyncio.sleep(0.5)
         stop.set()
-        await asyncio.gather(*tasks)
+        await all_of(*tasks)
         world.network.request_faults = None
         shown = await read_all(world)
         faults = check(outcomes, shown) + surprised(outcomes)

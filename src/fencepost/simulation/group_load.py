@@ -14,6 +14,7 @@ from fencepost.client.errors import ClientError, CommitFailedError, FencedInstan
 from fencepost.client.records import ConsumerRecord
 from fencepost.simulation.group_notes import Begun, GroupNotes, Membership, Owned, Processed, Read, Stored
 from fencepost.simulation.processes import Process
+from fencepost.simulation.waiting import all_of
 from fencepost.simulation.world import ADDRESS, World
 
 T = TypeVar("T")
@@ -297,7 +298,7 @@ async def sit(
         if scene.calm.is_set() and process.has_left_for_good:
             break
         await asyncio.sleep(chance.uniform(0, 0.3))
-    await asyncio.gather(*haunting)
+    await all_of(*haunting)
 
 
 async def live(

@@ -7,6 +7,7 @@ import asyncio
 from fencepost.client import Producer, RecordMetadata
 from fencepost.client.errors import ClientError
 from fencepost.simulation.surroundings import ClientProcess
+from fencepost.simulation.waiting import outcomes_of
 from fencepost.simulation.workload import Load, Outcomes, Sent, send
 
 
@@ -39,9 +40,7 @@ async def produce_idempotently(process: ClientProcess, outcomes: Outcomes, stop:
             world.note(f"{name} gives up: {type(error).__name__}")
             await producer.abandon()
             producer = None
-        for (tag, _), told in zip(
-            sent, await asyncio.gather(*(f for _, f in sent), return_exceptions=True), strict=True
-        ):
+        for (tag, _), told in zip(sent, await outcomes_of(*(f for _, f in sent)), strict=True):
             if not isinstance(told, BaseException):
                 outcomes.committed[tag] = outcomes.unknown.pop(tag)
             else:

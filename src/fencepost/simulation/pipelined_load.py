@@ -18,6 +18,7 @@ from fencepost.protocol.messages import InitProducerIdRequest, ProduceRequest, P
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
 from fencepost.simulation.surroundings import ClientProcess
+from fencepost.simulation.waiting import outcomes_of
 from fencepost.simulation.workload import Load, Outcomes, Sent
 
 #: As many batches as a broker remembers of a producer.
@@ -77,7 +78,7 @@ class _Pipeline:
         while len(self._waiting) < IN_FLIGHT and not stop.is_set() and self._producer_id >= 0:
             self._waiting.append(self._new())
         sent = [(batch, self._send(connection, batch)) for batch in self._waiting]
-        answers = await asyncio.gather(*(answer for _, answer in sent), return_exceptions=True)
+        answers = await outcomes_of(*(answer for _, answer in sent))
         for (batch, _), answer in zip(sent, answers, strict=True):
             if isinstance(answer, BaseException):
                 raise ClientError(str(answer)) from answer

@@ -18,6 +18,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.protocol.records import BatchBuilder
 from fencepost.simulation.micro_batches import PLACES, DriverOutcomes, Row, Shown
 from fencepost.simulation.processes import Process
+from fencepost.simulation.waiting import all_of
 from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark.attempt import Plan, claim
 from fencepost.spark.claims import Written
@@ -106,7 +107,7 @@ class Scheduler:
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._task(plan, run, slot, rows[slot])) for slot in plan.slots]
         try:
-            reports = await asyncio.gather(*tasks)
+            reports = await all_of(*tasks)
         except BaseException:
             for task in tasks:
                 task.cancel()

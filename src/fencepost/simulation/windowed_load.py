@@ -28,6 +28,7 @@ from fencepost.protocol.messages.produce import PartitionProduceData, TopicProdu
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.surroundings import ClientProcess
+from fencepost.simulation.waiting import outcomes_of
 from fencepost.simulation.workload import Load, Outcomes, Sent
 
 #: As many batches as a broker remembers of a producer.
@@ -246,9 +247,7 @@ class _Windowed:
     async def _deliver(self, batches: dict[TopicPartition, deque[_Batch]], identity: _Identity) -> None:
         """Every batch, until it is acknowledged.  Raises _Refused, and ClientError and its like when time is up."""
         give_up = self._process.world.loop.time() + self._load.delivery_timeout_ms / 1000
-        told = await asyncio.gather(
-            *(self._deliver_to(each, identity, give_up) for each in batches.values()), return_exceptions=True
-        )
+        told = await outcomes_of(*(self._deliver_to(each, identity, give_up) for each in batches.values()))
         for each in told:
             if isinstance(each, BaseException):
                 raise each
@@ -269,7 +268,7 @@ class _Windowed:
                     self._judge(batch, ErrorCode(_error_of(await answer)), identity)
                     window.popleft()
             except (OSError, ClientError, TimeoutError):
-                await asyncio.gather(*(answer for _, answer in answers), return_exceptions=True)
+                await outcomes_of(*(answer for _, answer in answers))
                 if self._process.world.loop.time() > give_up:
                     raise
                 await asyncio.sleep(self._chance.uniform(0, 0.02))
@@ -338,7 +337,7 @@ class _Windowed:
                 if fate is _Fate.IS_TAKEN_OVER:
                     self._check_fenced(batch, at, answer)
         finally:
-            await asyncio.gather(*answers, return_exceptions=True)
+            await outcomes_of(*answers)
 
     def _check_fenced(self, batch: _Batch, at: TopicPartition, answer: Any) -> None:
         if not _error_of(answer):

@@ -20,6 +20,7 @@ from fencepost.client.errors import (
 from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.script import End, Transaction, Write
 from fencepost.simulation.surroundings import ClientProcess, Surroundings
+from fencepost.simulation.waiting import all_of
 
 ABORTS: Final = 0.2
 DEATHS: Final = 0.03
@@ -169,7 +170,7 @@ async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Even
         await producer.close()
     if zombie is not None:
         await zombie.producer.abandon()
-    await asyncio.gather(*haunting)
+    await all_of(*haunting)
     await _commit_at_last(process, number, outcomes, load)
 
 

@@ -31,6 +31,7 @@ from fencepost.simulation.exactly_once_load import Looper
 from fencepost.simulation.group_load import REBORN, Group, Scene, read, sit
 from fencepost.simulation.group_notes import GroupNotes, Truth, read_truth
 from fencepost.simulation.surroundings import TOPICS
+from fencepost.simulation.waiting import all_of
 from fencepost.simulation.workload import Outcomes
 from fencepost.simulation.world import ADDRESS, World
 
@@ -108,7 +109,7 @@ class Groups:
         await asyncio.sleep(1)
         self._is_over = world.loop.time()
         scene.over.set()
-        await asyncio.gather(*self._members)
+        await all_of(*self._members)
         return [f"{fault}, in {_PATIENCE:.0f} s" for fault in left]
 
     # The end
