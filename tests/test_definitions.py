@@ -10,7 +10,7 @@ import pytest
 from tests.source_trees import EVERYWHERE, MODULES, ROOT, SOURCE, name_of, tree_of, wrong
 
 #: Tests that name what is in the package and use none of it.
-NAMING = (Path(__file__), ROOT / "tests" / "test_house.py")
+NAMING = (Path(__file__), ROOT / "tests" / "test_house.py", ROOT / "tests" / "test_outside_world.py")
 
 
 def used_names(trees: Iterable[ast.AST]) -> set[str]:
@@ -53,6 +53,8 @@ def _defined(node: ast.stmt) -> Iterator[str]:
             yield name
         case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
             yield name
+        case ast.Assign(targets=[ast.Tuple(elts=names)]):
+            yield from (name.id for name in names if isinstance(name, ast.Name) and name.id != "_")
 
 
 def test_every_definition_is_used() -> None:
