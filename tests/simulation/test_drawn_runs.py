@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import subprocess
 import sys
@@ -9,10 +11,13 @@ from collections import Counter
 
 import pytest
 
-from fencepost.simulation.drawn_runs import simulate
+from fencepost.simulation import cast
+from fencepost.simulation.cast import Window
+from fencepost.simulation.drawn_runs import Circumstances, Plan, carry_out, simulate
 from fencepost.simulation.plans import draw
 from fencepost.simulation.reach import MARKS
 from fencepost.simulation.troubles import Trouble
+from fencepost.simulation.workload import Load
 
 SEEDS = range(20)
 MORE = range(20, 28)
@@ -58,3 +63,20 @@ def test_the_same_seed_gives_the_same_history_in_every_process(seed: int) -> Non
     ]
     assert told[0] == told[1]
     assert told[0].decode().endswith(f"seed {seed} {simulate(seed, 1).digest}\n")
+
+
+def test_while_somebody_does_not_get_on_the_others_come_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that takes its whole patience is carried out hundreds of times when it is shrunk."""
+
+    async def stuck(*_: object) -> None:
+        await asyncio.sleep(math.inf)
+
+    monkeypatch.setattr(cast, "KINDS", {**cast.KINDS, "windowed": stuck})
+    clients = {"windowed-0": Window(), "single-0": Window(), "producer-0": Window(), "reader-0": Window()}
+    report = carry_out(Plan(7, 0.1, Circumstances(load=Load(pause=0.1)), clients))
+    assert report.faults == [
+        "windowed-0 commits nothing any more, 300 s after the last fault",
+        "windowed-0 does not end",
+    ]
+    assert {name.rpartition("-")[0] for name in report.outcomes.committed} == {"single-0", "producer-0"}
+    assert [line for line in report.history if 20 < float(line.split()[0]) < 300] == []

@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fencepost.simulation import disk, reach, small_limits
 from fencepost.simulation.call_faults import Call, FaultyCalls
@@ -31,6 +31,9 @@ from fencepost.simulation.troubles import ENDS, TROUBLES, Scene
 from fencepost.simulation.troubles import Trouble as Trouble
 from fencepost.simulation.workload import Outcomes
 from fencepost.simulation.world import PATIENCE, PORT, Violation, World
+
+#: Seconds of virtual time in which everybody gets on who does, once nothing goes wrong any more.
+_LONG: Final = 10.0
 
 
 class Report(NamedTuple):
@@ -124,7 +127,9 @@ class _Life:
             self._end_faults()
             self.faults += await self._topics.end(PATIENCE)
             for each in self._inhabitants:
+                timer = self._loop.call_later(_LONG, self._calm_down)
                 self.faults += await each.rest()
+                timer.cancel()
             if not self.faults:
                 for each in self._inhabitants:
                     self.faults += await each.judge()
@@ -156,6 +161,10 @@ class _Life:
                 await TROUBLES[trouble](scene, world.random)
         happened = {Trouble[each.trouble] for each in world.prompter.script.troubles}
         world.clock_jumped_over_a_start = Trouble.CLOCK_JUMPS in happened and bool(ENDS & happened)
+
+    def _calm_down(self) -> None:
+        for each in self._inhabitants:
+            each.calm_down()
 
     def _end_faults(self) -> None:
         world = self.world

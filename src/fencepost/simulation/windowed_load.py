@@ -8,6 +8,7 @@ over then, and the old one goes on.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -33,6 +34,8 @@ from fencepost.simulation.workload import Load, Outcomes, Sent
 
 #: As many batches as a broker remembers of a producer.
 IN_FLIGHT: Final = 5
+#: Attempts that come soon after one another: it may never be answered.
+_MANY: Final = 100
 #: What a newer transaction.version than 1 has.
 _TV2: Final = 2
 _PRODUCE: Final = {True: 12, False: 11}
@@ -155,14 +158,15 @@ class _Windowed:
     async def _insist(self, connection: Connection, request: Any, most: int) -> Any:
         """Ask until it is answered for good, in that version at most.  Raises _Refused, ClientError."""
         version = connection.version_of(type(request), most)
-        while True:
+        for attempt in itertools.count():
             answer = await connection.request(request, version)
             error = ErrorCode(_error_of(answer))
             if not error:
                 return answer
             if not error.retriable:
                 raise _Refused(f"{type(request).__name__}: {error.name}")
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01 if attempt < _MANY else 0.5)
+        raise AssertionError("it is answered, or the connection ends")
 
     # A transaction
 

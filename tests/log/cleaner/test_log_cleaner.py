@@ -186,7 +186,10 @@ def test_in_the_end_only_the_newest_records_are_left() -> None:
 
 
 @pytest.mark.parametrize(("waited", "there"), [(RETENTION - 1, True), (RETENTION, False)])
-def test_a_tombstone_stays_until_its_horizon(waited: int, there: bool) -> None:
+@pytest.mark.parametrize("passes", [1, 3])
+def test_a_tombstone_stays_until_its_horizon_whatever_passes_come_meanwhile(
+    waited: int, there: bool, passes: int
+) -> None:
     async def main() -> None:
         node = Node(**SETTINGS)
 
@@ -203,7 +206,10 @@ def test_a_tombstone_stays_until_its_horizon(waited: int, there: bool) -> None:
             (b"o", b"1", 1, START),
             (b"k", None, 2, START),
         ]
-        node.clock.at += waited
+        for number in range(1, passes):
+            node.clock.at = START + waited * number // passes
+            await put((b"q", b"1"))
+        node.clock.at = START + waited
         await put((b"p", b"1"))
         assert (b"k" in {record.key for record in latest_only(node.partition)}) is there
 

@@ -20,6 +20,13 @@ class Inhabitants(Protocol):
         """Nothing goes wrong any more: get on, then come to an end.  Who does not, in bounded time."""
         ...
 
+    def calm_down(self) -> None:
+        """Somebody has not got on for long: let nothing befall anybody, and whoever has got on do no more.
+
+        So waiting takes little memory and time.
+        """
+        ...
+
     async def judge(self) -> list[str]:
         """The promises that were broken to them; when everybody has come to rest."""
         ...

@@ -60,6 +60,7 @@ class Applications:
         self._applications = [
             Application(world, name, self.outcomes[name], plan.trouble, plan.patience) for name in plan.names
         ]
+        self._is_calm = False
         self._keepers: list[asyncio.Future[None]] = []
         self._others: list[asyncio.Future[None]] = []
 
@@ -78,6 +79,13 @@ class Applications:
             process = Process(self._world, "other")
             self._others.append(process.start(_hold_transactions_open(process, self._plan.other_producers)))
 
+    def calm_down(self) -> None:
+        if self._is_calm:
+            return
+        self._is_calm = True
+        for application in self._applications:
+            application.calm_down(_CALM_BATCHES)
+
     async def rest(self) -> list[str]:
         late: list[str] = []
         if self._plan.abrupt:
@@ -95,8 +103,7 @@ class Applications:
 
     async def _get_on(self) -> list[str]:
         """Batches are committed in bounded time."""
-        for application in self._applications:
-            application.calm_down(_CALM_BATCHES)
+        self.calm_down()
         await asyncio.wait(self._keepers, timeout=_PATIENCE)
         for keeper in self._keepers:
             if keeper.done():

@@ -97,6 +97,9 @@ class Groups:
         members += [read(scene, name, (*TOPICS, GROWN), f"read_{name}") for name in READERS]
         self._members = [loop.create_task(member) for member in members]
 
+    def calm_down(self) -> None:
+        self._scene.calm.set()
+
     async def rest(self) -> list[str]:
         world, scene = self._world, self._scene
         scene.calm.set()

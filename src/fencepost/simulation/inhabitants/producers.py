@@ -19,6 +19,8 @@ from fencepost.simulation.workload import EARLY, make_topics
 
 #: Those who do not commit a last one by themselves.
 _GOES_ON: Final = ("single", "pipelined", "windowed", "older")
+#: Seconds of virtual time that everybody has to end when somebody has not got on: that may take for ever.
+_NO_PATIENCE: Final = 5.0
 
 
 class Producers:
@@ -38,6 +40,8 @@ class Producers:
         self._settings = settings
         self._stops = {name: asyncio.Event() for name in clients}
         self._work: dict[str, asyncio.Future[None]] = {}
+        self._left: list[str] = []
+        """Who is to commit something once more, now that nothing goes wrong any more."""
 
     async def prepare(self) -> None:
         await make_topics(self._stage.world, self._level, self._settings)
@@ -46,13 +50,19 @@ class Producers:
         for name, window in self._clients.items():
             self._work[name] = begin(self._stage, name, window, self._stops[name])
 
+    def calm_down(self) -> None:
+        for name, stop in self._stops.items():
+            if name not in self._left:
+                stop.set()
+
     async def rest(self) -> list[str]:
         """A producer with transactions commits a last one by itself."""
         faults = await self._get_on([name for name in self._work if kind(name) in _GOES_ON])
         for stop in self._stops.values():
             stop.set()
         if self._work:
-            await asyncio.wait(self._work.values(), timeout=self._stage.world.patience)
+            patience = _NO_PATIENCE if faults else self._stage.world.patience
+            await asyncio.wait(self._work.values(), timeout=patience)
         for name, work in self._work.items():
             if not work.done():
                 faults.append(f"{name} does not end")
@@ -67,9 +77,11 @@ class Producers:
         before, give_up = len(committed), loop.time() + patience
         while True:
             done = {tag.rpartition("-")[0] for tag in islice(committed, before, None)}
-            left = [name for name in writers if name not in done and not self._work[name].done()]
-            if not left or loop.time() > give_up:
-                return [f"{name} commits nothing any more, {patience:.0f} s after the last fault" for name in left]
+            self._left = [name for name in writers if name not in done and not self._work[name].done()]
+            if not self._left or loop.time() > give_up:
+                return [
+                    f"{name} commits nothing any more, {patience:.0f} s after the last fault" for name in self._left
+                ]
             await asyncio.sleep(0.05)
 
     async def judge(self) -> list[str]:
