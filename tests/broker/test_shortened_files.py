@@ -26,14 +26,15 @@ def log_file(data: Path, topic: str) -> Path:
     return data / f"{topic}-0" / f"{0:020d}.log"
 
 
+@pytest.mark.parametrize("configs", [{}, {"index_interval_bytes": "1"}], ids=["", "in the index"])
 @pytest.mark.parametrize("left", [0, 1, 60, 61, 100, -1])
 def test_a_shortened_file_is_an_error_for_its_readers_only(
-    tmp_path: Path, left: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, left: int, configs: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "fencepost")
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:
         client = Client(broker)
-        topic, other = new_topic(client), new_topic(client)
+        topic, other = new_topic(client, **configs), new_topic(client)
         for number in range(4):
             assert produce(client, topic, batch(f"{number}")).error_code == ErrorCode.NONE
         assert produce(client, other, batch("well")).error_code == ErrorCode.NONE
@@ -44,7 +45,8 @@ def test_a_shortened_file_is_an_error_for_its_readers_only(
             served = ["0", "1", "2"] if left < 0 else ["0"] if left == 100 else []
             if served:
                 assert values(fetch(client, topic)) == served, "what is there is served"
-            assert fetch(client, topic, len(served)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            for lacking in (len(served), 3):
+                assert fetch(client, topic, lacking).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             for timestamp in (1, -3):
                 assert first_at(client, topic, timestamp) == (
                     ErrorCode.NONE if served else ErrorCode.KAFKA_STORAGE_ERROR

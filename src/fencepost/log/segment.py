@@ -337,7 +337,9 @@ class Segment:
             if self._has_batch(*found):
                 return found[1]
         except FileDamaged as damaged:
-            logger.warning("%s", damaged)
+            # Of the log itself who reads it is told.
+            if damaged.path != self.path and not self._made_in_vain:
+                logger.warning("%s", damaged)
         self._make_indexes_again()
         return self._position_before(offset)
 
