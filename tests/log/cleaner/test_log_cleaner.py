@@ -157,7 +157,10 @@ def latest_only(partition: Partition) -> list[Record]:
     return [record for header, data in batches_of(partition) if not header.is_control for record in decode_batch(data)]
 
 
-def test_in_the_end_only_the_newest_records_are_left() -> None:
+@pytest.mark.parametrize("capacity", [3, 1000])
+def test_in_the_end_only_the_newest_records_are_left_however_few_keys_a_pass_has_room_for(capacity: int) -> None:
+    room = {"dedupe_buffer_size": 280 * capacity, "io_buffer_load_factor": 1.0}
+
     async def main() -> None:
         node = Node(**SETTINGS)
         writer = write(node, 3, 400)
@@ -167,7 +170,7 @@ def test_in_the_end_only_the_newest_records_are_left() -> None:
         await node.settled()
         expected = table(committed(node.partition))
         for _ in range(3):
-            await until_idle(node)
+            await until_idle(node, **room)
             node.clock.at += RETENTION + 1
             # Something dirty, so that there is a pass.
             writer.keys = (b"other",)
@@ -175,7 +178,7 @@ def test_in_the_end_only_the_newest_records_are_left() -> None:
             writer.end(0)
             node.partition.roll()
             await node.settled()
-        await until_idle(node)
+        await until_idle(node, **room)
         left = [record for record in latest_only(node.partition) if record.key != b"other"]
         assert {record.key: record.value for record in left} == expected
         assert len(left) == len(expected) <= len(KEYS)
