@@ -50,6 +50,7 @@ from fencepost.client.errors import (
 from fencepost.client.exactly_once import ExactlyOnce, Transaction
 from fencepost.client.interceptors import ProducerInterceptor, ProducerRecord
 from fencepost.client.partition_batch import PartitionBatch
+from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.producer import Producer
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
@@ -108,6 +109,7 @@ __all__ = [
     "PartitionDescription",
     "PartlyRefusedError",
     "PositionMetadataError",
+    "PreparedTxnState",
     "Producer",
     "ProducerFencedError",
     "ProducerInterceptor",

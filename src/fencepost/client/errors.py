@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Self
 
 from fencepost.client.remedies import Remedy, advice_on
-from fencepost.protocol.errors import KafkaError, ProtocolError
+from fencepost.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from fencepost.protocol.types import TopicPartition
 
 
@@ -122,6 +122,13 @@ class FatalBrokerError(BrokerError, FatalError):
     """A BrokerError that another try does not mend.  Change what its message names."""
 
 
+def is_unsupported(error: ClientError) -> bool:
+    """Whether a request was not understood, as after a change of transaction.version."""
+    if isinstance(error, BrokerError):
+        return error.code == ErrorCode.UNSUPPORTED_VERSION
+    return isinstance(error, UnsupportedByBrokerError)
+
+
 _BY_REMEDY: Final = {
     Remedy.RETRY: RetriableBrokerError,
     Remedy.ABORT: AbortableBrokerError,
@@ -171,7 +178,7 @@ class TransactionTimedOutError(TransactionAbortableError):
 
 
 class TransactionAbortedError(TransactionError, AbortableError):
-    """The record was not sent, because its transaction was aborted.  Send it in the next one of this producer."""
+    """The record is not there, because its transaction was aborted.  Send it in the next one of this producer."""
 
 
 class OutcomeUnknownError(TransactionError, RetriableError):

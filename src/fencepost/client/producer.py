@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Self, Unpack
 
-from fencepost.client.acknowledgements import Unnumbered, checked_acks
+from fencepost.client.acknowledgements import Unnumbered
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, ClosedError, MisuseError
@@ -17,17 +17,18 @@ from fencepost.client.forgotten import tell_if_forgotten, unacknowledged_records
 from fencepost.client.handing_over import HandingOver
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.interceptors import Interceptors, ProducerInterceptor, ProducerRecord
-from fencepost.client.lanes import MOST_IN_FLIGHT, checked_in_flight
+from fencepost.client.lanes import MOST_IN_FLIGHT
 from fencepost.client.partitioner import Partitioner, Partitioning
 from fencepost.client.placement import Placement
+from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
+from fencepost.client.producer_settings import check_settings, for_cluster, for_handing_over, for_sender
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
-from fencepost.client.settings import check_counts, check_milliseconds, check_texts, compression_named
 from fencepost.client.statistics import ProducerStatistics, SendCounts
 from fencepost.client.together import ManyMetadata
-from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, checked_positions
-from fencepost.client.transactions import Transactions, check_group
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, check_group, checked_positions
+from fencepost.client.transactions import Transactions
 from fencepost.protocol.records import Headers
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
@@ -59,6 +60,8 @@ class Producer:
     `interceptors` see every record before it is sent, and what became of it; `statistics()` tells what was done.
 
     Partitions that are added are written to after `metadata_max_age_ms`: from then on keys go by the new number.
+
+    With `transaction_two_phase_commit_enable` transactions have no time-out, where the broker allows it (KIP-939).
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Producer:
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        transaction_two_phase_commit_enable: bool = False,
         linger_ms: float = 0,
         batch_bytes: int = 256 * 1024,
         max_request_size: int = 1024 * 1024,
@@ -85,32 +89,18 @@ class Producer:
         runtime: Runtime | None = None,
         **security: Unpack[SecurityOptions],
     ) -> None:
-        check_texts(transactional_id=transactional_id, compression=compression)
-        check_milliseconds(
-            transaction_timeout_ms=transaction_timeout_ms,
-            linger_ms=linger_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-        )
-        check_counts(batch_bytes=batch_bytes, max_request_size=max_request_size, buffer_bytes=buffer_bytes)
-        in_request = checked_acks(acks, enable_idempotence=enable_idempotence, transactional_id=transactional_id)
-        self._compression = compression_named(compression)
+        check_settings(settings := locals())
         self._runtime = runtime
-        self._cluster = Cluster(
-            bootstrap_servers,
-            client_id=client_id,
-            runtime=runtime,
-            request_timeout_ms=request_timeout_ms,
-            patience_ms=max_block_ms,
-            security=Security(**security),
-        )
+        self._cluster = Cluster(bootstrap_servers, security=Security(**security), **for_cluster(settings))
         self._buffer_bytes = buffer_bytes
         self._metadata_max_age_ms = metadata_max_age_ms
         self.transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
         self._transactions: Transactions | None = None
         if transactional_id is not None:
-            self._transactions = Transactions(self._cluster, transactional_id, transaction_timeout_ms)
+            self._transactions = Transactions(
+                self._cluster, transactional_id, transaction_timeout_ms, transaction_two_phase_commit_enable
+            )
         numbered = Idempotence(self._cluster) if enable_idempotence else Unnumbered()
         self._rules = self._transactions or numbered
         self._interceptors = Interceptors(interceptors)
@@ -120,28 +110,13 @@ class Producer:
             Sender,
             self._cluster,
             self._rules,
-            linger_ms=linger_ms,
-            batch_bytes=batch_bytes,
-            max_request_size=max_request_size,
-            buffer_bytes=buffer_bytes,
-            delivery_timeout_ms=delivery_timeout_ms,
-            compression=self._compression,
-            max_in_flight=checked_in_flight(max_in_flight_requests_per_connection),
-            acks=in_request,
             on_acknowledged=self._interceptors.on_acknowledged,
             counts=self._counts,
+            **for_sender(settings),
         )
         self._partitioner = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
         self._placement = Placement(self._cluster, self._partitioner)
-        self._handing_over = partial(
-            HandingOver,
-            self._cluster,
-            self._placement,
-            compression=self._compression,
-            batch_bytes=batch_bytes,
-            buffer_bytes=buffer_bytes,
-            max_request_size=max_request_size,
-        )
+        self._handing_over = partial(HandingOver, self._cluster, self._placement, **for_handing_over(settings))
         self._sender: Sender | None = None
         self._closed = self._closing = False
         self._answers_wait = False  # since a batch was full
@@ -163,7 +138,7 @@ class Producer:
         return self
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Send what is waiting; abort the transaction if one is open; end the connections.
+        """Send what is waiting; abort the transaction if one is open and not prepared; end the connections.
 
         A commit or an abort that is under way is waited for, also that of a `close` before this one.
         `timeout_ms`: after so many milliseconds what is still waiting fails with ClosedError; None: as long as its
@@ -353,14 +328,16 @@ class Producer:
         """Whether the transactional id was taken over, by `init_transactions`."""
         return self._transactions is not None and self._transactions.is_initialized
 
-    async def init_transactions(self) -> None:
+    async def init_transactions(self, keep_prepared: bool = False) -> None:
         """Take the transactional id over: whoever had it is fenced, and its open transaction aborted.
 
-        Once, before the first transaction.  Raises MisuseError without a transactional_id or where it was called
-        before, TimedOutError if it could not be done in time (call it again), BrokerError if the broker refuses.
+        Once, before the first transaction.  With `keep_prepared` that transaction stays, prepared, and is ended next,
+        by `complete_transaction`; that is for two-phase commit, where the broker does it (Fencepost; Apache Kafka 4.3
+        does not).  Raises MisuseError without a transactional_id or where it was called before, TimedOutError if it
+        could not be done in time (call it again), UnsupportedByBrokerError, BrokerError if the broker refuses.
         """
         await self.start()
-        await self._transactional().init()
+        await self._transactional().init(keep_prepared)
 
     async def begin_transaction(self) -> None:
         """Open a transaction; the broker hears of it with its first record.
@@ -387,13 +364,36 @@ class Producer:
         """
         await self._transactional().abort()
 
+    async def prepare_transaction(self) -> PreparedTxnState:
+        """Have all of the transaction acknowledged, and leave to something else whether it is committed (KIP-939).
+
+        Keep what is returned, as text, with what decides; from then on only `commit_transaction`, `abort_transaction`
+        and `complete_transaction` may be called, and neither `close` nor the end of this process ends the transaction.
+        Its time-out does, unless `transaction_two_phase_commit_enable`.  Raises TransactionAbortableError if it cannot
+        be committed, UnsupportedByBrokerError before transaction.version 2, MisuseError outside a transaction.
+        """
+        return await self._transactional().prepare()
+
+    async def complete_transaction(self, prepared: PreparedTxnState | str) -> bool:
+        """Commit the transaction that was prepared, whichever process did; whether it is known to be committed.
+
+        Called before `init_transactions`, in another process too.  False: it had ended before, and the id was used
+        since; only its own process was told how.  With `init_transactions(keep_prepared=True)` before, or in the
+        process that prepared one, another transaction than this one is aborted.  May be called again.
+        Raises TransactionAbortedError if it was aborted, as by its time-out, OutcomeUnknownError if no answer came in
+        time, ValueError for a text that is none.
+        """
+        await self.start()
+        given = prepared if isinstance(prepared, PreparedTxnState) else PreparedTxnState.parse(prepared)
+        return await self._transactional().complete(given)
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """A transaction around a block: committed at its end, aborted if it raises.
 
-        Where the commit fails with a TransactionAbortableError the transaction is aborted, and the error raised.
-        Raises what the block, `begin_transaction` and `commit_transaction` raise; where the abort after that fails, a
-        note on it says so.
+        Where the commit fails with a TransactionAbortableError the transaction is aborted, and the error raised; one
+        that is prepared stays so.  Raises what the block, `begin_transaction` and `commit_transaction` raise; where the
+        abort after that fails, a note on it says so.
         """
         transactions = self._transactional()
         await transactions.begin()
@@ -401,8 +401,7 @@ class Producer:
             yield self
             await transactions.commit()
         except BaseException as error:
-            if transactions.is_open:
-                await transactions.abort_because_of(error)
+            await transactions.abort_because_of(error)
             raise
 
     async def send_offsets_to_transaction(

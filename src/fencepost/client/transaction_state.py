@@ -16,6 +16,7 @@ class State(Enum):
     INITIALIZING = "init_transactions() is under way"
     READY = "no transaction is open: call begin_transaction() first"
     IN_TRANSACTION = "a transaction is open"
+    PREPARED = "its transaction is prepared: commit, abort or complete it"
     COMMITTING = "its commit has begun, and is not confirmed: call commit_transaction() again to find out"
     ABORTING = "its abort has begun, and is not confirmed: call abort_transaction() again"
     ABORTABLE_ERROR = "its transaction has failed: call abort_transaction() first"
@@ -25,9 +26,12 @@ class State(Enum):
 #: state -> the states that may follow it
 TRANSITIONS: Final[Mapping[State, tuple[State, ...]]] = {
     State.UNINITIALIZED: (State.INITIALIZING, State.FATAL_ERROR),
-    State.INITIALIZING: (State.READY, State.UNINITIALIZED, State.FATAL_ERROR),
+    State.INITIALIZING: (State.READY, State.PREPARED, State.UNINITIALIZED, State.FATAL_ERROR),
     State.READY: (State.IN_TRANSACTION, State.FATAL_ERROR),
-    State.IN_TRANSACTION: (State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR),
+    State.IN_TRANSACTION: (
+        *(State.PREPARED, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR),
+    ),
+    State.PREPARED: (State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR),
     State.COMMITTING: (State.READY, State.ABORTABLE_ERROR, State.FATAL_ERROR),
     State.ABORTING: (State.READY, State.ABORTABLE_ERROR, State.FATAL_ERROR),
     State.ABORTABLE_ERROR: (State.ABORTING, State.FATAL_ERROR),
@@ -40,8 +44,10 @@ CALLS: Final[Mapping[str, tuple[State, ...]]] = {
     "begin_transaction": (State.READY,),
     "send": (State.IN_TRANSACTION,),
     "send_offsets_to_transaction": (State.IN_TRANSACTION,),
-    "commit_transaction": (State.IN_TRANSACTION, State.COMMITTING),
-    "abort_transaction": (State.IN_TRANSACTION, State.ABORTABLE_ERROR, State.ABORTING),
+    "prepare_transaction": (State.IN_TRANSACTION, State.PREPARED),
+    "complete_transaction": (State.UNINITIALIZED, State.PREPARED, State.READY),
+    "commit_transaction": (State.IN_TRANSACTION, State.PREPARED, State.COMMITTING),
+    "abort_transaction": (State.IN_TRANSACTION, State.PREPARED, State.ABORTABLE_ERROR, State.ABORTING),
 }
 
 

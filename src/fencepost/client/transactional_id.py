@@ -12,23 +12,30 @@ from typing import Any, Final, NamedTuple
 from fencepost.client.arguments import INT32, pairs, place, text, whole_number
 from fencepost.client.cluster import GROUP, TRANSACTION, Cluster, Deadline
 from fencepost.client.errors import (
+    AuthenticationError,
     BrokerError,
+    ClientError,
     ClosedError,
     CommitInDoubtError,
     ConnectionLostError,
+    MisuseError,
+    OutcomeUnknownError,
     ProducerFencedError,
     TimedOutError,
     TransactionAbortableError,
+    TransactionAbortedError,
     TransactionTimedOutError,
     UnreachableError,
 )
 from fencepost.client.outcomes import Outcome, outcome_of
+from fencepost.client.prepared import SINCE_TWO_PHASE, PreparedTxnState, two_phase_refusal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    InitProducerIdResponse,
     TxnOffsetCommitRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
@@ -40,6 +47,8 @@ BEFORE_TV2: Final = {"EndTxn": 4, "TxnOffsetCommit": 4, "Produce": 11}
 #: Least versions that it must use from then on.
 SINCE_TV2: Final = {"EndTxn": 5, "TxnOffsetCommit": 5, "Produce": 12}
 
+#: The call may succeed when it is made again.
+MAY_PASS: Final = (TimedOutError, AuthenticationError)
 
 #: Newest versions that name topics; the ones after them need topic ids.
 _NAMES_TOPICS_UNTIL: Final = {"TxnOffsetCommit": 5}
@@ -91,12 +100,27 @@ class ConsumerGroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-class TransactionalId:
-    """Sends the requests of one transactional id: InitProducerId, the two adds, TxnOffsetCommit and EndTxn."""
+def check_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
+    """Who commits positions.  Raises MisuseError for an empty group, TypeError and ValueError for what is none."""
+    member = group if isinstance(group, ConsumerGroupMetadata) else ConsumerGroupMetadata(group)
+    if not text("group", member.group_id):
+        raise MisuseError("send_offsets_to_transaction() needs a group: its name is empty")
+    whole_number("generation_id", member.generation_id, -1, INT32)
+    text("member_id", member.member_id)
+    text("group_instance_id", member.group_instance_id or "")
+    return member
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+
+class TransactionalId:
+    """Sends the requests of one transactional id: InitProducerId, the two adds, TxnOffsetCommit and EndTxn.
+
+    `two_phase`: its transactions have no time-out (KIP-939).
+    """
+
+    def __init__(self, cluster: Cluster, name: str, *, two_phase: bool = False) -> None:
         self._cluster = cluster
         self.name = name
+        self.two_phase = two_phase
         self.unsettled = False
         """A request of this epoch was lost sight of, or waited for no longer: it may arrive in the next transaction."""
         self._end_unsettled = False
@@ -109,16 +133,46 @@ class TransactionalId:
 
         Raises ProducerFencedError if somebody else has it, BrokerError if the broker refuses.
         """
+        answer = await self._claim(timeout_ms, current, deadline)
+        return ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
+
+    async def init_keeping(self, timeout_ms: int) -> tuple[ProducerIdAndEpoch, PreparedTxnState]:
+        """Take the id over, and leave its transaction open to be ended with the new pair; which one that is.
+
+        Only with `two_phase`.  Raises UnsupportedByBrokerError where the broker does not do that, else as `init`.
+        """
+        answer = await self._claim(timeout_ms, keep=True)
+        kept = PreparedTxnState(answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+        return ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch), kept
+
+    async def _claim(
+        self,
+        timeout_ms: int,
+        current: ProducerIdAndEpoch = NO_PRODUCER,
+        deadline: Deadline | None = None,
+        *,
+        keep: bool = False,
+    ) -> InitProducerIdResponse:
         request = InitProducerIdRequest(
             transactional_id=self.name,
             transaction_timeout_ms=timeout_ms,
             producer_id=current.producer_id,
             producer_epoch=current.producer_epoch,
+            enable2_pc=self.two_phase,
+            keep_prepared_txn=keep,
         )
-        versions = _Versions(5, 3 if current != NO_PRODUCER else 0)
-        answer = await self._ask("InitProducerId", request, lambda found: found.error_code, deadline, versions=versions)
+        plain = _Versions(5, 3 if current != NO_PRODUCER else 0)
+        versions = _Versions(SINCE_TWO_PHASE, SINCE_TWO_PHASE) if self.two_phase else plain
+        try:
+            answer: InitProducerIdResponse = await self._ask(
+                "InitProducerId", request, lambda found: found.error_code, deadline, versions=versions
+            )
+        except ClientError as error:
+            if not self.two_phase:
+                raise
+            raise two_phase_refusal(error, keep=keep) from error
         self.unsettled = self._end_unsettled = False
-        return ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
+        return answer
 
     async def add_partitions(
         self, who: ProducerIdAndEpoch, partitions: Sequence[TopicPartition], deadline: Deadline | None = None
@@ -225,6 +279,25 @@ class TransactionalId:
             raise timed_out_error(self.name)
         return who
 
+    async def complete(self, prepared: PreparedTxnState) -> bool:
+        """Commit a transaction that another process prepared, by its own pair; whether it is known to be committed.
+
+        False: the id was used since, so it had ended before, and only its own process was told how.
+        Raises TransactionAbortedError where it was aborted, OutcomeUnknownError where no answer came in time.
+        """
+        try:
+            await self.end(prepared.pair, commit=True, tv2=True)
+        except StaleIdentityError:
+            return False
+        except MAY_PASS as error:
+            raise unconfirmed(error, "complete_transaction") from error
+        except TransactionAbortableError as error:
+            raise TransactionAbortedError(
+                f"the prepared transaction {prepared} of {self.name!r} is not there any more: it was aborted, or "
+                f"nothing was written in it ({error}). Send its records in a new one"
+            ) from error
+        return True
+
     async def end_what_came_late(self, who: ProducerIdAndEpoch) -> None:
         """Abort what a request that was lost sight of began after the last end; for transaction.version 0 and 1.
 
@@ -298,6 +371,13 @@ def timed_out_error(name: str) -> TransactionTimedOutError:
         f"the broker aborted the transaction of {name!r} because it was open for longer than transaction_timeout_ms: "
         "abort, then go on; make it shorter, or the time-out longer"
     )
+
+
+def unconfirmed(error: TimedOutError | AuthenticationError, call: str) -> ClientError:
+    """The call that ends a transaction, which may be made again, has failed."""
+    if isinstance(error, TimedOutError):
+        return OutcomeUnknownError(f"{error}. Call {call}() again to find out")
+    return AuthenticationError(f"{error}. When that is mended call {call}() again to find out")
 
 
 def forgotten_error(name: str) -> TransactionAbortableError:

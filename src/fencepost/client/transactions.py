@@ -8,34 +8,33 @@ the broker timed the transaction out, or that another producer took over; InitPr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Final
 
-from fencepost.client.arguments import INT32, text, whole_number
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
 from fencepost.client.completion_pause import LEADER_BACKOFF, CompletionPause
 from fencepost.client.deadline import FIRST_BACKOFF
 from fencepost.client.errors import (
-    AuthenticationError,
     BrokerError,
     ClientError,
     MisuseError,
-    OutcomeUnknownError,
     ProducerFencedError,
-    TimedOutError,
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionTimedOutError,
     UnsupportedByBrokerError,
+    is_unsupported,
 )
+from fencepost.client.one_call import OneCall
 from fencepost.client.outcomes import Outcome
+from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.sender import Sender
 from fencepost.client.settings import check_sendable
 from fencepost.client.transaction_state import State, check_call, follow
 from fencepost.client.transactional_id import (
     BEFORE_TV2,
+    MAY_PASS,
     SINCE_TV2,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -43,6 +42,7 @@ from fencepost.client.transactional_id import (
     TransactionalId,
     forgotten_error,
     timed_out_error,
+    unconfirmed,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
@@ -51,9 +51,6 @@ from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicParti
 NEWEST_PRODUCE: Final = 12
 _OLD_PAIR: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
-#: The call may succeed when it is made again.
-_MAY_PASS: Final = (TimedOutError, AuthenticationError)
-
 
 class Transactions:
     """The state of a producer's transactions, and the requests that move it.
@@ -61,12 +58,12 @@ class Transactions:
     The rules (`rules.Rules`) of a transactional producer's sender.
     """
 
-    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
+    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int, two_phase: bool = False) -> None:
         check_sendable(transaction_timeout_ms=timeout_ms)
         self.transactional_id: str | None = transactional_id
         self.sender: Sender | None = None
         self._cluster = cluster
-        self._id = TransactionalId(cluster, transactional_id)
+        self._id = TransactionalId(cluster, transactional_id, two_phase=two_phase)
         self._timeout_ms = timeout_ms
         self._state = State.UNINITIALIZED
         self._identity = NO_PRODUCER
@@ -82,10 +79,9 @@ class Transactions:
         """Partitions of the open transaction, and whether the coordinator has them (transaction.version 0 and 1)."""
         self._registration: asyncio.Task[None] | None = None
         self._pause = CompletionPause()
-        self._under_way: str | None = None
-        """The call that moves the transaction on just now."""
-        self._has_moved: asyncio.Future[None] | None = None
-        """Somebody waits for the end of that call."""
+        self._call = OneCall()
+        self._prepared = PreparedTxnState()
+        """Which transaction is prepared, or was committed last when it was."""
 
     @property
     def is_initialized(self) -> bool:
@@ -94,7 +90,10 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """A transaction is open, or has failed, or its abort was not confirmed: it is to be aborted."""
+        """A transaction is open, or has failed, or its abort was not confirmed: it is to be aborted.
+
+        Not one that is prepared: what becomes of that is decided elsewhere.
+        """
         return self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR, State.ABORTING)
 
     # What the sender asks (rules.Rules)
@@ -139,7 +138,11 @@ class Transactions:
         return told
 
     async def abort_because_of(self, error: BaseException) -> None:
-        """Abort; where that fails, `error`, which is raised in any case, gets a note."""
+        """Abort what is open; where that fails, `error`, which is raised in any case, gets a note."""
+        if self._state is State.PREPARED:
+            error.add_note(f"The transaction {self._prepared} stays prepared: complete_transaction() ends it.")
+        if not self.is_open:
+            return
         try:
             await self.abort()
         except ClientError as failure:
@@ -149,27 +152,36 @@ class Transactions:
 
     # Calls
 
-    async def init(self) -> None:
-        """Take the id over."""
+    async def init(self, keep_prepared: bool = False) -> None:
+        """Take the id over; `keep_prepared`: with the transaction that is open, which is ended next."""
         check_call("init_transactions", self._state)
-        self._become(State.INITIALIZING)
-        try:
-            self._identity = await self._id.init(self._timeout_ms)
-        except (*_MAY_PASS, asyncio.CancelledError):
-            self._become(State.UNINITIALIZED)
-            raise
-        except ClientError as error:
-            self._die(error)
-            raise
-        self._tv2 = self._cluster.transaction_version >= 2
-        self._become(State.READY)
+        if keep_prepared and not self._id.two_phase:
+            raise MisuseError(
+                "keep_prepared=True is for two-phase commit: set transaction_two_phase_commit_enable=True"
+            )
+        with self._call.alone("init_transactions"):
+            self._become(State.INITIALIZING)
+            try:
+                if keep_prepared:
+                    self._identity, self._prepared = await self._id.init_keeping(self._timeout_ms)
+                else:
+                    self._identity, self._prepared = await self._id.init(self._timeout_ms), PreparedTxnState()
+            except (*MAY_PASS, UnsupportedByBrokerError, asyncio.CancelledError):
+                self._become(State.UNINITIALIZED)
+                raise
+            except ClientError as error:
+                self._die(error)
+                raise
+            self._tv2 = self._cluster.transaction_version >= 2
+            self._started = self._prepared.has_records
+            self._become(State.PREPARED if self._started else State.READY)
 
     async def begin(self) -> None:
         """Open a transaction."""
         await self.raise_error()
         check_call("begin_transaction", self._state)
         newer = self._cluster.transaction_version >= 2
-        with self._alone("begin_transaction"):
+        with self._call.alone("begin_transaction"):
             if not self._tv2 and (newer or self._id.unsettled):
                 # Before the first implicit add the leaders must see a fresh epoch (facts §9.3).  In the old protocol it
                 # keeps out a request of the last transaction that is late: it would act on this one (KAFKA-17754).
@@ -181,6 +193,7 @@ class Transactions:
                 await asyncio.sleep(pause)
         self._tv2 = newer
         self._started = self._needs_new_epoch = False
+        self._prepared = PreparedTxnState()
         self._registered.clear()
         self._become(State.IN_TRANSACTION)
 
@@ -199,7 +212,7 @@ class Transactions:
         """Commit positions of a group as part of the transaction."""
         await self.raise_error()
         check_call("send_offsets_to_transaction", self._state)
-        with self._alone("send_offsets_to_transaction"):
+        with self._call.alone("send_offsets_to_transaction"):
             self._started = True
             await self._send_offsets(offsets, group)
 
@@ -211,19 +224,49 @@ class Transactions:
                 await self._id.add_offsets(self._identity, group.group_id)
             await self._id.commit_offsets(self._identity, group, offsets, self._tv2)
         except ClientError as error:
-            self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *_MAY_PASS)))
+            self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
             await self.raise_error()
         except asyncio.CancelledError:
             interrupted = "send_offsets_to_transaction() was interrupted, and the positions may be in it or not"
             self._fail(TransactionAbortableError(f"{interrupted}: abort the transaction, then go on"), fatal=False)
             raise
 
+    async def prepare(self) -> PreparedTxnState:
+        """Have everything acknowledged that was sent, and take nothing more: what is left is to end it."""
+        await self.raise_error()
+        check_call("prepare_transaction", self._state)
+        if not self._tv2:
+            # Before it a pair has many transactions: who completes this one elsewhere might end a later one.
+            raise UnsupportedByBrokerError("prepare_transaction() needs transaction.version 2: raise the feature")
+        with self._call.alone("prepare_transaction"):
+            if self._state is State.IN_TRANSACTION:
+                self._become(State.PREPARED)
+                self._prepared = PreparedTxnState(*self._identity) if self._started else PreparedTxnState()
+            assert self.sender is not None, "a transaction has a sender"
+            await self.sender.flush()
+            await self.raise_error()
+            return self._prepared
+
+    async def complete(self, prepared: PreparedTxnState) -> bool:
+        """Commit what was prepared, here or elsewhere; whether it is known to be committed."""
+        await self.raise_error()
+        check_call("complete_transaction", self._state)
+        if self._state is State.PREPARED:
+            if prepared == self._prepared:
+                await self.commit()
+                return True
+            await self.abort()
+        elif self._state is State.UNINITIALIZED and prepared.has_records:
+            with self._call.alone("complete_transaction"):
+                return await self._id.complete(prepared)
+        return prepared in (self._prepared, PreparedTxnState())
+
     async def commit(self) -> None:
         """Commit, after everything that was sent is acknowledged."""
         await self.raise_error()
         check_call("commit_transaction", self._state)
-        with self._alone("commit_transaction"):
-            if self._state is State.IN_TRANSACTION:
+        with self._call.alone("commit_transaction"):
+            if self._state is not State.COMMITTING:
                 self._become(State.COMMITTING)
             assert self.sender is not None, "a transaction has a sender"
             await self.sender.flush()
@@ -237,7 +280,7 @@ class Transactions:
         if self._state is State.FATAL_ERROR:
             await self.raise_error()
         check_call("abort_transaction", self._state)
-        with self._alone("abort_transaction"):
+        with self._call.alone("abort_transaction"):
             if self._state is not State.ABORTING:
                 self._become(State.ABORTING)
             assert self.sender is not None, "a transaction has a sender"
@@ -248,30 +291,14 @@ class Transactions:
             await self.sender.flush()
             if self._started:
                 await self._end(commit=False)
-            self._error = None
+            self._error, self._prepared = None, PreparedTxnState()
             self._become(State.READY)
 
     async def settle(self) -> None:
-        """Leave no transaction open: wait for the call that ends it, and abort what is open then."""
-        while self._under_way is not None:
-            self._has_moved = self._has_moved or asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._has_moved])
-            self._has_moved = None
+        """Wait for the call that is under way, then leave no transaction open, unless it is prepared."""
+        await self._call.ended()
         if self.is_open:
             await self.abort()
-
-    @contextmanager
-    def _alone(self, call: str) -> Iterator[None]:
-        """Only one call at a time moves a transaction on: of two commits at once one would end the next transaction."""
-        if self._under_way is not None:
-            raise MisuseError(f"{call}() was called while {self._under_way}() is under way: wait for that first")
-        self._under_way = call
-        try:
-            yield
-        finally:
-            self._under_way = None
-            if self._has_moved is not None and not self._has_moved.done():
-                self._has_moved.set_result(None)
 
     async def raise_error(self) -> None:
         """Raises what has gone wrong, once it is known what it was."""
@@ -305,7 +332,7 @@ class Transactions:
             try:
                 await self._id.add_partitions(self._identity, waiting)
             except ClientError as error:
-                self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *_MAY_PASS)))
+                self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
                 return
             self._pause.answered(asyncio.get_running_loop().time() - asked_at, FIRST_BACKOFF)
             self._registered |= dict.fromkeys(waiting, True)
@@ -320,14 +347,10 @@ class Transactions:
         asked_at = asyncio.get_running_loop().time()
         try:
             self._identity = await self._id.end(self._identity, commit, self._tv2)
-        except TimedOutError as error:
-            call = "commit_transaction" if commit else "abort_transaction"
-            raise OutcomeUnknownError(f"{error}. Call {call}() again to find out") from error
-        except AuthenticationError as error:
-            call = "commit_transaction" if commit else "abort_transaction"
-            raise AuthenticationError(f"{error}. When that is mended call {call}() again to find out") from error
+        except MAY_PASS as error:
+            raise unconfirmed(error, "commit_transaction" if commit else "abort_transaction") from error
         except (TransactionAbortableError, UnsupportedByBrokerError, BrokerError) as error:
-            if isinstance(error, BrokerError) and not _is_unsupported(error):
+            if isinstance(error, BrokerError) and not is_unsupported(error):
                 self._die(error)
                 raise
             if commit:
@@ -348,7 +371,7 @@ class Transactions:
         """The next epoch of the current pair.  Raises ProducerFencedError if somebody else has the id."""
         try:
             return await self._id.init(self._timeout_ms, self._identity)
-        except _MAY_PASS:
+        except MAY_PASS:
             raise
         except ClientError as error:
             self._die(error)
@@ -361,13 +384,13 @@ class Transactions:
 
     def _fail(self, error: ClientError, *, fatal: bool) -> None:
         """Nothing of the open transaction can be committed any more."""
-        if _is_unsupported(error):
+        if is_unsupported(error):
             # transaction.version was changed under the open transaction: abort, then go on in the other protocol.
             self._cluster.ask_features_again()
         elif fatal:
             self._die(error)
             return
-        if self._state not in (State.IN_TRANSACTION, State.COMMITTING):
+        if self._state not in (State.IN_TRANSACTION, State.PREPARED, State.COMMITTING):
             return
         if isinstance(error, TransactionTimedOutError):
             self._error = StaleIdentityError(str(error))
@@ -394,21 +417,3 @@ class Transactions:
         """Stop what is under way."""
         if self._registration is not None:
             self._registration.cancel()
-
-
-def _is_unsupported(error: ClientError) -> bool:
-    """Whether a request was not understood, as after a change of transaction.version."""
-    if isinstance(error, BrokerError):
-        return error.code == ErrorCode.UNSUPPORTED_VERSION
-    return isinstance(error, UnsupportedByBrokerError)
-
-
-def check_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
-    """Who commits positions.  Raises MisuseError for an empty group, TypeError and ValueError for what is none."""
-    member = group if isinstance(group, ConsumerGroupMetadata) else ConsumerGroupMetadata(group)
-    if not text("group", member.group_id):
-        raise MisuseError("send_offsets_to_transaction() needs a group: its name is empty")
-    whole_number("generation_id", member.generation_id, -1, INT32)
-    text("member_id", member.member_id)
-    text("group_instance_id", member.group_instance_id or "")
-    return member

@@ -11,6 +11,7 @@ from fencepost.client import producer
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.portal import Portal
+from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.producer_elsewhere import ProducerElsewhere
 from fencepost.client.statistics import ProducerStatistics
 from fencepost.client.together import ManyMetadata
@@ -122,8 +123,8 @@ class Producer(Blocking):
         return self._producer.statistics()
 
     @as_in(producer.Producer.init_transactions)
-    def init_transactions(self) -> None:
-        self._portal.call(self._producer.init_transactions())
+    def init_transactions(self, keep_prepared: bool = False) -> None:
+        self._portal.call(self._producer.init_transactions(keep_prepared))
 
     @as_in(producer.Producer.begin_transaction)
     def begin_transaction(self) -> None:
@@ -136,6 +137,14 @@ class Producer(Blocking):
     @as_in(producer.Producer.abort_transaction)
     def abort_transaction(self) -> None:
         self._portal.call(self._producer.abort_transaction())
+
+    @as_in(producer.Producer.prepare_transaction)
+    def prepare_transaction(self) -> PreparedTxnState:
+        return self._portal.call(self._producer.prepare_transaction())
+
+    @as_in(producer.Producer.complete_transaction)
+    def complete_transaction(self, prepared: PreparedTxnState | str) -> bool:
+        return self._portal.call(self._producer.complete_transaction(prepared))
 
     @as_in(producer.Producer.transaction)
     @contextmanager
