@@ -51,7 +51,7 @@ def read(
 ) -> None:
     """Append the offsets of all that can be had to `taken`, fetched some batches at a time."""
     while wanted := [batch for end, batch in log if end > partition.fetch_offset][:at_once]:
-        partition.fetched = Fetched(partition.fetch_offset, memoryview(b"".join(wanted)), None, 0.0)
+        partition.fetched = Fetched(partition.fetch_offset, memoryview(b"".join(wanted)), None, 0.0, 0)
         if in_batches:
             taken += [record.offset for record in partition.take_batch() or ()]
             continue

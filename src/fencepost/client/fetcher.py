@@ -386,11 +386,14 @@ class Fetcher:
                 elif error:
                     raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
                 elif found.records:
-                    partition.fetched = Fetched(offset, memoryview(found.records), self._aborted(found), now)
+                    data = memoryview(found.records)
+                    partition.fetched = Fetched(offset, data, self._aborted(found), now, found.high_watermark)
 
     def _warn(self, partition: Followed, found: Any) -> None:
         if partition.in_commit_order is not None and not found.error_code:
             now = asyncio.get_running_loop().time()
+            if not found.records:
+                partition.in_commit_order.answered(now, found.high_watermark)
             ends = found.high_watermark, found.last_stable_offset, found.log_start_offset
             for warning in partition.in_commit_order.warnings(now, *ends):
                 logger.warning(warning)

@@ -16,12 +16,16 @@ from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
 
 class Fetched(NamedTuple):
-    """What came for one partition: raw batches from `position` on.  `came_at` is by the event loop's clock."""
+    """What came for one partition: raw batches from `position` on.
+
+    `came_at` is by the event loop's clock, `high_watermark` what the leader told with it.
+    """
 
     position: int
     data: memoryview
     aborted: list[tuple[int, int]] | None
     came_at: float
+    high_watermark: int
 
 
 class Followed:
@@ -98,7 +102,7 @@ class Followed:
             fetched, self.fetched = self.fetched, None
             if fetched.position == self.chunk:
                 with damage_named(self.at, self.chunk):
-                    self.in_commit_order.feed(fetched.data, fetched.came_at)
+                    self.in_commit_order.feed(fetched.data, fetched.came_at, fetched.high_watermark)
                 self.decode_on()
             return
         seen = self._open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -63,6 +64,8 @@ class Reader:
         self.order = CommitOrder(limit, None, 1000)
         self.order.buffers = TransactionBuffers(limit, self.disk.open)
         self.followed = Followed(AT, begun, order=self.order)
+        self.chance = random.Random(0)
+        self.now = 0.0
 
     def take(self, count: int) -> list[int]:
         """Up to so many records, as a fetcher takes them; the offsets of all that were delivered."""
@@ -83,10 +86,11 @@ class Reader:
         return taken
 
     def _fetch(self) -> bool:
-        """Whether there is more."""
+        """Whether there is more.  Now and then so late that what is kept of open transactions is read again."""
+        self.now += 4000 * (self.chance.random() < 0.1)
         offset = self.followed.fetch_offset
         data = self.log.fetch(offset, self.most)
-        self.followed.fetched = Fetched(offset, memoryview(data), None, 0.0)
+        self.followed.fetched = Fetched(offset, memoryview(data), None, self.now, self.log.end)
         return bool(data)
 
     def next_offset(self) -> OffsetAndMetadata:

@@ -101,3 +101,18 @@ def due_again(open_for: float, bound: float, said: int) -> bool:
     15 minutes.
     """
     return open_for >= bound * (1 << said)
+
+
+#: Seconds for which a transaction that was seen open is taken to have its end still before it.
+_SURE_FOR: Final = 3600.0
+
+
+def may_have_passed_its_end(seen_open_at: float, now: float) -> bool:
+    """Whether compaction may have removed the end of a transaction before a reader came to it.
+
+    `seen_open_at`: when its first records were fetched, or later the end of the log without its own.  Compaction takes
+    the records of an aborted transaction first, and the marker `delete.retention.ms` (a day by default) after that.  So
+    what is read again where it began is right, and what was kept is not: the next commit of the same producer would
+    deliver it.
+    """
+    return now - seen_open_at > _SURE_FOR

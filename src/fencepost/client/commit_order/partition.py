@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from fencepost.client.commit_order.buffers import TransactionBuffer, TransactionBuffers
@@ -12,6 +13,7 @@ from fencepost.client.commit_order.decisions import (
     first_wanted,
     is_surely_open,
     kind_of,
+    may_have_passed_its_end,
 )
 from fencepost.client.commit_order.position import Position
 from fencepost.client.errors import SpillError
@@ -74,6 +76,8 @@ class PartitionInCommitOrder:
         """What was fetched and is not looked at, from `_place` on."""
         self._place = 0
         self._fed_at = 0.0
+        self._at_end_at = -inf
+        """When the end of the log was fetched last."""
         self._begun = begun
         self.fetch_offset = begun.start
         """What is to be fetched next."""
@@ -108,16 +112,27 @@ class PartitionInCommitOrder:
 
     # Batches in, records out
 
-    def feed(self, data: Buffer, now: float) -> None:
-        """Whole batches from `fetch_offset` on, when `more` has nothing left.
+    def feed(self, data: Buffer, now: float, high_watermark: int) -> None:
+        """Whole batches from `fetch_offset` on, fetched at `now`, when `more` has nothing left.
 
-        Raises ProtocolError for what is none, and takes nothing of it.
+        Takes nothing where it is to be fetched again from the oldest open transaction on, as `fetch_offset` says then.
+        Raises ProtocolError for what is no batch, and takes nothing of it.
         """
         assert self._place == len(self._data), "what was fed before is looked at first"
+        oldest = next(iter(self._open.values()), None)
+        if oldest is not None and may_have_passed_its_end(max(oldest.begun_at, self._at_end_at), now):
+            self.begin(self.position())
+            return
         fed = memoryview(data)
         following = max((header.last_offset + 1 for _, header in headers(fed)), default=self.fetch_offset)
         self._data, self._place, self._fed_at = fed, 0, now
         self.fetch_offset = max(self.fetch_offset, following)
+        self.answered(now, high_watermark)
+
+    def answered(self, now: float, high_watermark: int) -> None:
+        """A leader told, at `now`, how far its log goes, with all that there is from `fetch_offset` on."""
+        if self.fetch_offset >= high_watermark:
+            self._at_end_at = now
 
     def more(self) -> list[ConsumerRecord]:
         """The next records: of one batch, in order; none if more is to be fetched first.
