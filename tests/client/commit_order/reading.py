@@ -56,16 +56,20 @@ class _File:
 
 
 class Reader:
-    """One life of a consumer of one partition."""
+    """One life of a consumer of one partition; `late`: how many of its fetches come more than an hour after the last."""
 
-    def __init__(self, log: Log, begun: OffsetAndMetadata, limit: int, most: int, fate: Iterator[str]) -> None:
-        self.log, self.most = log, most
+    def __init__(
+        self, log: Log, begun: OffsetAndMetadata, limit: int, most: int, fate: Iterator[str], late: float = 0.1
+    ) -> None:
+        self.log, self.most, self.late = log, most, late
         self.disk = Disk(fate)
         self.order = CommitOrder(limit, None, 1000)
         self.order.buffers = TransactionBuffers(limit, self.disk.open)
         self.followed = Followed(AT, begun, order=self.order)
         self.chance = random.Random(0)
         self.now = 0.0
+        self.fetched: list[int] = []
+        """The offsets that were asked for."""
 
     def take(self, count: int) -> list[int]:
         """Up to so many records, as a fetcher takes them; the offsets of all that were delivered."""
@@ -87,8 +91,9 @@ class Reader:
 
     def _fetch(self) -> bool:
         """Whether there is more.  Now and then so late that what is kept of open transactions is read again."""
-        self.now += 4000 * (self.chance.random() < 0.1)
+        self.now += 4000 * (self.chance.random() < self.late)
         offset = self.followed.fetch_offset
+        self.fetched.append(offset)
         data = self.log.fetch(offset, self.most)
         self.followed.fetched = Fetched(offset, memoryview(data), None, self.now, self.log.end)
         return bool(data)

@@ -20,6 +20,11 @@ FATES: st.SearchStrategy[list[str]] = st.lists(FATE, min_size=10, max_size=60) |
 BEGINNING = OffsetAndMetadata(0)
 
 
+def whole(steps: list[Step]) -> list[Step]:
+    """The same without holes."""
+    return [step for step in steps if step[0] not in ("gap", "emptied marker")]
+
+
 @pytest.mark.promise("2014.commit-order", "2014.spill")
 @given(STEPS, LIMITS, MOST, st.integers(1, 9), FATES)
 def test_exactly_what_is_committed_is_delivered_each_transaction_in_one_piece_in_the_order_of_commits(
@@ -36,6 +41,25 @@ def test_exactly_what_is_committed_is_delivered_each_transaction_in_one_piece_in
     assert reader.next_offset() == (
         OffsetAndMetadata(oldest) if oldest == log.end else OffsetAndMetadata(oldest, f"commit-order/1 {log.end}")
     )
+    reader.end()
+
+
+@given(STEPS, MOST)
+def test_whoever_is_always_late_gets_to_the_end(steps: list[Step], most: int) -> None:
+    """Ends may have been removed meanwhile, each time anew: what is kept is read again, but not for ever."""
+    log = build(steps)
+    reader = Reader(log, BEGINNING, 10**6, most, iter(()), late=1)
+    assert reader.take(10**6) == log.delivered
+    assert len(reader.fetched) <= 20 * (len(log.batches) + 1)
+    reader.end()
+
+
+@given(STEPS.map(whole), MOST)
+def test_where_compaction_has_removed_nothing_nothing_is_read_again(steps: list[Step], most: int) -> None:
+    """Retention may have taken it meanwhile."""
+    reader = Reader(build(steps), BEGINNING, 10**6, most, iter(()), late=1)
+    reader.take(10**6)
+    assert reader.fetched == sorted(set(reader.fetched))
     reader.end()
 
 

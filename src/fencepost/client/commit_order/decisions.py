@@ -9,7 +9,7 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import Final
 
@@ -107,12 +107,27 @@ def due_again(open_for: float, bound: float, said: int) -> bool:
 _SURE_FOR: Final = 3600.0
 
 
-def may_have_passed_its_end(seen_open_at: float, now: float) -> bool:
-    """Whether compaction may have removed the end of a transaction before a reader came to it.
+def last_hole(batches: Iterable[BatchHeader], expected: int) -> int | None:
+    """The offset in front of which a record or a marker is missing last; None if there is no such place.
+
+    `expected`: the offset at which the first batch would begin.  Only compaction leaves holes, and only in front of the
+    last stable offset: every transaction that began before one has ended.  A marker that was emptied leaves one, too.
+    """
+    found = None
+    for header in batches:
+        if header.base_offset > expected or (header.is_control and header.record_count == 0):
+            found = header.base_offset
+        expected = header.last_offset + 1
+    return found
+
+
+def may_have_passed_its_end(seen_open_at: float, now: float, again: int) -> bool:
+    """Whether compaction, which has left a hole, may have removed the end of a transaction before a reader came to it.
 
     `seen_open_at`: when its first records were fetched, or later the end of the log without its own.  Compaction takes
     the records of an aborted transaction first, and the marker `delete.retention.ms` (a day by default) after that.  So
     what is read again where it began is right, and what was kept is not: the next commit of the same producer would
-    deliver it.
+    deliver it.  `again`: how often that was done since the end of the log was reached.  Each time there is twice the
+    time, so that a reader which needs long to get there does get there.
     """
-    return now - seen_open_at > _SURE_FOR
+    return now - seen_open_at > _SURE_FOR * (1 << again)

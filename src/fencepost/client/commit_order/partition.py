@@ -13,6 +13,7 @@ from fencepost.client.commit_order.decisions import (
     first_wanted,
     is_surely_open,
     kind_of,
+    last_hole,
     may_have_passed_its_end,
 )
 from fencepost.client.commit_order.position import Position
@@ -78,6 +79,10 @@ class PartitionInCommitOrder:
         self._fed_at = 0.0
         self._at_end_at = -inf
         """When the end of the log was fetched last."""
+        self._last_hole = -1
+        """The last offset in front of which something was missing."""
+        self._again = 0
+        """How often it began again since then, as ends of transactions may have been removed."""
         self._begun = begun
         self.fetch_offset = begun.start
         """What is to be fetched next."""
@@ -119,20 +124,29 @@ class PartitionInCommitOrder:
         Raises ProtocolError for what is no batch, and takes nothing of it.
         """
         assert self._place == len(self._data), "what was fed before is looked at first"
-        oldest = next(iter(self._open.values()), None)
-        if oldest is not None and may_have_passed_its_end(max(oldest.begun_at, self._at_end_at), now):
+        fed = memoryview(data)
+        batches = [header for _, header in headers(fed)]
+        hole = last_hole(batches, self.fetch_offset)
+        self._last_hole = self._last_hole if hole is None else hole
+        if self._may_have_passed_an_end(now):
+            self._again += 1
             self.begin(self.position())
             return
-        fed = memoryview(data)
-        following = max((header.last_offset + 1 for _, header in headers(fed)), default=self.fetch_offset)
+        following = max((header.last_offset + 1 for header in batches), default=self.fetch_offset)
         self._data, self._place, self._fed_at = fed, 0, now
         self.fetch_offset = max(self.fetch_offset, following)
         self.answered(now, high_watermark)
 
+    def _may_have_passed_an_end(self, now: float) -> bool:
+        oldest = next(iter(self._open.values()), None)
+        if oldest is None or self._last_hole <= oldest.first:
+            return False
+        return may_have_passed_its_end(max(oldest.begun_at, self._at_end_at), now, self._again)
+
     def answered(self, now: float, high_watermark: int) -> None:
         """A leader told, at `now`, how far its log goes, with all that there is from `fetch_offset` on."""
         if self.fetch_offset >= high_watermark:
-            self._at_end_at = now
+            self._at_end_at, self._again = now, 0
 
     def more(self) -> list[ConsumerRecord]:
         """The next records: of one batch, in order; none if more is to be fetched first.
