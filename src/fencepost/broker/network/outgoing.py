@@ -127,14 +127,17 @@ class Outgoing:
 
     def send_all(self, transport: Transport) -> None:
         """Hand over the rest, whether it is taken or not: the connection ends."""
-        while self._rest:
+        while self._rest and not transport.is_closing():
             transport.write(self._rest.popleft())
 
     def _send_pieces(self, transport: Transport) -> None:
-        """Send a response piece by piece: nothing is copied before the transport takes it."""
+        """Send a response piece by piece: nothing is copied before the transport takes it.
+
+        A transport whose other end is gone says so in the node's log for each piece more that it is given.
+        """
         rest = self._rest
         rest.extend(map(memoryview, self._output))
-        while rest and self.is_writable:
+        while rest and self.is_writable and not transport.is_closing():
             piece = rest[0][:PIECE]
             if len(piece) == len(rest[0]):
                 rest.popleft()
