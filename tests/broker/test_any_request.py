@@ -22,6 +22,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.layout import Field, fields_of
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import ApiVersionsRequest
+from fencepost.protocol.steps import Pace, finish
 
 ROUNDS = 12
 PRODUCE, JOIN_GROUP, SYNC_GROUP = 0, 11, 14
@@ -91,7 +92,7 @@ def known(broker: Broker) -> dict[str, Any]:
         "topics": {name: (topic.topic_id, len(topic.partitions)) for name, topic in broker.node.topics.by_name.items()},
         "offsets": {
             group.group_id: offsets
-            for group in groups.groups()
+            for group in finish(groups.groups_in_steps(Pace()))
             if (offsets := groups.fetch_offsets(group.group_id, None, True)) or group.protocol_type
         },
         "transactions": {each.transactional_id: each for each in transactions.list().transactions},

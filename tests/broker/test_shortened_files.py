@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.wire import SETTINGS, Client, batch, fetch, new_topic, produce, values
@@ -29,7 +30,7 @@ def log_file(data: Path, topic: str) -> Path:
 @pytest.mark.parametrize("configs", [{}, {"index_interval_bytes": "1"}], ids=["", "in the index"])
 @pytest.mark.parametrize("left", [0, 1, 60, 61, 100, -1])
 def test_a_shortened_file_is_an_error_for_its_readers_only(
-    tmp_path: Path, left: int, configs: dict[str, str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, left: int, configs: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "fencepost")
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:

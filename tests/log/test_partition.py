@@ -152,7 +152,7 @@ def test_a_marker_of_a_producer_id_below_minus_1_is_written_and_means_nothing(
         partition = Node().partition
         outcome = partition.append(marker(producer_id, epoch, True), Origin.COORDINATOR, marker_transaction_version=0)
         assert error_of(outcome) == error
-        assert (partition.log_end_offset, partition.active_producers()) == (1 if error == 0 else 0, [])
+        assert (partition.log_end_offset, list(partition.active_producers())) == (1 if error == 0 else 0, [])
 
     run(main())
 

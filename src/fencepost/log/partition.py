@@ -363,7 +363,7 @@ class Partition:
         finally:
             self.scans -= 1
 
-    def active_producers(self) -> list[ActiveProducer]:
+    def active_producers(self) -> Iterator[ActiveProducer]:
         return self.producers.active()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:

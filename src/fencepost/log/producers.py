@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fencepost.log.producer_state import (
@@ -176,9 +177,10 @@ class Producers:
         """Whether a transaction is open whose producer has not been heard of since that time."""
         return any(self.entries[producer_id].last_seen < before for producer_id in self._open.values())
 
-    def active(self) -> list[ActiveProducer]:
-        return [
-            ActiveProducer(
+    def active(self) -> Iterator[ActiveProducer]:
+        """Those that there are now, each as it is when it is taken."""
+        for entry in list(self.entries.values()):
+            yield ActiveProducer(
                 entry.producer_id,
                 entry.epoch,
                 entry.last_sequence,
@@ -186,8 +188,6 @@ class Producers:
                 entry.coordinator_epoch,
                 -1 if entry.open_first_offset is None else entry.open_first_offset,
             )
-            for entry in self.entries.values()
-        ]
 
     # Expiry and loading
 

@@ -14,11 +14,16 @@ from typing import Any
 
 import pytest
 from tests.broker.group_talk import join
-from tests.broker.wire import Client, new_topic, on_the_loop, serving
+from tests.broker.wire import Client, connections_of, new_topic, on_the_loop, serving
 
 from fencepost.broker import Broker
 from fencepost.broker.metadata.settings import Settings
-from fencepost.broker.network.registry import SERVED
+from fencepost.broker.network.registry import SERVED, Reply
+from fencepost.broker.network.request_context import RequestContext
+from fencepost.coordinator.group.coordinator import CommitFor
+from fencepost.coordinator.group.offsets import CommittedOffset
+from fencepost.log.partition import Appended
+from fencepost.log.producer_state import Origin
 from fencepost.protocol import partitioning
 from fencepost.protocol.layout import Field, default_of, fields_of
 from fencepost.protocol.messages import (
@@ -26,14 +31,19 @@ from fencepost.protocol.messages import (
     DeleteGroupsRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeProducersRequest,
     DescribeTransactionsRequest,
     FindCoordinatorRequest,
+    ListGroupsRequest,
     OffsetFetchRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTransaction
 from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
+from fencepost.protocol.messages.describe_producers import TopicRequest as DescribedTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.partitioning import java_hash
+from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Offset, TopicPartition
 from fencepost.runtime import Slices
 
 MANY = 2_000
@@ -159,6 +169,92 @@ def test_no_step_handles_all_that_a_request_names(
     client.close()
     longest = max(steps)
     assert longest[0] < MOST_CALLS, longest
+
+
+OF_EVERYTHING = [
+    (DescribeProducersRequest(topics=[DescribedTopic(name="written", partition_indexes=[0])]), None),
+    (ListGroupsRequest(), None),
+    (ListGroupsRequest(states_filter=["empty"], types_filter=["classic"]), 5),
+    (OffsetFetchRequest(group_id="has-much", topics=None), 5),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"), OF_EVERYTHING, ids=[f"{type(request).__name__}-{v}" for request, v in OF_EVERYTHING]
+)
+def test_no_step_tells_of_all_that_there_is(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, request_: Any, version: int | None
+) -> None:
+    """A request of a few bytes asks for that."""
+    client = Client(broker)
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["any"]))
+    position = CommittedOffset(Offset(1), -1, "", on_the_loop(broker, broker.node.clock.now))
+
+    def fill() -> None:
+        commit, one = broker.node.groups.commit_offsets, TopicPartition("t", 0)
+        for number in range(MANY):
+            commit(CommitFor(f"has-little-{number}", "", None, -1), {one: position})
+        everywhere = dict.fromkeys((TopicPartition("t", number) for number in range(MANY)), position)
+        commit(CommitFor("has-much", "", None, -1), everywhere)
+        if "written" not in broker.node.topics.by_name:
+            broker.node.topics.create_at_once("written", 1)
+        written = broker.node.storage.partition("written", 0)
+        assert written is not None
+        for number in range(5 * MANY):
+            data = encode_batch([(0, b"k", b"v", ())], producer_id=number, producer_epoch=0, base_sequence=0)
+            assert isinstance(written.append(data, Origin.CLIENT), Appended)
+
+    on_the_loop(broker, fill)
+    monkeypatch.setattr(broker.node, "slices", Slices(steps=1))
+    with calls_of_steps(broker, monkeypatch) as steps:
+        client.send(request_, version=version)
+        answer = client.receive()
+    client.close()
+    if isinstance(request_, ListGroupsRequest):
+        told = answer.groups
+    else:
+        (told,) = (getattr(topic.partitions[0], "active_producers", topic.partitions) for topic in answer.topics)
+    assert len(told) >= MANY
+    longest = max(steps)
+    assert longest[0] < MOST_CALLS, longest
+
+
+class State(str):
+    """The name of a state that counts how often any is compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    compared = 0
+
+    def lower(self) -> State:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        State.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_states_that_are_asked_for_are_not_gone_through_for_each_group() -> None:
+    """90,000 of them and a thousand groups took a second in one step."""
+    names: list[str] = [State(f"state-{number}") for number in range(10)]
+    (served,) = (each for each in SERVED.values() if each.request is ListGroupsRequest)
+    with serving() as broker:
+        client = Client(broker)
+        client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["any"]))
+
+        def ask() -> None:
+            position = CommittedOffset(Offset(1), -1, "", broker.node.clock.now())
+            for number in range(10):
+                group = CommitFor(f"listed-{number}", "", None, -1)
+                broker.node.groups.commit_offsets(group, {TopicPartition("t", 0): position})
+            context = RequestContext(connections_of(broker)[0].peer, 5, "wire")
+            for request in (ListGroupsRequest(states_filter=names), ListGroupsRequest(types_filter=names)):
+                reply = served.handler(request, context, broker.node)
+                assert isinstance(reply, Reply) and reply.response.groups == []
+
+        on_the_loop(broker, ask)
+        client.close()
+    assert State.compared < 10
 
 
 LONG_IDS = [f"{number}-{'x' * 32_000}" for number in range(20)]

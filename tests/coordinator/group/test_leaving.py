@@ -9,6 +9,7 @@ from tests.coordinator.group.group_doubles import A, World, group_of, settled, v
 from fencepost.protocol.codec import encode_stored
 from fencepost.protocol.consumer_protocol import ConsumerProtocolSubscription
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.steps import Pace, finish
 
 SUBSCRIBED = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
@@ -46,7 +47,7 @@ async def test_a_group_is_deleted_only_when_nobody_is_in_it() -> None:
     world.leave((member, None))
     assert world.delete_group() == ErrorCode.NONE
     assert world.state() == "GROUP_ID_NOT_FOUND"
-    assert [group.group_id for group in world.coordinator.groups()] == ["h"]
+    assert [group.group_id for group in finish(world.coordinator.groups_in_steps(Pace()))] == ["h"]
     world.restart()
     assert world.state() == "GROUP_ID_NOT_FOUND"
 

@@ -26,30 +26,32 @@ def describe_producers(request: DescribeProducersRequest, context: RequestContex
                 yield from pace.spend(1)
                 continue
             described.add((topic.name, index))
-            partition = _describe(topic.name, index, context, node)
-            partitions.append(partition)
-            yield from pace.spend(ITEM + len(partition.active_producers))
+            yield from pace.spend(ITEM)
+            partitions.append((yield from _describe(topic.name, index, context, node, pace)))
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return Reply(DescribeProducersResponse(topics=topics), node.storage.lsn)
 
 
-def _describe(topic: str, index: int, context: RequestContext, node: Node) -> PartitionResponse:
+def _describe(topic: str, index: int, context: RequestContext, node: Node, pace: Pace) -> Steps[PartitionResponse]:
     partition = node.storage.partition(topic, index)
-    error, producers = ErrorCode.NONE, []
+    error = ErrorCode.NONE
+    producers: list[ProducerState] = []
     if not context.may(Operation.READ, Resource.TOPIC, topic):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
         error = node.storage.refusal(topic, index)
     else:
-        producers = [
-            ProducerState(
-                producer_id=found.producer_id,
-                producer_epoch=found.producer_epoch,
-                last_sequence=found.last_sequence,
-                last_timestamp=found.last_timestamp,
-                coordinator_epoch=found.coordinator_epoch,
-                current_txn_start_offset=found.open_first_offset,
+        for found in partition.active_producers():
+            producers.append(
+                ProducerState(
+                    producer_id=found.producer_id,
+                    producer_epoch=found.producer_epoch,
+                    last_sequence=found.last_sequence,
+                    last_timestamp=found.last_timestamp,
+                    coordinator_epoch=found.coordinator_epoch,
+                    current_txn_start_offset=found.open_first_offset,
+                )
             )
-            for found in partition.active_producers()
-        ]
+            if pace.is_used_up(ITEM):
+                yield from pace.rest()
     return PartitionResponse(partition_index=index, error_code=error, active_producers=producers)

@@ -7,7 +7,7 @@ what it means in memory are one step.  Answers name the lsn that they depend on.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fencepost.coordinator import loading
@@ -33,6 +33,7 @@ from fencepost.protocol.control import COMMIT, ControlRecord
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.partitioning import partition_for_id
+from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import (
     CONSUMER_OFFSETS,
     Milliseconds,
@@ -47,6 +48,8 @@ logger = get_logger(__name__)
 
 _EXPIRED_TOGETHER: Final = 20
 """Groups that are looked at in one step."""
+_A_GROUP: Final = 10
+"""Units that it costs to make one out of committed offsets."""
 
 
 class CommitFor(NamedTuple):
@@ -324,12 +327,15 @@ class GroupCoordinator:
             return ClassicGroup(group_id)
         return group or ErrorCode.GROUP_ID_NOT_FOUND
 
-    def groups(self) -> Iterator[ClassicGroup]:
-        """All groups, those with committed offsets only included."""
-        for index in sorted(self._shards):
-            shard = self._shards[index]
-            yield from shard.groups.values()
-            yield from (ClassicGroup(group_id) for group_id in shard.offsets.groups() if group_id not in shard.groups)
+    def groups_in_steps(self, pace: Pace) -> Steps[list[ClassicGroup]]:
+        """All groups, those with committed offsets only included; one that goes meanwhile may be among them."""
+        found: list[ClassicGroup] = []
+        for _, shard in sorted(self._shards.items()):
+            for group_id in dict.fromkeys([*shard.groups, *shard.offsets.groups()]):
+                found.append(shard.groups.get(group_id) or ClassicGroup(group_id))
+                if pace.is_used_up(_A_GROUP):
+                    yield from pace.rest()
+        return found
 
     def delete_group(self, group_id: str) -> Answered[ErrorCode]:
         """DeleteGroups, one of them: its committed offsets go too, pending ones included."""
