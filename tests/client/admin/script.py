@@ -107,8 +107,12 @@ class Script:
     async def configs(self) -> None:
         admin = self.admin
 
-        async def told(*names: str) -> None:
+        async def told(*names: str, policy: str = "delete") -> None:
+            """What is said of these settings, as soon as the change that made `cleanup.policy` this one is known."""
             entries = (await admin.describe_topic_configs([self.topic]))[self.topic]
+            while entries["cleanup.policy"].value != policy:
+                await asyncio.sleep(0.05)
+                entries = (await admin.describe_topic_configs([self.topic]))[self.topic]
             for name in names:
                 found = entries[name]
                 # What the node itself is started with is no matter here.
@@ -121,7 +125,7 @@ class Script:
         await admin.alter_topic_config(self.topic, change, validate_only=True)
         await told("max.message.bytes")
         await admin.alter_topic_config(self.topic, change)
-        await told("max.message.bytes", "cleanup.policy", "retention.ms")
+        await told("max.message.bytes", "cleanup.policy", "retention.ms", policy="delete,compact")
         await admin.alter_topic_config(
             self.topic, ConfigChange(delete=["max.message.bytes"], subtract={"cleanup.policy": "compact"})
         )
