@@ -309,6 +309,23 @@ def test_what_came_after_the_end_where_reading_began_is_not_lost_to_a_rebalance(
     simulate(scenario)
 
 
+def test_the_first_records_of_a_group_without_positions_are_not_lost_with_their_reader() -> None:
+    """They were there at its first look, and their transaction was not committed."""
+
+    async def scenario(world: World) -> None:
+        latest: dict[str, Any] = {"auto_offset_reset": "latest"}
+        async with reader(world, **latest) as first, writer(world) as one:
+            await first.poll(500)
+            await fill(world)
+            with pytest.raises(ZeroDivisionError):
+                await fail_in(await anext(ExactlyOnce(first, one, max_records=3)))
+        async with reader(world, "second", **latest) as second, writer(world) as two, asyncio.timeout(20):
+            await copy_all(ExactlyOnce(second, two))
+        assert await output(world) == list(range(COUNT))
+
+    simulate(scenario)
+
+
 def test_what_a_commit_in_doubt_did_not_touch_is_gone_on_with_where_it_was() -> None:
     """The group has no position of the other partition, and that was begun at its end."""
 

@@ -88,6 +88,7 @@ class Coordinator:
         self.commits: list[tuple[int, ErrorCode]] = []
         """The member epoch of each commit, and its answer."""
         self.refuse_commit: Callable[[OffsetCommitRequest], Any] = lambda _: None
+        self.interval_ms = INTERVAL_MS
         self._runtimes = 0
         nodes.leaders = dict.fromkeys(PARTITIONS, 0)
         nodes.answer = self.answer
@@ -177,7 +178,7 @@ class Coordinator:
             error_code=0,
             member_id=known.member_id,
             member_epoch=known.epoch,
-            heartbeat_interval_ms=INTERVAL_MS,
+            heartbeat_interval_ms=self.interval_ms,
             assignment=Assignment(topic_partitions=by_topic(now)) if is_full or now != before else None,
         )
 

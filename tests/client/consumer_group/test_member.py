@@ -73,6 +73,20 @@ def test_a_member_says_what_it_is_once_and_then_lives_as_often_as_it_is_told_to(
     play(scenario)
 
 
+def test_a_member_lives_as_often_as_it_was_told_to_last() -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            for interval_ms in (INTERVAL_MS // 5, 3 * INTERVAL_MS):
+                group.interval_ms = interval_ms
+                await poll_for(reader, 3 * INTERVAL)
+                before = len(group.heard)
+                await poll_for(reader, 6 * INTERVAL)
+                assert abs(len(group.heard) - before - 6 * INTERVAL_MS / interval_ms) <= 1
+
+    play(scenario)
+
+
 def test_what_is_taken_away_is_committed_and_told_before_the_coordinator_hears_that_it_is_given_up() -> None:
     async def scenario(group: Coordinator) -> None:
         async with group.member() as reader:
