@@ -23,6 +23,8 @@ PRODUCER_CALLS: dict[str, Callable[[Producer], Awaitable[Any]]] = {
     "send": lambda writer: writer.send("t", b""),
     "init_transactions": lambda writer: writer.init_transactions(),
     "begin_transaction": lambda writer: writer.begin_transaction(),
+    "prepare_transaction": lambda writer: writer.prepare_transaction(),
+    "complete_transaction": lambda writer: writer.complete_transaction("1:1"),
     "commit_transaction": lambda writer: writer.commit_transaction(),
     "abort_transaction": lambda writer: writer.abort_transaction(),
     "send_offsets_to_transaction": lambda writer: writer.send_offsets_to_transaction({AT: 1}, "group"),

@@ -32,10 +32,15 @@ class Case(NamedTuple):
     patience_ms: int = PATIENCE_MS
 
 
-async def _open(writer: Producer) -> None:
+async def _sent(writer: Producer) -> None:
     await writer.init_transactions()
     await writer.begin_transaction()
-    await writer.send_and_wait("t", b"", partition=0)
+    await writer.send("t", b"", partition=0)
+
+
+async def _open(writer: Producer) -> None:
+    await _sent(writer)
+    await writer.flush()
 
 
 async def _assigned(reader: Consumer) -> None:
@@ -50,6 +55,8 @@ PRODUCER: dict[str, Case] = {
     # First it may block, then the record has its own time.
     "send_and_wait": Case(lambda writer: writer.send_and_wait("t", b"", partition=0), patience_ms=2 * PATIENCE_MS),
     "send_offsets_to_transaction": Case(lambda writer: writer.send_offsets_to_transaction({AT: 1}, "g"), _open),
+    "prepare_transaction": Case(lambda writer: writer.prepare_transaction(), _sent),
+    "complete_transaction": Case(lambda writer: writer.complete_transaction("0:0")),
     "commit_transaction": Case(lambda writer: writer.commit_transaction(), _open),
     "abort_transaction": Case(lambda writer: writer.abort_transaction(), _open),
     "flush": Case(lambda writer: writer.flush(PATIENCE_MS), _open, may_succeed=True),

@@ -10,9 +10,11 @@ import pytest
 from tests.client.test_producer import producer, shown, simulate
 
 from fencepost.broker.network.registry import SERVED
+from fencepost.client import ClosedError
 from fencepost.simulation.world import PORT, World
 
 ADD_PARTITIONS = 24
+INIT_PRODUCER_ID = 22
 
 
 def test_an_abort_comes_after_partitions_that_are_being_made_part_of_the_transaction(
@@ -46,3 +48,24 @@ def test_an_abort_comes_after_partitions_that_are_being_made_part_of_the_transac
 
     simulate(scenario, 1)
     assert asked == 3, "it was repeated, and asked for again in the next transaction"
+
+
+def test_closing_does_not_wait_for_an_id_that_is_being_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        asked = asyncio.Event()
+
+        def never(*_: Any) -> Any:
+            asked.set()
+            return asyncio.Event().wait()
+
+        monkeypatch.setitem(SERVED, INIT_PRODUCER_ID, replace(SERVED[INIT_PRODUCER_ID], handler=never))
+        writer = producer(world)
+        taking = asyncio.ensure_future(writer.init_transactions())
+        await asked.wait()
+        begun = world.loop.time()
+        await writer.close()
+        assert world.loop.time() - begun < 1
+        with pytest.raises(ClosedError):
+            await taking
+
+    simulate(scenario)

@@ -162,6 +162,11 @@ class Security:
                 )
 
     def _check_sasl(self) -> None:
+        if self.mechanism == "GSSAPI":
+            raise ValueError(
+                "sasl_mechanism='GSSAPI': Kerberos is not there, for its libraries need the system's own to be built; "
+                f"it must be one of {', '.join(MECHANISMS)}"
+            )
         if self.mechanism not in MECHANISMS:
             raise ValueError(f"sasl_mechanism={self.mechanism!r}: it must be one of {', '.join(MECHANISMS)}")
         given: Mapping[str, Any] = self._options

@@ -295,8 +295,9 @@ class Transactions:
             self._become(State.READY)
 
     async def settle(self) -> None:
-        """Wait for the call that is under way, then leave no transaction open, unless it is prepared."""
-        await self._call.ended()
+        """Wait for the call that ends one, then leave no transaction open, unless it is prepared."""
+        if self._state is not State.INITIALIZING:
+            await self._call.ended()
         if self.is_open:
             await self.abort()
 
