@@ -72,7 +72,9 @@ def test_an_answer_that_was_asked_for_in_a_former_assignment_is_not_handed_out(a
 
     def answer(topic_id: uuid.UUID, value: bytes) -> Any:
         records = encode_batch([(0, None, value, ())])
-        part = SimpleNamespace(partition_index=0, records=records, error_code=0, aborted_transactions=None)
+        part = SimpleNamespace(
+            partition_index=0, records=records, error_code=0, aborted_transactions=None, high_watermark=1
+        )
         return SimpleNamespace(
             error_code=0, responses=[SimpleNamespace(topic="", topic_id=topic_id, partitions=[part])]
         )
