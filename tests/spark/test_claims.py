@@ -9,9 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.protocol.types import ProducerIdAndEpoch
-from fencepost.spark.claims import Written, follows, refusal
+from fencepost.spark.claims import Written, follows, is_slot_name, refusal, slot_name
 
 CLAIMS = st.builds(ProducerIdAndEpoch.of, st.integers(0, 3), st.integers(0, 32767))
+
+
+@given(st.text(), st.integers(0, 10**6))
+def test_the_name_of_every_slot_is_known_for_one(application_id: str, slot: int) -> None:
+    assert is_slot_name(slot_name(application_id, slot))
+
+
+@pytest.mark.parametrize("name", ["orders", "orders/slot", "orders/slot/", "orders/slot/x", "slot/1", "a/slot/0/b"])
+def test_other_names_are_none_of_a_slot(name: str) -> None:
+    assert not is_slot_name(name)
 
 
 @given(st.one_of(st.none(), CLAIMS), CLAIMS)

@@ -233,3 +233,16 @@ def test_a_header_that_kafka_does_not_have_is_named(amiss: dict[str, Any] | None
     rows = pa.RecordBatch.from_pylist([{"key": None, "value": b"v", "headers": given}], schema=schema)
     with pytest.raises(ValueError, match="has a header that is null, or has no key"):
         list(Encoder("late", COUNTS)(iter([rows])))
+
+
+@pytest.mark.parametrize(("microseconds", "amiss"), [(0, False), (999, False), (-1_000, True), (-(10**15), True)])
+def test_a_time_that_kafka_does_not_have_is_named(microseconds: int, amiss: bool) -> None:
+    schema = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("us", tz="UTC"))])
+    times = pa.array([None, microseconds, None], pa.timestamp("us", tz="UTC"))
+    cells = [pa.array([None] * 3, pa.binary()), pa.array([b"v"] * 3, pa.binary()), times]
+    rows = pa.RecordBatch.from_arrays(cells, schema=schema)
+    if amiss:
+        with pytest.raises(ValueError, match="has a time before 1970"):
+            list(Encoder("late", COUNTS)(iter([rows])))
+    else:
+        assert list(Encoder("late", COUNTS)(iter([rows])))

@@ -26,7 +26,9 @@ GOOD: dict[str, Any] = {"application_id": "app", "bootstrap_servers": "127.0.0.1
     [
         ({"application_id": ""}, "application_id=''"),
         ({"application_id": "a" * 201}, "1 to 200 characters"),
+        ({"application_id": "app/slot/0"}, "application_id='app/slot/0': tasks of another application"),
         ({"topics": []}, "topics="),
+        ({"topics": ["t", "fencepost.progress"]}, "'fencepost.progress' is the sink's own"),
         ({"topics": "orders"}, "topics='orders': it must be a list"),
         ({"compression": "zip"}, "compression='zip': it must be one of none, gzip"),
         ({"tasks": True}, "tasks=True: it must be a whole number"),
@@ -60,7 +62,9 @@ class Rows:
         profiles = SimpleNamespace(defaultResourceProfile=lambda: "default")
         scala = SimpleNamespace(resourceProfileManager=lambda: profiles, maxNumConcurrentTasks={"default": cores}.get)
         context = SimpleNamespace(getConf=lambda: config, _jsc=SimpleNamespace(sc=lambda: scala))
-        self.sparkSession = SimpleNamespace(sparkContext=context)
+        self.settings: dict[str, str] = {}
+        conf = SimpleNamespace(set=self.settings.__setitem__)
+        self.sparkSession = SimpleNamespace(sparkContext=context, conf=conf)
         self.tasks: list[tuple[Task, bool]] = []
         """And whether they start together."""
 
@@ -92,6 +96,14 @@ def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch
     ((task, _),) = rows.tasks
     assert (task.bootstrap_servers, task.plan) == ("127.0.0.1:9092", PLAN)
     assert task.security is sink._security
+
+
+def test_spark_is_told_to_notice_rows_that_come_out_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the session says; `test_recomputed_rows` has what comes of it."""
+    rows = Rows()
+    run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
+    prefix = "spark.sql.shuffle.orderIndependentChecksum."
+    assert rows.settings == {f"{prefix}enabled": "true", f"{prefix}enableFullRetryOnMismatch": "true"}
 
 
 @pytest.mark.parametrize(

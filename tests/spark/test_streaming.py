@@ -86,6 +86,17 @@ def test_the_checkpoint_of_another_query_is_refused(
         assert written == []
 
 
+def test_a_batch_whose_end_is_not_written_down_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its number alone it would be taken for whatever was committed under that."""
+    checkpoint(monkeypatch, {"metadata": '{"id":"mine"}', "offsets/0": "v1\n{}\n-"})
+    monkeypatch.setattr(Sink, "write", lambda *_, **__: pytest.fail("it was written"))
+    context = SimpleNamespace(getLocalProperty=lambda _: "mine")
+    batch: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+    write = foreach_batch(Sink("app", "127.0.0.1:9092", ["out"]), "somewhere", topic="out")
+    with pytest.raises(ValueError, match="somewhere/offsets/1 is not there"):
+        write(batch, 1)
+
+
 def test_a_directory_that_is_no_checkpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = checkpoint(monkeypatch, {})
     with pytest.raises(ValueError, match="checkpoint_location='somewhere' is no checkpoint"):

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fencepost.protocol.types import LAST_CLIENT_EPOCH, ProducerIdAndEpoch, TopicPartition
+
+_SLOT: Final = "/slot/"
 
 Slots = Mapping[int, ProducerIdAndEpoch | None]
 """Slot -> the producer id and epoch that it has; None: it was never claimed."""
@@ -40,7 +42,13 @@ class Written(NamedTuple):
 
 def slot_name(application_id: str, slot: int) -> str:
     """The transactional id on which a slot is claimed."""
-    return f"{application_id}/slot/{slot}"
+    return f"{application_id}{_SLOT}{slot}"
+
+
+def is_slot_name(name: str) -> bool:
+    """Whether this may be the transactional id of a slot of some application."""
+    _, between, number = name.rpartition(_SLOT)
+    return bool(between) and number.isdecimal()
 
 
 def follows(claimed: ProducerIdAndEpoch, known: ProducerIdAndEpoch | None) -> bool:

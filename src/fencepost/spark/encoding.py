@@ -251,6 +251,8 @@ def _rows(
     if "timestamp" in names:
         milliseconds = batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
         times = milliseconds.fill_null(SystemClock().now()).to_pylist()
+        if min(times, default=0) < 0:
+            raise ValueError("a row has a time before 1970, which Kafka does not have: see its column timestamp")
     headers: Any = repeat((), count)
     if "headers" in names:
         headers = [_headers(given) if given else () for given in batch.column("headers").to_pylist()]

@@ -14,8 +14,9 @@ from fencepost.client.security import Security
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark.attempt import Plan
-from fencepost.spark.claims import Written
+from fencepost.spark.claims import Written, is_slot_name
 from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
+from fencepost.spark.progress import TOPIC as PROGRESS_TOPIC
 from fencepost.spark.progress import Progress
 from fencepost.spark.security import check_names, parse_security
 from fencepost.spark.session import refuse_connect
@@ -35,6 +36,9 @@ _CANCELLED: Final = "SPARK_JOB_CANCELLED"
 """Spark's name for the error of a job that was cancelled."""
 _SPECULATES: Final = "spark.speculation"
 _ALLOCATES: Final = "spark.dynamicAllocation.enabled"
+_CHECKSUMS: Final = tuple(
+    f"spark.sql.shuffle.orderIndependentChecksum.{name}" for name in ("enabled", "enableFullRetryOnMismatch")
+)
 _INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
 )
@@ -84,8 +88,12 @@ class Sink:
     def __post_init__(self) -> None:
         if not self.application_id or len(self.application_id) > _LARGEST_ID:
             raise ValueError(f"application_id={self.application_id!r}: it must have 1 to {_LARGEST_ID} characters")
+        if is_slot_name(self.application_id):
+            raise ValueError(f"application_id={self.application_id!r}: tasks of another application claim such a name")
         if isinstance(self.topics, str) or not self.topics:
             raise ValueError(f"topics={self.topics!r}: it must be a list of every topic that is written to")
+        if PROGRESS_TOPIC in self.topics:
+            raise ValueError(f"topics={self.topics!r}: {PROGRESS_TOPIC!r} is the sink's own, and takes no rows")
         for name in ("transaction_timeout_ms", "tasks", "attempts"):
             given = getattr(self, name)
             if (not isinstance(given, int) or isinstance(given, bool)) and (name, given) != ("tasks", None):
@@ -207,6 +215,7 @@ class _InThisThread:
             raise WriteCancelled(f"{what} ({_INTERRUPTED})")
         try:
             barrier = _starts_together(self._rows.sparkSession, len(plan.slots))
+            _notice_other_rows(self._rows.sparkSession)
             return [Written(*row) for row in routed.mapInArrow(task, RESULT, barrier=barrier).collect()]
         except Exception as error:
             if is_stopped():
@@ -233,6 +242,16 @@ def _starts_together(spark: SparkSession, tasks: int) -> bool:
     scala: Any = context._jsc.sc()
     at_once: int = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
     return tasks <= at_once
+
+
+def _notice_other_rows(spark: SparkSession) -> None:
+    """Have Spark compare checksums of what is computed again, since what was shuffled is lost, with what it was before.
+
+    Where it differs Spark tries all tasks that read it again, or fails the job: either way the batch is run again.
+    Else rows of tasks that are done come a second time, from others, or never.  It is Spark's default.
+    """
+    for name in _CHECKSUMS:
+        spark.conf.set(name, "true")
 
 
 def _stop_of(spark: SparkSession) -> Callable[[], bool] | None:

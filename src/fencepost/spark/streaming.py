@@ -46,6 +46,11 @@ def foreach_batch(
                 f"{running!r}: give foreach_batch the checkpointLocation of the query that it is for"
             )
         starts, ends = checkpoint.offsets(spark, batch_id - 1), checkpoint.offsets(spark, batch_id)
+        if not ends:
+            raise ValueError(
+                f"{checkpoint_location}/offsets/{batch_id} is not there: a micro-batch can be known again only if Spark "
+                "writes down where it ends before it runs, as it does with every trigger but those of real time"
+            )
         rows = batch if transform is None else transform(batch, batch_id)
         wrote = sink.write(rows, batch_id, query_id, topic=topic, source_offsets=ends, source_starts=starts)
         if not wrote and checkpoint.has_state(spark):
