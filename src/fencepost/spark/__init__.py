@@ -2,12 +2,14 @@
 
 from fencepost.spark.behind import Behind, offsets_behind_latest
 from fencepost.spark.java import use_java
+from fencepost.spark.report import Report
 from fencepost.spark.session import local_session
 from fencepost.spark.sink import Sink, Step, WriteCancelled, WriteFailed
 from fencepost.spark.streaming import foreach_batch, resume_offsets, write, write_stream
 
 __all__ = [
     "Behind",
+    "Report",
     "Sink",
     "Step",
     "WriteCancelled",

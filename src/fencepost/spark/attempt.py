@@ -50,9 +50,10 @@ def batch_bytes(limits: Iterable[int]) -> int:
 
 
 class _Sent(NamedTuple):
-    """A batch that was handed over: how many records, and where they are once they are acknowledged."""
+    """A batch that was handed over: records, bytes, and where they are once they are acknowledged."""
 
     records: int
+    size: int
     offset: asyncio.Future[int]
 
 
@@ -82,9 +83,9 @@ class Attempt:
 
     async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
         """Send a batch.  Raises what went wrong before."""
-        count = records.count
+        count, size = records.count, records.size
         offset = await self._writer.write(at, records)
-        self._sent.setdefault(at, []).append(_Sent(count, offset))
+        self._sent.setdefault(at, []).append(_Sent(count, size, offset))
 
     async def finish(self, rows: int) -> list[Written]:
         """Wait until everything is acknowledged; what to report.  `rows`: how many the attempt was given.
@@ -103,6 +104,7 @@ class Attempt:
                 sum(each.records for each in sent),
                 sent[0].offset.result(),
                 sent[-1].offset.result() + sent[-1].records - 1,
+                sum(each.size for each in sent),
             )
             for at, sent in sorted(self._sent.items())
         ]

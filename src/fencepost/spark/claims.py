@@ -22,7 +22,7 @@ class Written(NamedTuple):
     """What an attempt reports of one topic-partition; without topic and partition if it was given no rows at all.
 
     `rows`: how many the attempt was given, for all its topic-partitions.  `records`: how many the broker acknowledged
-    in this one, between `first_offset` and `last_offset`.
+    in this one, between `first_offset` and `last_offset`.  `size`: bytes of their record batches before compression.
     """
 
     slot: int
@@ -34,6 +34,7 @@ class Written(NamedTuple):
     records: int = 0
     first_offset: int = -1
     last_offset: int = -1
+    size: int = 0
 
     @property
     def claim(self) -> ProducerIdAndEpoch:

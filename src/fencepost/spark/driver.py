@@ -32,13 +32,14 @@ from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMe
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import NO_PRODUCER, Milliseconds, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from fencepost.spark import progress
 from fencepost.spark.attempt import BATCH_BYTES, Plan, batch_bytes
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
 from fencepost.spark.committed import Judgement, Verdict, judge
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, read_progress
+from fencepost.spark.report import Course, Report
 from fencepost.spark.topic_configs import topic_configs
 
 logger = logging.getLogger(__name__)
@@ -127,8 +128,10 @@ class Driver:
         self._is_settled = False
         """It is known what was committed, and nothing is open."""
         self._is_fenced = False
-        self._begun = Milliseconds(0)
-        """When the batch, or its last attempt, began."""
+        self._course = Course(cluster.runtime.clock)
+        """Of the batch that is written."""
+        self.report: Report | None = None
+        """Of the micro-batch that was written last."""
 
     @property
     def application_id(self) -> str:
@@ -144,7 +147,7 @@ class Driver:
         """
         if self._is_fenced:
             raise fenced_error(self.application_id)
-        self._begun = self._cluster.runtime.clock.now()
+        self._course = course = Course(self._cluster.runtime.clock)
         try:
             if not self._is_settled:
                 await around.call(self.take_over(batch, new_query))
@@ -154,7 +157,7 @@ class Driver:
             if new_query:
                 batch = batch.after(self._progress)
             self._is_settled = False
-            failures = await self._try(batch, slots, around)
+            failures = await self._try(batch, slots, around, course)
         except ProducerFencedError as error:
             self._is_fenced = True
             late = self._overdue()
@@ -163,7 +166,8 @@ class Driver:
             raise
         self._is_settled = True
         if failures is None:
-            self._progress = batch
+            self._progress, self.report = batch, course.report(batch.batch_id)
+            logger.info("application %s: %s", self._id.name, self.report)
             around.tell(Step.COMMITTED, batch.batch_id)
             return True
         raise WriteFailed(
@@ -171,14 +175,16 @@ class Driver:
             f"nothing of it is committed. What went wrong: {'; '.join(dict.fromkeys(failures))}"
         )
 
-    async def _try(self, batch: Progress, slots: int, around: Surroundings) -> list[str] | None:
+    async def _try(self, batch: Progress, slots: int, around: Surroundings, course: Course) -> list[str] | None:
         """None if the batch is committed, else what went wrong.  Nothing is open then."""
         failures: list[str] = []
         for _ in range(self._attempts):
-            self._begun = self._cluster.runtime.clock.now()
+            course.attempt()
             try:
                 plan = await around.call(self.begin(slots))
+                course.done("begin")
                 written = await around.run_tasks(plan)
+                course.wrote(written)
                 around.tell(Step.WRITTEN, batch.batch_id)
                 await around.call(self.commit(plan, written, batch))
             except ProducerFencedError:
@@ -187,18 +193,22 @@ class Driver:
                 await around.call(self._end_the_epoch())
                 raise
             except Exception as error:
+                course.done("what failed")
                 late = self._overdue()
                 failures.append(f"{type(error).__name__}: {_first_line(error)}{late and f' ({late})'}")
                 logger.warning("application %s: batch %d failed: %s", self._id.name, batch.batch_id, failures[-1])
-                if not await around.call(self.settle(batch)):
+                is_committed = await around.call(self.settle(batch))
+                course.done("abort")
+                if not is_committed:
                     around.tell(Step.REPEATED, batch.batch_id)
                     continue
+            course.done("commit")
             return None
         return failures
 
     def _overdue(self) -> str:
         """What to say if the attempt at a batch took longer than its transaction may be open."""
-        return overdue(self._cluster.runtime.clock.now() - self._begun, self._timeout_ms)
+        return overdue(self._course.age_ms(), self._timeout_ms)
 
     def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool) -> bool:
         judgement = self._judge(last, batch, new_query)

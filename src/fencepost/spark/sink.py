@@ -18,13 +18,14 @@ from fencepost.spark.claims import Written, is_slot_name
 from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
 from fencepost.spark.progress import TOPIC as PROGRESS_TOPIC
 from fencepost.spark.progress import Progress
+from fencepost.spark.report import Report
 from fencepost.spark.security import check_names, parse_security
 from fencepost.spark.session import refuse_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Sink", "Step", "WriteCancelled", "WriteFailed"]
+__all__ = ["Report", "Sink", "Step", "WriteCancelled", "WriteFailed"]
 
 T = TypeVar("T")
 
@@ -66,6 +67,7 @@ class Sink:
     begins where the last committed one ended (`resume_offsets`); else any new query is refused.  `accept_gap`: a batch
     is written though rows before it were not committed on this cluster; else it is refused.
     `kafka_options`: the source's options of TLS and SASL, with the same names (`kafka.security.protocol`, ...).
+    `report`: called with the figures of each micro-batch once it is committed.
     """
 
     application_id: str
@@ -79,6 +81,7 @@ class Sink:
     accept_gap: bool = False
     kafka_options: Mapping[str, str] | None = field(default=None, repr=False)
     watch: Callable[[Step, int], None] | None = None
+    report: Callable[[Report], None] | None = None
     _opened: _Open | None = field(default=None, init=False, repr=False)
     _written: tuple[str, int, str | None] | None = field(default=None, init=False, repr=False)
     """Query, batch and topic of what was written last."""
@@ -174,7 +177,9 @@ class Sink:
             opened = self._open()
             wrote = _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
             self._written = (query_id, batch_id, topic) if wrote else self._written
-            return wrote
+        if wrote and self.report is not None and opened.driver.report is not None:
+            self.report(opened.driver.report)
+        return wrote
 
     def _refuse_another_topic(self, query_id: str, batch_id: int, topic: str | None) -> None:
         """Raises WriteFailed for a second write of a micro-batch that is no repetition, and would be taken for one."""

@@ -21,7 +21,7 @@ from fencepost.spark.encoding import RECORD_GROWS, targets, together
 #: The columns of `Written`.
 RESULT: Final = (
     "slot int, producer_id long, epoch int, rows long, topic string, partition int, records long, "
-    "first_offset long, last_offset long"
+    "first_offset long, last_offset long, size long"
 )
 
 
@@ -103,5 +103,6 @@ _RESULT_SCHEMA: Final = pa.schema(
         ("records", pa.int64()),
         ("first_offset", pa.int64()),
         ("last_offset", pa.int64()),
+        ("size", pa.int64()),
     ]
 )
