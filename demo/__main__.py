@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from demo import bad_company, feed, markers, verdict
+from demo.audit import Audit, audited
 from demo.flights import ALL
 from demo.node import Node, empty
 from fencepost.protocol.types import ProducerIdAndEpoch
@@ -128,12 +129,16 @@ class Day:
     def judge(self) -> verdict.Verdict:
         self.say("reading everything back with confluent-kafka, read_committed")
         found = verdict.judge(self.bootstrap, self.prefix, self.count)
+        self.say("asking the logs in SQL what became of every transaction: .option('schema', 'audit')")
+        with console.status("Spark is at work"):
+            audit = audited(self.bootstrap, self.prefix, FOLDER)
         ends = asyncio.run(markers.count_ends(self.bootstrap, self.prefix))
-        show(found, ends, self)
+        found.open, found.torn_transactions = audit.open, audit.torn if self.node is not None else 0
+        show(found, ends, audit, self)
         return found
 
 
-def show(found: verdict.Verdict, ends: markers.Ends, day: Day) -> None:
+def show(found: verdict.Verdict, ends: markers.Ends, audit: Audit, day: Day) -> None:
     table = Table(title="\nWhat confluent-kafka found, against the table of flights", title_justify="left")
     for column in ("", "expected", "found"):
         table.add_column(column, justify="left" if not column else "right")
@@ -146,6 +151,9 @@ def show(found: verdict.Verdict, ends: markers.Ends, day: Day) -> None:
     ):
         table.add_row(name, "0", str(len(wrong)))
     table.add_row("carriers with wrong sums", "0", str(len(found.wrong_sums)))
+    table.add_row("transactions that hang", "0", str(found.open))
+    if day.node is not None:  # before transaction.version 2 the audit cannot tell
+        table.add_row("torn transactions", "0", str(found.torn_transactions))
     console.print(table)
     sums = Table(title="Departures and summed delay (minutes) by carrier", title_justify="left")
     for column in ("carrier", "expected", "found", ""):
@@ -154,6 +162,8 @@ def show(found: verdict.Verdict, ends: markers.Ends, day: Day) -> None:
         told = [f"{flights:,} / {delay:,}" for flights, delay in (expected, seen)]
         sums.add_row(carrier, *told, "ok" if expected == seen else "[red]WRONG[/]")
     console.print(sums)
+    for producer_id, aborted, records in audit.in_vain:
+        console.print(f"producer {producer_id}: {aborted:,} of {records:,} records aborted, shown to nobody")
     refused = sum("refused" in told for told in day.zombie)
     console.print(
         f"transactions: {ends.committed} committed, {ends.aborted} aborted (of these 1 timed out: the forgotten one); "

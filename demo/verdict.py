@@ -17,7 +17,7 @@ from demo.flights import flights, table
 
 @dataclass
 class Verdict:
-    """What was found.  Every list must be empty."""
+    """What was found.  Every list must be empty, and both counts of transactions 0."""
 
     expected: int = 0
     found: int = 0
@@ -29,6 +29,10 @@ class Verdict:
     """Micro-batches of which only a part is visible."""
     sums: dict[str, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     """Carrier -> (departures, delay) as expected, as found."""
+    open: int = 0
+    """Transactions without an end, by the audit."""
+    torn_transactions: int = 0
+    """Transactions of which a part is committed, by the audit."""
 
     @property
     def wrong_sums(self) -> list[str]:
@@ -36,7 +40,8 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        return not (self.missing or self.duplicated or self.wrong or self.torn or self.wrong_sums)
+        wrong_rows = self.missing or self.duplicated or self.wrong or self.torn or self.wrong_sums
+        return not (wrong_rows or self.open or self.torn_transactions)
 
 
 def judge(bootstrap: str, prefix: str, count: int) -> Verdict:

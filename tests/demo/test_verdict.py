@@ -35,7 +35,7 @@ def delays(departures: Rows) -> Rows:
 
 
 def broken(verdict: Verdict) -> list[str]:
-    names = ("missing", "duplicated", "wrong", "torn", "wrong_sums")
+    names = ("missing", "duplicated", "wrong", "torn", "wrong_sums", "open", "torn_transactions")
     assert verdict.holds == (not any(getattr(verdict, name) for name in names))
     return [name for name in names if getattr(verdict, name)]
 
@@ -71,3 +71,10 @@ def test_other_contents_are_wrong(departures: Rows, delays: Rows) -> None:
 def test_a_batch_of_which_only_one_topic_is_shown_is_torn(departures: Rows, delays: Rows) -> None:
     half = [row for row in delays if row["batch"] != 2]
     assert broken(compare(COUNT, departures, half)) == ["torn", "wrong_sums"]
+
+
+@pytest.mark.parametrize("what", ["open", "torn_transactions"])
+def test_what_an_audit_finds_amiss_counts(what: str, departures: Rows, delays: Rows) -> None:
+    verdict = compare(COUNT, departures, delays)
+    setattr(verdict, what, 1)
+    assert broken(verdict) == [what]

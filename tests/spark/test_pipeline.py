@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from demo.audit import Audit, audit
 from pyspark.sql import functions as sf
 from tests.spark.killed_queries import expected, fill, written
 from tests.spark.places import ROWS, Place
@@ -267,6 +268,8 @@ def test_the_questions_of_the_page_are_answered_by_an_audit(spark: SparkSession,
     assert [(row.topic, row.partition, row.first_offset, row.records) for row in open_] == [(place.target, 1, 4, 1)]
     assert sorted((row.aborted, row.records) for row in in_vain) == [(0, 3), (3, 4)]
     assert torn == []
+    (aborted,) = (row for row in in_vain if row.aborted)
+    assert audit(spark, place.servers, [place.target]) == Audit(1, 0, [(aborted.producerId, 3, 4)])
     half = "CASE WHEN partition = 2 AND outcome = 'committed' THEN 'open' ELSE outcome END"
     found["audit"].withColumn("outcome", sf.expr(half)).createOrReplaceTempView("audit")
     assert [sorted(row.outcomes) for row in spark.sql(asked[-1]).collect()] == [["committed", "open"]]
