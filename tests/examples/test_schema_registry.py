@@ -1,0 +1,169 @@
+"""The examples with a schema registry: payments of several versions, and of none, become entries of a ledger once."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.apache_kafka import CACHE, NoPeer, fetch_jars
+from examples.schema_registry import Registry, body, framed, schema_id
+from examples.stand_in_registry import registry
+
+from examples import avro_payments, protobuf_payments
+from fencepost.broker import Broker, running_broker
+from fencepost.client.blocking import Admin, Consumer, Producer
+from fencepost.spark import local_session
+
+#: Of Spark's package for Avro; that of the Spark that is used is not everywhere to be had, and 4.2's works with 4.3.
+AVRO = "4.2.0"
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>fencepost</groupId><artifactId>spark-avro</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.spark</groupId><artifactId>spark-avro_2.13</artifactId><version>{AVRO}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+JARS = CACHE / f"spark-avro-{AVRO}"
+TOPICS = ("payments", "ledger", "payments-refused")
+
+#: A version without a currency, and one with a field that the ledger does not have.
+FIRST = {
+    "type": "record",
+    "name": "Payment",
+    "fields": [{"name": "account", "type": "string"}, {"name": "amount", "type": "long"}],
+}
+NEWER = FIRST | {
+    "fields": [
+        {"name": "note", "type": ["null", "string"]},
+        *FIRST["fields"],
+        {"name": "currency", "type": "string"},
+    ]
+}
+
+
+def text(value: str) -> bytes:
+    return number(len(value)) + value.encode()
+
+
+def number(value: int) -> bytes:
+    """Zigzag, in groups of seven bits, as both Avro and Protobuf's sint64 have them."""
+    return varint(value << 1 ^ value >> 63)
+
+
+def varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def frame(schema: int, encoded: bytes) -> bytes:
+    return b"\x00" + schema.to_bytes(4) + encoded
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    config = {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
+    try:
+        fetch_jars(JARS, POM, "Spark's package for Avro", "-DincludeArtifactIds=spark-avro_2.13")
+    except NoPeer:
+        pass  # who needs it skips
+    else:
+        config["spark.jars"] = ",".join(map(str, JARS.glob("*.jar")))
+    session = local_session("tests", 2, config)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with running_broker(
+        settings={"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+    ) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def schemas() -> Iterator[Registry]:
+    with registry() as address:
+        yield Registry(address)
+
+
+def run(example: Any, spark: Any, servers: str, schemas: Registry, folder: Path, values: list[bytes | None]) -> Any:
+    """What it makes of these values, twice: of each topic that it writes."""
+    prefix = example.__name__.rpartition(".")[2] + "-"
+    with Admin(servers) as admin, Producer(servers) as producer:
+        for name in TOPICS:
+            admin.create_topic(prefix + name, partitions=1)
+        for value in values:
+            producer.send(f"{prefix}payments", value)
+        producer.flush()
+    for _ in range(2):
+        example.start(spark, servers, schemas, str(folder), prefix).awaitTermination()
+    found = []
+    for name in TOPICS[1:]:
+        with Consumer(f"{prefix}{name}", bootstrap_servers=servers, group_id=prefix + name) as consumer:
+            found.append([record.value for record in consumer.poll(20_000)])
+    return found
+
+
+def test_payments_in_avro_of_any_version_are_entries_of_the_newest(
+    spark: Any, broker: Broker, schemas: Registry, tmp_path: Path
+) -> None:
+    if not (JARS / "complete").exists():
+        pytest.skip("Spark's package for Avro cannot be had: Java, Maven and Maven Central are needed")
+    first, newer = (schemas.register("payments-value", json.dumps(schema)) for schema in (FIRST, NEWER))
+    amiss: list[bytes | None] = [frame(first, b"\xff" * 3), b"no frame", b"", None]
+    payments = [
+        frame(first, text("alice") + number(-7)),
+        frame(newer, number(1) + text("rent") + text("bob") + number(2**40) + text("CHF")),
+    ]
+    written, refused = run(avro_payments, spark, broker.bootstrap_servers, schemas, tmp_path, [*payments, *amiss])
+    entry = schemas.register("avro_payments-ledger-value", avro_payments.ENTRY)
+    assert written == [
+        frame(entry, text("alice") + number(-7) + text("EUR")),
+        frame(entry, text("bob") + number(2**40) + text("CHF")),
+    ]
+    assert sorted(refused, key=str) == sorted(amiss, key=str)
+
+
+def test_payments_in_protobuf_are_entries(spark: Any, broker: Broker, schemas: Registry, tmp_path: Path) -> None:
+    def payment(account: str, amount: int, *more: bytes) -> bytes:
+        fields = b"\x0a" + varint(len(account)) + account.encode() + b"\x10" + varint(amount % 2**64)
+        return b"\x00" + fields + b"".join(more)
+
+    known = schemas.register("payments-value", protobuf_payments.PAYMENT, "PROTOBUF")
+    amiss: list[bytes | None] = [frame(known, b"\x00\xff\xff"), frame(known, b"\x02\x02"), b"no frame", b"", None]
+    payments = [frame(known, payment("alice", -7)), frame(known, payment("bob", 2**40, b"\x1a\x03CHF", b"\x22\x01n"))]
+    written, refused = run(protobuf_payments, spark, broker.bootstrap_servers, schemas, tmp_path, [*payments, *amiss])
+    assert [value[:6] for value in written] == [frame(known, b"\x00")] * 2
+    read = [protobuf_payments.payment_class().FromString(value[6:]) for value in written]
+    assert [(one.account, one.amount, one.currency) for one in read] == [("alice", -7, "EUR"), ("bob", 2**40, "CHF")]
+    assert sorted(refused, key=str) == sorted(amiss, key=str)
+
+
+def test_a_frame_is_read_as_it_was_made(spark: Any) -> None:
+    from pyspark.sql import functions as sf
+
+    ids = (0, 1, 255, 256, 2**31 - 1)
+    rows = spark.createDataFrame([(bytearray(b"body"),)], "value binary")
+    made = rows.select(*(framed(each, sf.col("value")).alias(str(each)) for each in ids)).first()
+    assert [bytes(value) for value in made] == [frame(each, b"body") for each in ids]
+    for each, value in zip(ids, made, strict=True):
+        row = spark.createDataFrame([(value,)], "value binary").select(
+            schema_id(sf.col("value")), body(sf.col("value"))
+        )
+        assert [*map(bytes, row.first()[1:])] == [b"body"] and row.first()[0] == each
+
+
+def test_an_id_that_the_registry_does_not_have_is_an_error(schemas: Registry) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        schemas.schema(10**6)
