@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.spark.killed_queries import killed_at
-from tests.spark.stateful_query import PLANS, STORES
+from tests.spark.stateful_query import KEPT
 
 pytestmark = pytest.mark.soak
 
@@ -15,8 +15,7 @@ pytestmark = pytest.mark.soak
 DEEDS = ("written:1", "written:2", "committed:2", "committed:3", "skipped:3", "begun:4", "committed:4")
 
 
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize(("plan", "store"), KEPT)
 def test_a_query_with_state_that_is_killed_at_every_step_writes_what_it_is_to(
     plan: str, store: str, tmp_path: Path
 ) -> None:

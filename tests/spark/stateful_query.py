@@ -66,7 +66,38 @@ def running_counts(events: DataFrame) -> DataFrame:
     return by_value.applyInPandasWithState(count, "value string", "total long", "append", "NoTimeout")
 
 
-PLANS: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {"windows": windows, "running counts": running_counts}
+def transform_with_state(events: DataFrame) -> DataFrame:
+    """The same by a processor of the user's, whose state only RocksDB keeps."""
+    from pyspark.sql import Row
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+    class Counting(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._total = handle.getValueState("total", "total long")
+
+        def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002
+            (total,) = self._total.get() or (0,)
+            for _ in rows:
+                total += 1
+                yield Row(value=f"{key[0]}:{total}")
+            self._total.update((total,))
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    by_value = events.select(events.value.cast("string").alias("value")).groupBy("value")
+    return by_value.transformWithState(Counting(), "value string", "Append", "None")
+
+
+PLANS: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
+    "windows": windows,
+    "running counts": running_counts,
+    "transformWithState": transform_with_state,
+}
+#: Plan and store.
+KEPT: Final = [
+    (plan, store) for plan in PLANS for store in STORES if (plan, store) != ("transformWithState", "default")
+]
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.seeds import seeds
 from tests.spark.chaos import KINDS, Chaos, faults
-from tests.spark.stateful_query import PLANS, STORES
+from tests.spark.stateful_query import KEPT
 
 
 def test_a_query_writes_what_it_is_to_though_everything_fails_once(tmp_path: Path) -> None:
@@ -22,8 +22,7 @@ def test_a_query_writes_what_it_is_to_though_everything_fails_once(tmp_path: Pat
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", seeds(2))
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize(("plan", "store"), KEPT)
 def test_a_query_writes_what_it_is_to_though_everything_fails_again_and_again(
     plan: str, store: str, seed: int, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.spark.attempt import Plan
 from fencepost.spark.sink import Sink, WriteCancelled, WriteFailed, _InThisThread, _Open, _until
-from fencepost.spark.streaming import write, write_stream
+from fencepost.spark.streaming import foreach_batch, write, write_stream
 from fencepost.spark.tasks import Task
 
 GOOD: dict[str, Any] = {"application_id": "app", "bootstrap_servers": "127.0.0.1:9092", "topics": ["t"]}
@@ -149,7 +149,7 @@ def test_a_second_write_of_a_batch_to_another_topic_is_no_repetition(monkeypatch
     portal.close()
 
 
-def test_spark_connect_is_refused_in_one_sentence_before_anything_is_asked() -> None:
+def test_spark_connect_is_refused_in_one_sentence_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its DataFrames have no way to the driver, which would be told as an attribute of Java that is not there."""
     rows: Any = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
     where: dict[str, Any] = {"application_id": "app", "bootstrap_servers": "nowhere:1", "topic": "out"}
@@ -157,7 +157,9 @@ def test_spark_connect_is_refused_in_one_sentence_before_anything_is_asked() -> 
         lambda: write_stream(rows, checkpoint_location="nowhere", **where),
         lambda: write(rows, run_id="1", **where),
         lambda: Sink(**GOOD).write(rows, 0, "query", topic="out"),
+        lambda: foreach_batch(Sink(**GOOD), "nowhere"),
     ]
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # as Spark does when it makes such a session
     for ask in asks:
         with pytest.raises(RuntimeError, match=r"through Spark Connect: .* Run this program there, with spark-submit"):
             ask()

@@ -49,9 +49,18 @@ def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] |
     return session
 
 
-def refuse_connect(rows: Any) -> None:
-    """Raises RuntimeError for a DataFrame of Spark Connect, whose process is not that of Spark's driver."""
-    if type(rows).__module__.startswith("pyspark.sql.connect."):
+def refuse_connect(rows: Any = None) -> None:
+    """Raises RuntimeError for a DataFrame of Spark Connect, whose process is not that of Spark's driver.
+
+    Without `rows`: in a process whose sessions are of Spark Connect.
+    """
+    if rows is None:
+        from pyspark.sql.utils import is_remote
+
+        is_connect = is_remote()
+    else:
+        is_connect = type(rows).__module__.startswith("pyspark.sql.connect.")
+    if is_connect:
         raise RuntimeError(
             "nothing can be written exactly once through Spark Connect: the sink reads the checkpoint and runs tasks "
             "in Spark's driver itself. Run this program there, with spark-submit or with local_session()"

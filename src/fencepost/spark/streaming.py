@@ -34,6 +34,7 @@ def foreach_batch(
     `transform` makes of a micro-batch the rows to write, of several topics if need be (column topic): all of them are
     one transaction.  It may run more than once for a batch, and must give the same rows each time.
     """
+    refuse_connect()
     checkpoint = Checkpoint(checkpoint_location)
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -48,8 +49,8 @@ def foreach_batch(
         starts, ends = checkpoint.offsets(spark, batch_id - 1), checkpoint.offsets(spark, batch_id)
         if not ends:
             raise ValueError(
-                f"{checkpoint_location}/offsets/{batch_id} is not there: a micro-batch can be known again only if Spark "
-                "writes down where it ends before it runs, as it does with every trigger but those of real time"
+                f"{checkpoint_location}/offsets/{batch_id} is not there: a micro-batch can be known again only if "
+                "Spark writes down where it ends before it runs, as it does with every trigger but those of real time"
             )
         rows = batch if transform is None else transform(batch, batch_id)
         wrote = sink.write(rows, batch_id, query_id, topic=topic, source_offsets=ends, source_starts=starts)
