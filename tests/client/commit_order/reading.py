@@ -56,7 +56,7 @@ class _File:
 
 
 class Reader:
-    """One life of a consumer of one partition; `late`: how many of its fetches come more than an hour after the last."""
+    """One life of a consumer of one partition; `late`: how many of its fetches come an hour or more after the last."""
 
     def __init__(
         self, log: Log, begun: OffsetAndMetadata, limit: int, most: int, fate: Iterator[str], late: float = 0.1
