@@ -16,6 +16,7 @@ from fencepost.client.commit_order.decisions import (
     first_wanted,
     is_surely_open,
     kind_of,
+    last_hole,
 )
 from fencepost.client.commit_order.position import Position
 from fencepost.protocol.batch import BatchHeader, read_header
@@ -58,6 +59,31 @@ def header(**fields: object) -> BatchHeader:
 )
 def test_what_a_batch_is(batch: BatchHeader, control: ControlRecord | None, kind: Kind) -> None:
     assert kind_of(batch, control) is kind
+
+
+def at(first: int, last: int, **fields: object) -> BatchHeader:
+    return header(base_offset=first, last_offset_delta=last - first, **fields)
+
+
+EMPTIED: dict[str, object] = {"attributes": 0x30, "record_count": 0}
+
+
+@pytest.mark.parametrize(
+    ("batches", "hole"),
+    [
+        ([], None),
+        ([at(5, 5)], None),
+        ([at(3, 7), at(8, 9)], None),
+        ([at(6, 6)], 6),
+        ([at(5, 5), at(7, 8), at(9, 9)], 7),
+        ([at(6, 6), at(8, 8)], 8),
+        ([at(5, 5, **EMPTIED), at(6, 6)], 5),
+        ([at(5, 5, record_count=0), at(6, 6)], None),
+        ([at(5, 5, attributes=0x30), at(6, 6)], None),
+    ],
+)
+def test_where_compaction_has_left_a_hole(batches: list[BatchHeader], hole: int | None) -> None:
+    assert last_hole(batches, expected=5) == hole
 
 
 @pytest.mark.parametrize("commits", [True, False])

@@ -63,6 +63,15 @@ def test_where_compaction_has_removed_nothing_nothing_is_read_again(steps: list[
     reader.end()
 
 
+@pytest.mark.parametrize("left", [[("gap", 0, 2)], [("gap", 0, 1), ("emptied marker", 1, 1)]], ids=["gone", "emptied"])
+def test_what_was_kept_of_a_transaction_whose_end_is_gone_is_not_part_of_the_next_one(left: list[Step]) -> None:
+    reader = Reader(build([("data", 1, 1)]), BEGINNING, 10**6, 10**6, iter(()), late=1)
+    assert reader.take(1) == []
+    reader.log = build([*left, ("data", 1, 1), ("commit", 1, 0)])
+    assert reader.take(10) == [2]
+    reader.end()
+
+
 @pytest.mark.promise("2014.offset-pair", "2014.inside-transaction")
 @given(STEPS, st.lists(st.tuples(LIMITS, MOST, st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6), FATES)
 def test_whoever_goes_on_from_a_committed_position_is_given_exactly_what_was_not_delivered_before_it(
