@@ -146,6 +146,8 @@ def _failing(bug: str, tests: Sequence[str], patience: float) -> str | None:
         return ENDLESS
     if done.returncode == 0:
         return None
+    if "BugUnusable" in done.stderr:
+        raise SystemExit(done.stderr.splitlines()[-1])  # it would count as found
     failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", done.stdout, re.MULTILINE)
     return failed[1] if failed else tests[0]
 

@@ -14,6 +14,7 @@ import pytest
 from scripts.find_bugs import SEEDS
 from scripts.page import ROOT
 
+from fencepost.compiled import files
 from fencepost.simulation import bugs
 from fencepost.simulation.bugs import BUGS, BugUnusable
 from fencepost.simulation.bugs.bug import Bug, read
@@ -140,6 +141,23 @@ def test_it_is_read_as_it_is_written() -> None:
         "of-two", "something else is done", "fencepost.somewhere", [" a = 1", "-b = 2", "+b = 3"], "KAFKA-1"
     )
     assert bug.put_into("a = 1\nb = 2\nc = 4\n") == "a = 1\nb = 3\nc = 4\n"
+
+
+def test_each_can_be_put_into_a_fresh_process() -> None:
+    """Nothing that has one is imported by what puts them in."""
+    program = "import sys; from fencepost.simulation.bugs import BUGS as all; "
+    program += "print(*{bug.module for bug in all.values()} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+    assert (
+        tuple(dict.fromkeys(f"fencepost.protocol.{name.partition('.')[0]}" for name in files.SOURCES)) == bugs.COMPILED
+    )
+    assert bugs.FORCE_PURE == files.FORCE_PURE
+
+
+def test_one_that_cannot_be_put_in_does_not_count_as_found() -> None:
+    with pytest.raises(SystemExit, match="there is no such bug"):
+        find_bugs.run_with("none-of-that-name", ["tests/simulation/test_bugs.py"])
 
 
 def test_what_makes_up_for_a_bug_is_told() -> None:

@@ -15,7 +15,6 @@ from importlib import resources
 from types import CodeType, ModuleType
 from typing import Final
 
-from fencepost.compiled.files import FORCE_PURE, SOURCES
 from fencepost.simulation.bugs.bug import Bug, BugUnusable, read
 
 __all__ = ["BUGS", "Bug", "BugUnusable", "put_in"]
@@ -46,8 +45,12 @@ BUGS: Final[Mapping[str, Bug]] = {
     bug.name: bug for room in _ROOMS for bug in read(resources.files(__name__).joinpath(f"{room}.patch").read_text())
 }
 """By name."""
-#: Modules whose functions compiled code stands in for.
-_COMPILED: Final = [f"fencepost.protocol.{name.removesuffix('.py')}" for name in SOURCES]
+#: Modules whose functions compiled code stands in for, and what keeps that from being used.  As `compiled.files` says,
+#: which is not imported here: none of its bugs could be put in.
+COMPILED: Final = tuple(
+    f"fencepost.protocol.{name}" for name in ("record_kernel", "records", "record_scan", "partitioning")
+)
+FORCE_PURE: Final = "FENCEPOST_PURE"
 
 
 def put_in(name: str) -> None:
@@ -58,7 +61,7 @@ def put_in(name: str) -> None:
     bug = BUGS.get(name)
     if bug is None:
         raise BugUnusable(f"--bug {name}: there is no such bug; --bug list names them")
-    if bug.module in sys.modules or (bug.module in _COMPILED and "fencepost.compiled.in_use" in sys.modules):
+    if bug.module in sys.modules or (bug.module in COMPILED and "fencepost.compiled.in_use" in sys.modules):
         raise BugUnusable(f"--bug {name}: {bug.module} is imported already; a bug goes into a fresh process only")
     os.environ[FORCE_PURE] = "a bug is put in"  # what was compiled of the right text would stand in for the wrong one
     sys.meta_path.insert(0, _Finder(bug))
