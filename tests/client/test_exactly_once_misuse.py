@@ -102,3 +102,23 @@ def test_a_loop_that_is_forgotten_is_in_nobodys_way() -> None:
         assert await output(world) == list(range(COUNT))
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("shared", ["consumer", "producer"])
+def test_a_second_loop_is_refused_as_soon_as_the_first_has_handed_something_out(shared: str) -> None:
+    async def scenario(world: World) -> None:
+        await fill(world)
+        async with (
+            reader(world) as one,
+            reader(world, "another", group_id="another") as another,
+            writer(world) as first,
+            writer(world, "second") as second,
+        ):
+            transaction = await anext(ExactlyOnce(one, first))
+            intruder = ExactlyOnce(one, second) if shared == "consumer" else ExactlyOnce(another, first)
+            with pytest.raises(MisuseError, match=f"another ExactlyOnce loop uses this {shared}"):
+                await anext(intruder)
+            await copy(transaction)
+        assert await output(world) == sorted(int(record.value or b"") for record in transaction.records)
+
+    simulate(scenario)

@@ -174,6 +174,14 @@ def test_nothing_shows_a_secret() -> None:
     assert "alice" in shown[0]
 
 
+def test_what_somebody_else_says_is_told_on_one_line_without_our_secrets() -> None:
+    security = Security(**PLAIN, **USER)
+    assert security.quoted(f"alice may not\n come in with {SECRET}\tand\nmy-token", "my-token") == (
+        "alice may not come in with *** and ***"
+    )
+    assert len(security.quoted("x" * 10_000)) == 300
+
+
 def test_every_setting_says_what_it_is() -> None:
     lines = inspect.getsource(SecurityOptions).splitlines()
     for name in SecurityOptions.__annotations__:

@@ -81,6 +81,17 @@ def test_after_any_change_of_the_source_it_is_not_used_and_that_is_said(whole: P
     assert "another source" in found.why and "make setup" in found.why
 
 
+def test_every_text_that_it_stands_in_for_has_a_part_in_its_name(tmp_path: Path) -> None:
+    """So that what is built of one text is never found beside another, whichever of them changes."""
+    for name in SOURCES:
+        (tmp_path / name).write_text(name)
+    seen = {source_digest(tmp_path)}
+    for name in SOURCES:
+        (tmp_path / name).write_text(f"{name} changed")
+        seen.add(source_digest(tmp_path))
+    assert len(seen) == len(SOURCES) + 1
+
+
 @pytest.mark.parametrize("left", [0, 1, 4096, -4096, -1])
 def test_a_file_that_was_cut_short_is_not_even_loaded(whole: Path, left: int) -> None:
     """To load a library whose end is missing may end the process."""

@@ -12,7 +12,7 @@ from tests.log.log_doubles import START
 
 from fencepost.log.batch_check import LEAST_UNFOLDED, MOST_RECORD_ERRORS, Checked, check_batch, check_header
 from fencepost.log.settings import LogSettings
-from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, MAX_INT32, crc_matches, read_header
+from fencepost.protocol.batch import AFTER_CRC, CONTROL, CRC_START, HEADER_SIZE, MAX_INT32, crc_matches, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
@@ -43,6 +43,36 @@ def test_no_more_records_than_the_bytes_can_hold(compression: Compression, count
         assert refused is not None and refused.error == ErrorCode.INVALID_RECORD
     else:
         assert refused is None
+
+
+@pytest.mark.parametrize("more", [-1, 1, MAX_INT32 - 3])
+def test_a_batch_has_as_many_offsets_as_records(more: int) -> None:
+    """Else offsets would be there without records, or records without."""
+    data = bytearray(encode_batch([(START, b"k", b"v", ())] * 3))
+    data[23:27] = (2 + more).to_bytes(4, "big")
+    data[17:21] = crc32c(memoryview(data)[CRC_START:]).to_bytes(4, "big")
+    header = read_header(data)
+    assert (header.last_offset_delta, header.record_count) == (2 + more, 3)
+    refused = check_header(data, header, SETTINGS)
+    assert refused is not None and refused.error == ErrorCode.INVALID_RECORD
+    assert refused.message == "record count and offsets of the batch do not agree"
+
+
+@pytest.mark.parametrize("sequence", [-1, 0, 5])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_no_client_writes_control_records(sequence: int, transactional: bool) -> None:
+    """Whatever else such a batch says: a marker of a client would end somebody's transaction."""
+    sound = encode_batch(
+        [(START, b"k", b"v", ())], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=transactional
+    )
+    data = bytearray(sound)
+    data[22] |= CONTROL
+    data[17:21] = crc32c(memoryview(data)[CRC_START:]).to_bytes(4, "big")
+    header = read_header(data)
+    assert header.is_control
+    refused = check_header(data, header, SETTINGS)
+    assert refused is not None and refused.error == ErrorCode.INVALID_RECORD
+    assert refused.message == "a client may not write control records"
 
 
 @pytest.mark.parametrize("compression", Compression)

@@ -80,3 +80,11 @@ def test_the_format_of_the_directory(found: bytes, refused: str) -> None:
     else:
         files.check_version(disk, ROOT, 1, ValueError)
         assert text(disk, "fencepost.version") == b"1\n"
+
+
+def test_what_a_crash_left_of_another_file_is_not_part_of_the_next_one() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.open(ROOT / "starts.tmp").pwrite(b"1234567890\n", 0)
+    files.write_starts(disk, ROOT, 7)
+    assert text(disk, "starts") == b"7\n"
+    assert files.read_starts(disk, ROOT) == 7

@@ -341,3 +341,27 @@ def test_the_newest_of_a_damaged_batch_is_an_error(flushed: bool) -> None:
         assert segment is node.partition.segments[0]
 
     run(main())
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_nobody_reads_what_a_power_loss_could_take_back(isolation: Isolation) -> None:
+    async def main() -> None:
+        node = Node()
+        partition = node.partition
+
+        def read(offset: int) -> bytes:
+            found = partition.read(offset, 1 << 20, isolation)
+            assert isinstance(found, Fetched)
+            assert found.high_watermark == partition.high_watermark
+            return bytes(found.records)
+
+        append(partition, batch(2, tag="a"))
+        assert (read(0), partition.log_end_offset) == (b"", 2)
+        await node.settled()
+        durable = read(0)
+        append(partition, batch(3, tag="b"))
+        assert (read(0), read(2), partition.log_end_offset) == (durable, b"", 5)
+        await node.settled()
+        assert read(0) == durable + read(2) != durable
+
+    run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from itertools import product
 from typing import Any
 
@@ -23,11 +24,15 @@ from tests.broker.wire import Client, clients, ended, init, new_topic, serving, 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
+    CreateTopicsRequest,
     DeleteGroupsRequest,
+    DeleteTopicsRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
+from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from fencepost.protocol.messages.offset_fetch import (
@@ -100,6 +105,28 @@ def test_a_transaction_in_the_way_is_told_to_whoever_asks(client: Client, versio
     assert fetched(client, topic, 0, 1, version=version, stable=True) == [(0, 8, "", 0), (1, 9, "", 0)]
 
 
+def test_a_transaction_replaces_each_position_that_was_committed_before_it(client: Client) -> None:
+    """Several at once, each of which has a record of its own in the journal."""
+    find_group(client)
+    topic, pair = new_topic(client, 3), init(client, "t")
+    assert commit(client, topic, 1, 2, 3) == [0, 0, 0]
+    assert txn_commit(client, "t", pair, topic, 4, 5, 6) == [0, 0, 0]
+    ended(client, "t", pair)
+    assert fetched(client, topic, 0, 1, 2, version=9, stable=True) == [(0, 4, "", 0), (1, 5, "", 0), (2, 6, "", 0)]
+
+
+def test_a_topic_made_anew_has_no_positions_of_the_one_that_was_deleted(client: Client) -> None:
+    find_group(client)
+    topic = new_topic(client)
+    assert commit(client, topic, 7) == [0]
+    gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=1000)
+    assert [each.error_code for each in client.ask(gone).responses] == [0]
+    again = CreatableTopic(name=topic, num_partitions=1, replication_factor=-1, assignments=[], configs=[])
+    assert [each.error_code for each in client.ask(CreateTopicsRequest(topics=[again])).topics] == [0]
+    assert committed_offset(client, topic) == (-1, 0)
+    assert fetched(client, None, version=9) == []
+
+
 @pytest.mark.parametrize("version", COMMITS)
 def test_unknown_partitions_and_long_metadata(client: Client, version: int) -> None:
     find_group(client)
@@ -107,8 +134,9 @@ def test_unknown_partitions_and_long_metadata(client: Client, version: int) -> N
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(client, "unknown", 7, version=version) == [unknown]
     assert commit(client, topic, 7, 8, version=version) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    too_long = commit(client, topic, 9, metadata="m" * 4097, version=version)
-    assert too_long == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    for metadata in ("m" * 4097, "\u00e9" * 2049):  # in UTF-8
+        too_long = commit(client, topic, 9, metadata=metadata, version=version)
+        assert too_long == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert committed_offset(client, topic) == (7, 0)
 
 
@@ -202,6 +230,20 @@ def test_a_topic_id_of_nothing_is_unknown_whatever_the_caller_may() -> None:
         assert commit(client, "nowhere", 1) == [ErrorCode.UNKNOWN_TOPIC_ID]
         assert txn_commit(client, "t", pair, "nowhere", 1) == [ErrorCode.UNKNOWN_TOPIC_ID]
         client.close()
+
+
+def test_the_position_in_a_topic_id_of_nothing_is_told_as_unknown_beside_the_others(client: Client) -> None:
+    topic = new_topic(client)
+    find_group(client)
+    assert commit(client, topic, 5) == [ErrorCode.NONE]
+    there, nothing = client.broker.node.topics.by_name[topic].topic_id, uuid.UUID(int=77)
+    asked = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in (nothing, there)]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=asked)])
+    (group,) = client.ask(request, 10).groups
+    told = {
+        found.topic_id: (each.committed_offset, each.error_code) for found in group.topics for each in found.partitions
+    }
+    assert told == {there: (5, ErrorCode.NONE), nothing: (-1, ErrorCode.UNKNOWN_TOPIC_ID)}
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])

@@ -107,6 +107,56 @@ def test_a_live_group_is_told_as_such() -> None:
     play(scenario)
 
 
+def test_what_is_set_is_all_sent_and_what_is_stored_is_all_told() -> None:
+    """Also at the beginning of a partition; what has no position is none."""
+    there = {
+        PLACES[0]: OffsetAndMetadata(0, "why", 3),
+        PLACES[1]: OffsetAndMetadata(2**63 - 1, "", -1),
+        PLACES[2]: OffsetAndMetadata(1, "commit-order/1 5", 0),
+    }
+    stored: dict[TopicPartition, tuple[int, str, int]] = {}
+
+    def answer(_: int, request: OffsetCommitRequest | OffsetFetchRequest) -> Any:
+        if isinstance(request, OffsetCommitRequest):
+            for topic in request.topics:
+                for part in topic.partitions:
+                    stored[TopicPartition(topic.name, part.partition_index)] = (
+                        part.committed_offset,
+                        part.committed_metadata or "",
+                        part.committed_leader_epoch,
+                    )
+            return committed(request, lambda _: ErrorCode.NONE)
+        return OffsetFetchResponse(
+            error_code=0,
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=at.topic,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=at.partition,
+                            committed_offset=offset,
+                            metadata=metadata,
+                            committed_leader_epoch=epoch,
+                            error_code=0,
+                        )
+                    ],
+                )
+                for at, (offset, metadata, epoch) in stored.items()
+            ],
+        )
+
+    async def scenario(nodes: Nodes) -> None:
+        nodes.answer = answer
+        async with nodes.admin() as admin:
+            await admin.alter_group_offsets("g", there)
+            assert stored == {at: tuple(each) for at, each in there.items()}
+            nowhere = TopicPartition("v", 0)
+            stored[nowhere] = -1, "", -1
+            assert await admin.list_group_offsets("g") == {**there, nowhere: None}
+
+    play(scenario)
+
+
 def fetched(request: OffsetFetchRequest, whole: int, part: int) -> OffsetFetchResponse:
     topics = [
         OffsetFetchResponseTopic(
