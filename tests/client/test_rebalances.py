@@ -13,9 +13,10 @@ from tests.client.test_producer import simulate
 from fencepost.broker import running_broker
 from fencepost.client import Admin, Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition, blocking
 from fencepost.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE
-from fencepost.client.cluster import GROUP, Cluster
+from fencepost.client.cluster import Cluster
 from fencepost.client.errors import MisuseError
 from fencepost.protocol.messages import LeaveGroupRequest
+from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.protocol.messages.leave_group import MemberIdentity
 from fencepost.simulation.world import ADDRESS, World
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.cluster import TRANSACTION
 from fencepost.client.errors import ConnectionLostError
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.client.transactions import Transactions
@@ -21,6 +20,7 @@ from fencepost.log import producer_state
 from fencepost.log.producer_state import ProducerEntry
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import EndTxnRequest
+from fencepost.protocol.messages.find_coordinator import TRANSACTION
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.simulation.call_faults import CallFault
 from fencepost.simulation.faulty_runs import EVERY_REQUEST_FAULT, EVERYTHING, Plan, disturb

@@ -40,8 +40,6 @@ from fencepost.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
-GROUP: Final = 0
-TRANSACTION: Final = 1
 _SHORTEST_AGE: Final = 0.1
 _LOOKED_AGAIN_AFTER: Final = 0.1
 _BATCHED_LOOKUP_SINCE: Final = 4
@@ -415,4 +413,4 @@ def _index(partition: Any) -> int:
     return index
 
 
-__all__ = ["GROUP", "TRANSACTION", "ClientError", "Cluster", "Deadline", "TopicView", "Use"]
+__all__ = ["ClientError", "Cluster", "Deadline", "TopicView", "Use"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.client.cluster import GROUP, Cluster, Deadline, Use
+from fencepost.client.cluster import Cluster, Deadline, Use
 from fencepost.client.errors import ConnectionLostError, UnreachableError
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.find_coordinator import GROUP
 
 MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.arguments import INT32, pairs, place, text, whole_number
-from fencepost.client.cluster import GROUP, TRANSACTION, Cluster, Deadline
+from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import (
     AuthenticationError,
     BrokerError,
@@ -39,6 +39,7 @@ from fencepost.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
+from fencepost.protocol.messages.find_coordinator import GROUP, TRANSACTION
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 

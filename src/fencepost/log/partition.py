@@ -30,7 +30,6 @@ from fencepost.log.space import Space
 from fencepost.protocol.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
-    NO_PRODUCER_ID,
     BatchHeader,
     clear_log_append_time,
     read_header,
@@ -41,7 +40,7 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import NO_EPOCH, Buffer, Epoch, Isolation, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, Isolation, Milliseconds, ProducerId
 
 __all__ = ["Appended", "Journal", "Partition", "Refused"]
 

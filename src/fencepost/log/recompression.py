@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from fencepost.log.outcome import Refused
 from fencepost.log.settings import LogSettings
-from fencepost.protocol.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, read_header
 from fencepost.protocol.compression import Compression, decompress
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import seal
-from fencepost.protocol.types import NO_EPOCH, Buffer
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer
 
 
 def recompress(records: bytes, header: BatchHeader, compression: Compression, settings: LogSettings) -> bytes | Refused:

@@ -27,7 +27,6 @@ CONTROL = 0x20
 LOG_APPEND_TIME = 0x08
 DELETE_HORIZON = 0x40
 """The base timestamp is the time from which on compaction may drop the tombstones of the batch."""
-NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 MAX_INT32 = 2**31 - 1
 CRC_START = 21

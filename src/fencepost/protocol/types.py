@@ -17,6 +17,7 @@ ProducerId = NewType("ProducerId", int)
 """From 0 on; -1: none."""
 
 NO_EPOCH: Final = Epoch(-1)
+NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_TIMESTAMP: Final = Milliseconds(-1)
 
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -74,7 +75,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 #: Nobody: what is on the wire where there is no producer id.
-NO_PRODUCER: Final = ProducerIdAndEpoch(ProducerId(-1), Epoch(-1))
+NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
 
 #: Largest producer epoch there is (int16).  Only the coordinator and markers ever carry it.
 MAX_PRODUCER_EPOCH: Final = Epoch(32767)

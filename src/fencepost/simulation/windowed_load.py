@@ -25,6 +25,7 @@ from fencepost.protocol.messages import (
     ProduceRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
+from fencepost.protocol.messages.find_coordinator import TRANSACTION
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import TopicPartition
@@ -40,7 +41,6 @@ _MANY: Final = 100
 _TV2: Final = 2
 _PRODUCE: Final = {True: 12, False: 11}
 _END_TXN: Final = {True: 5, False: 4}
-_TRANSACTION: Final = 1
 _FEATURE: Final = "transaction.version"
 
 
@@ -137,7 +137,7 @@ class _Windowed:
         )
         try:
             # The journal of the coordinators is made when somebody asks for one.
-            who = FindCoordinatorRequest(key=self._id, key_type=_TRANSACTION, coordinator_keys=[self._id])
+            who = FindCoordinatorRequest(key=self._id, key_type=TRANSACTION, coordinator_keys=[self._id])
             await connection.request(who, connection.version_of(FindCoordinatorRequest, 4))
             answer = await self._insist(connection, request, 4)
         except _Refused as refused:

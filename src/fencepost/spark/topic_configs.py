@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.protocol.messages import DescribeConfigsRequest
-from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
-
-_TOPIC_RESOURCE: Final = 2
+from fencepost.protocol.messages.describe_configs import TOPIC_RESOURCE, DescribeConfigsResource
 
 
 async def topic_configs(cluster: Cluster, topics: Sequence[str], name: str, deadline: Deadline) -> dict[str, str]:
     """Topic -> what the setting is in it; those are left out that are not there, or of which it may not be known."""
     resources = [
-        DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[name])
+        DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[name])
         for topic in topics
     ]
     answer = await cluster.call_controller(DescribeConfigsRequest(resources=resources), deadline=deadline)

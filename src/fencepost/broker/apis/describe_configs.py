@@ -12,8 +12,6 @@ from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.configuration import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
     Entry,
     described_broker,
     described_topic,
@@ -25,6 +23,8 @@ from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_configs import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,

@@ -19,11 +19,10 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from fencepost.protocol.messages.find_coordinator import Coordinator
+from fencepost.protocol.messages.find_coordinator import GROUP, TRANSACTION, Coordinator
 from fencepost.protocol.steps import Pace, Steps, cost_of_id
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 
-GROUP, TRANSACTION = 0, 1
 _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 _RESOURCES = {GROUP: Resource.GROUP, TRANSACTION: Resource.TRANSACTIONAL_ID}
 _REFUSED = {

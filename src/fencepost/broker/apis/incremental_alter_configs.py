@@ -16,10 +16,15 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from fencepost.protocol.messages.incremental_alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
+from fencepost.protocol.messages.incremental_alter_configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
 from fencepost.protocol.steps import Pace, Steps, each
-
-_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
 @serves(IncrementalAlterConfigsRequest, in_turn=True)
@@ -50,14 +55,14 @@ def changed(resource: AlterConfigsResource, known: Mapping[str, str]) -> dict[st
     settings = dict(known)
     for config in configs:
         name, operation = config.name, config.config_operation
-        if operation == _DELETE:
+        if operation == DELETE:
             settings.pop(name, None)
         elif config.value is None:
             raise TopicRefused(ErrorCode.INVALID_REQUEST, f"{name}: only a deletion goes without a value")
-        elif operation == _SET:
+        elif operation == SET:
             settings[name] = config.value
-        elif operation in (_APPEND, _SUBTRACT):
-            settings[name] = _listed(name, settings.get(name), config.value.split(","), operation == _APPEND)
+        elif operation in (APPEND, SUBTRACT):
+            settings[name] = _listed(name, settings.get(name), config.value.split(","), operation == APPEND)
         else:
             # As Apache Kafka answers it.
             raise TopicRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: there is no operation {operation}")

@@ -15,10 +15,14 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
-from fencepost.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult
+from fencepost.protocol.messages.update_features import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+)
 from fencepost.protocol.steps import ITEM, Pace, Steps
-
-_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 @serves(UpdateFeaturesRequest, in_turn=True)
@@ -48,12 +52,12 @@ def _refusal(update: FeatureUpdateKey, context: RequestContext, features: Featur
     level, now = update.max_version_level, features.level(update.feature)
     if not low <= level <= high:
         return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is not between {low} and {high}"
-    kind = update.upgrade_type if context.version >= 1 else _UPGRADE
-    if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+    kind = update.upgrade_type if context.version >= 1 else UPGRADE
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return ErrorCode.INVALID_UPDATE_VERSION, f"{kind} is no kind of upgrade"
-    if level < now and kind == _UPGRADE:
+    if level < now and kind == UPGRADE:
         return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is below {now}: this needs a downgrade type"
-    if level > now and kind != _UPGRADE:
+    if level > now and kind != UPGRADE:
         return ErrorCode.INVALID_UPDATE_VERSION, f"level {level} is above {now}: this is no downgrade"
     return None
 

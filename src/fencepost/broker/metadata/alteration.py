@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from fencepost.broker.authorizer import Operation, Resource
-from fencepost.broker.metadata.configuration import TOPIC_RESOURCE
 from fencepost.broker.metadata.topic_rules import TopicRefused, check_internal, checked, topic_name_error
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.describe_configs import TOPIC_RESOURCE
 from fencepost.protocol.steps import ITEM, Pace, Steps
 
 if TYPE_CHECKING:

@@ -17,9 +17,6 @@ from fencepost.broker.metadata.settings import (
     topic_setting,
 )
 
-TOPIC_RESOURCE: Final = 2
-BROKER_RESOURCE: Final = 4
-
 TOPIC_SOURCE: Final = 1
 STATIC_BROKER_SOURCE: Final = 4
 DEFAULT_SOURCE: Final = 5

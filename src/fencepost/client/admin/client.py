@@ -10,7 +10,7 @@ from fencepost.client.admin import brokers, checks, configs, features, groups, h
 from fencepost.client.admin import transactions as transactional_id_states
 from fencepost.client.admin.asking import metadata
 from fencepost.client.admin.brokers import ClusterDescription, LogDirectory
-from fencepost.client.admin.configs import BROKER, TOPIC, ConfigChange, ConfigEntry
+from fencepost.client.admin.configs import ConfigChange, ConfigEntry
 from fencepost.client.admin.features import FeatureDescription
 from fencepost.client.admin.groups import GroupDescription, GroupListing
 from fencepost.client.admin.hanging import HangingTransaction
@@ -20,6 +20,7 @@ from fencepost.client.admin.transactions import TransactionDescription, Transact
 from fencepost.client.cluster import Cluster
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.transactional_id import OffsetAndMetadata, checked_positions
+from fencepost.protocol.messages.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
 
@@ -134,13 +135,13 @@ class Admin:
     async def describe_topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
         """Topic -> setting -> its value, and where it has it from."""
         deadline = self._deadline("describing settings of topics")
-        return await configs.describe_configs(self._cluster, TOPIC, checks.many("names", names), deadline)
+        return await configs.describe_configs(self._cluster, TOPIC_RESOURCE, checks.many("names", names), deadline)
 
     async def describe_broker_configs(self, broker_ids: Iterable[int]) -> dict[int, dict[str, ConfigEntry]]:
         """Broker -> setting -> its value, and where it has it from; each broker is asked for its own."""
         asked = [str(each) for each in checks.brokers("broker_ids", broker_ids)]
         deadline = self._deadline("describing settings of brokers")
-        found = await configs.describe_configs(self._cluster, BROKER, asked, deadline)
+        found = await configs.describe_configs(self._cluster, BROKER_RESOURCE, asked, deadline)
         return {int(broker): entries for broker, entries in found.items()}
 
     async def alter_topic_config(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
@@ -148,7 +149,7 @@ class Admin:
         checks.switches(validate_only=validate_only)
         name, change = arguments.one("name", name), checks.config_change(change)
         deadline = self._deadline(f"changing settings of topic {name!r}")
-        await configs.alter_config(self._cluster, TOPIC, name, change, deadline, validate_only=validate_only)
+        await configs.alter_config(self._cluster, TOPIC_RESOURCE, name, change, deadline, validate_only=validate_only)
 
     async def alter_broker_config(
         self, broker_id: int | None, change: ConfigChange, *, validate_only: bool = False
@@ -160,7 +161,7 @@ class Admin:
         checks.switches(validate_only=validate_only)
         name = "" if broker_id is None else str(arguments.whole_number("broker_id", broker_id, 0, arguments.INT32))
         change, deadline = checks.config_change(change), self._deadline("changing settings of brokers")
-        await configs.alter_config(self._cluster, BROKER, name, change, deadline, validate_only=validate_only)
+        await configs.alter_config(self._cluster, BROKER_RESOURCE, name, change, deadline, validate_only=validate_only)
 
     # Groups
 

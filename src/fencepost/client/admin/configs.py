@@ -9,12 +9,16 @@ from fencepost.client.admin.asking import FINAL_OF_CONTROLLERS, ItemResult, Ques
 from fencepost.client.admin.routes import AnyBroker, Brokers, Route
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
-from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
-from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
+from fencepost.protocol.messages.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE, DescribeConfigsResource
+from fencepost.protocol.messages.incremental_alter_configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    AlterableConfig,
+    AlterConfigsResource,
+)
 
-TOPIC: Final = 2
-BROKER: Final = 4
-_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _SOURCES: Final = (
     *("UNKNOWN", "DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
     *("STATIC_BROKER_CONFIG", "DEFAULT_CONFIG", "DYNAMIC_BROKER_LOGGER_CONFIG", "DYNAMIC_CLIENT_METRICS_CONFIG"),
@@ -83,10 +87,10 @@ async def alter_config(
 ) -> None:
     """Change settings of one topic or broker; the empty name stands for all brokers."""
     configs = [
-        *(AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in change.set.items()),
-        *(AlterableConfig(name=key, config_operation=_DELETE) for key in change.delete),
-        *(AlterableConfig(name=key, config_operation=_APPEND, value=value) for key, value in change.append.items()),
-        *(AlterableConfig(name=key, config_operation=_SUBTRACT, value=value) for key, value in change.subtract.items()),
+        *(AlterableConfig(name=key, config_operation=SET, value=value) for key, value in change.set.items()),
+        *(AlterableConfig(name=key, config_operation=DELETE) for key in change.delete),
+        *(AlterableConfig(name=key, config_operation=APPEND, value=value) for key, value in change.append.items()),
+        *(AlterableConfig(name=key, config_operation=SUBTRACT, value=value) for key, value in change.subtract.items()),
     ]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
 
@@ -124,11 +128,11 @@ class _BrokersByName:
 
 
 def _route(cluster: Cluster, kind: int) -> Route[str]:
-    return _BrokersByName(cluster) if kind == BROKER else AnyBroker(cluster)
+    return _BrokersByName(cluster) if kind == BROKER_RESOURCE else AnyBroker(cluster)
 
 
 def _named(kind: int, name: str) -> str:
-    if kind == TOPIC:
+    if kind == TOPIC_RESOURCE:
         return f"topic {name!r}"
     return f"broker {name}" if name else "all brokers"
 

@@ -10,10 +10,8 @@ from fencepost.client.admin.routes import AnyBroker, Controller
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.connection import SOFTWARE
 from fencepost.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest
-from fencepost.protocol.messages.update_features import FeatureUpdateKey
+from fencepost.protocol.messages.update_features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey
 
-_UPGRADE: Final = 1
-_SAFE_DOWNGRADE: Final = 2
 #: ApiVersions: features with a least level of 0 are told since the second one; the newer ones say whom they mean.
 _FEATURES_SINCE: Final = 3
 _MOST: Final = 4
@@ -56,7 +54,7 @@ async def update_feature(cluster: Cluster, feature: str, level: int, deadline: D
         feature=feature,
         max_version_level=level,
         allow_downgrade=level < now,
-        upgrade_type=_SAFE_DOWNGRADE if level < now else _UPGRADE,
+        upgrade_type=SAFE_DOWNGRADE if level < now else UPGRADE,
     )
 
     def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:

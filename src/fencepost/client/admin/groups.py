@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.client.admin.asking import ItemResult, Question, ask, ask_each_broker, refusal
 from fencepost.client.admin.routes import Coordinators
-from fencepost.client.cluster import GROUP, Cluster, Deadline
+from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, PartlyRefusedError, UnsupportedByBrokerError
 from fencepost.client.group_protocol import partitions_of
 from fencepost.protocol.errors import ErrorCode, ProtocolError
@@ -18,6 +18,7 @@ from fencepost.protocol.messages import (
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
+from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.protocol.types import TopicPartition
 
 #: Before version 6 a group that is not there is described as one in this state.

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from fencepost.client.admin.asking import ItemResult, Question, ask, refusal
 from fencepost.client.admin.routes import Coordinators
-from fencepost.client.cluster import GROUP, Cluster, Deadline
+from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic

@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.client.admin.asking import ItemResult, Question, ask, ask_each_broker
 from fencepost.client.admin.routes import Coordinators
-from fencepost.client.cluster import TRANSACTION, Cluster, Deadline
+from fencepost.client.cluster import Cluster, Deadline
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, ListTransactionsRequest
+from fencepost.protocol.messages.find_coordinator import TRANSACTION
 from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 
 _DURATION_SINCE: Final = 1

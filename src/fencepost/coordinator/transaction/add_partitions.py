@@ -22,9 +22,17 @@ from typing import NamedTuple
 
 from fencepost.coordinator.transaction.decision import Refusal, Transition, Unchanged
 from fencepost.coordinator.transaction.state import State
-from fencepost.coordinator.transaction.transaction import NO_PRODUCER_ID, TransactionMetadata
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER, Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import (
+    NO_EPOCH,
+    NO_PRODUCER,
+    NO_PRODUCER_ID,
+    Epoch,
+    Milliseconds,
+    ProducerId,
+    TopicPartition,
+)
 
 
 class AddPartitions(NamedTuple):

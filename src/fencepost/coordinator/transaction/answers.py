@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fencepost.coordinator.transaction.transaction import NO_PRODUCER_ID
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_EPOCH, Epoch, ProducerId
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Epoch, ProducerId
 
 
 class Initialized(NamedTuple):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from fencepost.coordinator.transaction.transaction import NO_PRODUCER_ID, TransactionMetadata
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER, Epoch, ProducerId, ProducerIdAndEpoch
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, Epoch, ProducerId, ProducerIdAndEpoch
 
 
 class Refusal(NamedTuple):

@@ -40,7 +40,6 @@ from fencepost.coordinator.transaction.settings import TransactionSettings
 from fencepost.coordinator.transaction.state import IDLE, State
 from fencepost.coordinator.transaction.transaction import (
     NO_PARTITIONS,
-    NO_PRODUCER_ID,
     TransactionMetadata,
     is_exhausted,
 )
@@ -49,6 +48,7 @@ from fencepost.protocol.types import (
     LAST_CLIENT_EPOCH,
     NO_EPOCH,
     NO_PRODUCER,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     Epoch,
     Milliseconds,

@@ -27,7 +27,6 @@ from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, NeedsP
 from fencepost.coordinator.transaction.state import COMPLETION, State
 from fencepost.coordinator.transaction.transaction import (
     NO_PARTITIONS,
-    NO_PRODUCER_ID,
     TransactionMetadata,
     is_exhausted,
 )
@@ -36,6 +35,7 @@ from fencepost.protocol.types import (
     MAX_PRODUCER_EPOCH,
     NO_EPOCH,
     NO_PRODUCER,
+    NO_PRODUCER_ID,
     Epoch,
     Milliseconds,
     ProducerId,

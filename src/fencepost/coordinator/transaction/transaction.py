@@ -28,6 +28,7 @@ from fencepost.protocol.types import (
     LAST_CLIENT_EPOCH,
     NO_EPOCH,
     NO_PRODUCER,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     Epoch,
     Milliseconds,
@@ -36,7 +37,6 @@ from fencepost.protocol.types import (
     TopicPartition,
 )
 
-NO_PRODUCER_ID: Final = ProducerId(-1)
 #: Time-out of a transaction that takes part in a two-phase commit (KIP-939): none.
 NO_TIMEOUT: Final = Milliseconds(2**31 - 1)
 #: A set that keeps its order; never changed in place.

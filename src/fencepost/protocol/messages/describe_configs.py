@@ -5,8 +5,14 @@ v3    types and documentation
 v4    flexible
 """
 
+from typing import Final
+
 from fencepost.protocol.message import request, response, since, struct
 from fencepost.protocol.types import boolean, int8, int16, int32, string
+
+# What has a configuration: the resource type, here and where one is altered.
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
 
 
 @struct

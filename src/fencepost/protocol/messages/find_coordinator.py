@@ -6,8 +6,14 @@ v4    several keys
 v6    share groups
 """
 
+from typing import Final
+
 from fencepost.protocol.message import between, request, response, since, struct, until
 from fencepost.protocol.types import int8, int16, int32, string
+
+# What is coordinated: the key type.
+GROUP: Final = 0
+TRANSACTION: Final = 1
 
 
 @request(api=10, versions="0-6", flexible="3+")

@@ -3,8 +3,16 @@
 v1    flexible
 """
 
+from typing import Final
+
 from fencepost.protocol.message import request, response, struct
 from fencepost.protocol.types import boolean, int8, int16, int32, string
+
+# Operations on an entry; the last two are for lists.
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
 
 
 @struct

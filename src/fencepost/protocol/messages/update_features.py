@@ -4,8 +4,15 @@ v1    kind of upgrade, validate only
 v2    no results of single features
 """
 
+from typing import Final
+
 from fencepost.protocol.message import request, response, since, struct, until
 from fencepost.protocol.types import boolean, int8, int16, int32, string
+
+# Types of an upgrade; only the last one may lose what the lower level has no room for.
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
 
 
 @struct
@@ -13,7 +20,7 @@ class FeatureUpdateKey:
     feature: string
     max_version_level: int16
     allow_downgrade: boolean = until(0, default=False)
-    upgrade_type: int8 = since(1, default=1)
+    upgrade_type: int8 = since(1, default=UPGRADE)
 
 
 @request(api=57, versions="0-2", flexible="0+")
