@@ -38,14 +38,14 @@ def visible_batches(data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> 
             raise ProtocolError(f"the batch at offset {header.base_offset} is damaged: its checksum does not match")
         while waiting and waiting[0][1] <= header.last_offset:
             ended[waiting.pop(0)[0]] = None
+        is_hidden = header.producer_id in ended  # of nobody for read_uncommitted
         if header.is_control:
-            marker = read_control_record(data, at, header)
+            marker = read_control_record(data, at, header) if is_hidden else None
             if marker is not None and marker.ends_transaction:
-                ended.pop(header.producer_id, None)
+                del ended[header.producer_id]
             yield at, header, False
         else:
-            hidden = aborted is not None and header.is_transactional and header.producer_id in ended
-            yield at, header, not hidden
+            yield at, header, not (is_hidden and header.is_transactional)
 
 
 class Opened(NamedTuple):

@@ -128,10 +128,11 @@ def headers(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     end = len(buffer)
     while at + HEADER_SIZE <= end:
         header = read_header(buffer, at)
-        if at + header.size > end:
+        following = at + header.size
+        if following > end:
             return
         yield at, header
-        at += header.size
+        at = following
 
 
 def with_records(header: BatchHeader, records: Buffer) -> bytes:
@@ -180,7 +181,8 @@ def _rewrite(buffer: bytearray | memoryview, at: int, header: BatchHeader) -> Ba
 
 def body_of(buffer: Buffer, at: int, header: BatchHeader, limit: int = LARGEST_BATCH) -> bytes:
     """The records of the batch that starts there, unfolded.  Raises ProtocolError as `records.decode_batch` does."""
-    if at + header.size > len(buffer):
+    end = at + header.size
+    if end > len(buffer):
         raise ProtocolError("a record batch is cut off")
-    body = bytes(memoryview(buffer)[at + HEADER_SIZE : at + header.size])
+    body = bytes(memoryview(buffer)[at + HEADER_SIZE : end])
     return decompress(header.compression, body, limit) if header.attributes & 7 else body
