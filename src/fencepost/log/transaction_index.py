@@ -14,6 +14,8 @@ from fencepost.log.disk import Disk
 from fencepost.protocol.types import ProducerId
 
 _ENTRY = Struct(">hqqqq")
+_LAST_OFFSET = Struct(">18xq")
+"""Of an entry."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -88,7 +90,10 @@ class TransactionIndex:
 
     def _first(self, offset: int) -> int:
         """The first entry whose marker is at `offset` or after it."""
-        return bisect_left(range(len(self)), offset, key=lambda number: self._at(number).last_offset)
+        data, size = self._data, _ENTRY.size
+        return bisect_left(
+            range(len(self)), offset, key=lambda number: _LAST_OFFSET.unpack_from(data, number * size)[0]
+        )
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
         """Add what a reader of [fetch_offset, upper_bound) must know; True if no later segment can have more."""
