@@ -30,12 +30,18 @@ _LOOKED_AT = 64
 """Of so many files one is looked for that can be closed without a sync."""
 
 
+def _split(path: Path) -> tuple[str, str]:
+    """The directory that a path is in, and its name there."""
+    directory, slash, name = str(path).rpartition("/")
+    return directory or slash, name
+
+
 class _Directory:
     """A directory with open files in it: when it is renamed, they are found again."""
 
     __slots__ = ("files", "path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self.files: dict[_File, None] = {}
 
@@ -135,17 +141,18 @@ class OpenFiles:
         """For what is below, and for opening and giving up descriptors."""
         self._open: OrderedDict[_File, None] = OrderedDict()
         """Those with a descriptor, roughly from the one longest not used."""
-        self._directories: dict[Path, _Directory] = {}
+        self._directories: dict[str, _Directory] = {}
+        """By their paths, as text: to look a `Path` up takes longer than the rest of opening a file."""
 
     # Descriptors
 
     def open(self, path: Path) -> File:
-        return self._opened(path.parent, path.name, lambda: self._disk.open(path))
+        return self._opened(*_split(path), lambda: self._disk.open(path))
 
     def open_directory(self, path: Path) -> File:
-        return self._opened(path, "", lambda: self._disk.open_directory(path))
+        return self._opened(str(path), "", lambda: self._disk.open_directory(path))
 
-    def _opened(self, directory: Path, name: str, opening: Callable[[], File]) -> File:
+    def _opened(self, directory: str, name: str, opening: Callable[[], File]) -> File:
         with self._lock:
             file = self._with_room(opening)
             place = self._directories.get(directory)
@@ -172,7 +179,7 @@ class OpenFiles:
             if file.opened is None:
 
                 def opening() -> File:
-                    inner.reopen(file.place.path / file.name)
+                    inner.reopen(Path(file.place.path, file.name))
                     return inner
 
                 file.opened = self._with_room(opening)
@@ -321,15 +328,16 @@ class OpenFiles:
     def rename(self, old: Path, new: Path) -> None:
         with self._lock:
             self._disk.rename(old, new)
-            directory = self._directories.pop(old, None)
+            directory = self._directories.pop(str(old), None)
             if directory is not None:
-                directory.path = new
-                self._directories[new] = directory
-            parent = self._directories.get(old.parent)
-            if parent is not None and old.parent == new.parent:
+                directory.path = str(new)
+                self._directories[directory.path] = directory
+            (outer, name), (new_outer, new_name) = _split(old), _split(new)
+            parent = self._directories.get(outer)
+            if parent is not None and outer == new_outer:
                 for file in parent.files:
-                    if file.name == old.name:
-                        file.name = new.name
+                    if file.name == name:
+                        file.name = new_name
 
     def sync_directory(self, path: Path) -> None:
         self._with_room(lambda: self._disk.sync_directory(path))

@@ -43,9 +43,8 @@ class SimulatedFile:
         return None
 
     def _content(self) -> Content:
-        error = self.error()
-        if error is not None:
-            raise error
+        if self._closed or self._life != self._disk.life:
+            raise OSError(errno.EBADF, "the file is closed")
         assert isinstance(self.node, Content)
         return self.node
 
@@ -328,9 +327,10 @@ class SimulatedDisk:
         return node
 
 
-def _names(path: Path) -> list[str]:
-    """What `parts` has behind the root; paths are made for every use, and this is what is done with each."""
-    return [name for name in str(path).split("/") if name and name != "."]
+def _names(path: Path) -> Sequence[str]:
+    """Those of the directories on the way, and its own."""
+    parts = path.parts
+    return parts[1:] if parts[:1] == ("/",) else parts
 
 
 def _size(node: Node) -> int:
