@@ -56,9 +56,12 @@ def pairs(what: str, given: object) -> dict[Any, Any]:
 
 def whole_number(what: str, number: object, least: int = 0, most: int = INT64) -> int:
     """From `least` to `most`, both included."""
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+    if type(number) is int:
+        found = number
+    elif isinstance(number, bool) or not isinstance(number, SupportsIndex):
         raise TypeError(f"{what}={number!r}: it must be a whole number")
-    found = index(number)  # of NumPy's numbers, too
+    else:
+        found = index(number)  # of NumPy's numbers
     if not least <= found <= most:
         raise ValueError(f"{what}={number}: it must be from {least} to {most}")
     return found

@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Sequence
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.addresses import addresses_of
@@ -49,7 +49,7 @@ _SILENT_AFTER: Final = 1.0
 _REFUSED_FOR: Final = 1.0
 
 
-class Use(Enum):
+class Use(IntEnum):
     """What a connection is for: answers come in order, and those of one use may not wait behind those of another."""
 
     DATA = auto()
@@ -183,7 +183,9 @@ class Cluster:
     async def _connect(self, address: tuple[str, int], use: Use = Use.DATA) -> Connection:
         self.check_open()
         task = self._connections.get((address, use))
-        if task is None or (task.done() and not self._is_good(task)):
+        if task is not None and self._is_good(task):
+            return task.result()
+        if task is None or task.done():
             task = asyncio.get_running_loop().create_task(self._open(address))
             self._connections[address, use] = task
         # Several may wait for one connection, and one of them may be cancelled.

@@ -11,6 +11,7 @@ import logging
 import ssl
 from collections import deque
 from itertools import chain
+from struct import Struct
 from typing import Any, Final, NamedTuple, cast
 
 from fencepost import __version__
@@ -31,6 +32,7 @@ from fencepost.runtime import Network
 logger = logging.getLogger(__name__)
 
 SOFTWARE: Final = ("fencepost", __version__)
+_SIZE: Final = Struct(">i")
 _LARGEST_ANSWER: Final = 256 * 1024 * 1024
 _FIRST_BUFFER: Final = 64 * 1024
 #: Every broker that can do transactions in a way that we use serves this version.
@@ -103,17 +105,17 @@ class Connection(asyncio.BufferedProtocol):
         """
         schema = request.__schema__
         low, high = schema.versions
-        name = request.__name__.removesuffix("Request")
-        if schema.api not in self.ranges:
+        served = self.ranges.get(schema.api)
+        if served is None:
             raise UnsupportedByBrokerError(
-                f"the broker at {self.address} does not serve {name}: use a newer one, or do without"
+                f"the broker at {self.address} does not serve {_api(request)}: use a newer one, or do without"
             )
-        served = self.ranges[schema.api]
-        version: int = min(high, served[1], high if most is None else most)
+        highest: int = high if most is None else min(high, most)
+        version = min(highest, served[1])
         if version < max(low, served[0], least):
             raise UnsupportedByBrokerError(
-                f"the broker at {self.address} serves {name} in versions {served[0]} to {served[1]}, "
-                f"this needs {max(low, least)} to {high if most is None else min(most, high)}: use a newer one"
+                f"the broker at {self.address} serves {_api(request)} in versions {served[0]} to {served[1]}, "
+                f"this needs {max(low, least)} to {highest}: use a newer one"
             )
         return version
 
@@ -313,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end += nbytes
         while self._end - self._start >= 4:
             at = self._start
-            size = int.from_bytes(self._view[at : at + 4], "big", signed=True)
+            (size,) = _SIZE.unpack_from(self._buffer, at)
             if not 4 <= size <= _LARGEST_ANSWER:
                 self._close_with(self._no_answer(bytes(self._view[at : at + 4])))
                 return
@@ -366,6 +368,12 @@ class Connection(asyncio.BufferedProtocol):
         if not entry.answer.done():
             entry.answer.set_result(response)
         return True
+
+
+def _api(request: Any) -> str:
+    """What the API of a request class is called."""
+    name: str = request.__name__
+    return name.removesuffix("Request")
 
 
 async def open_connection(

@@ -413,8 +413,8 @@ class Fetcher:
 
 def _differ(known: uuid.UUID, told: uuid.UUID) -> bool:
     """Whether these are ids of two topics; a zero id says nothing."""
-    return known != told and known != ZERO_UUID and told != ZERO_UUID
+    return known is not told and known != told and known != ZERO_UUID and told != ZERO_UUID
 
 
 def _have_ids(partitions: Sequence[Followed]) -> bool:
-    return all(partition.topic_id != ZERO_UUID for partition in partitions)
+    return all(partition.topic_id.int for partition in partitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Final
 
 from fencepost.client.errors import MisuseError
 
@@ -24,16 +25,16 @@ class HomeProcess:
     """This process: a forked child has its memory, and neither its threads nor connections."""
 
     def __init__(self) -> None:
-        self._forks = _forks
+        self.forks: Final = _forks
 
     @property
     def is_here(self) -> bool:
         """Whether nobody was forked off since."""
-        return self._forks == _forks
+        return self.forks == _forks
 
     def check(self) -> None:
         """Raises MisuseError in a forked child: what it sent would be mixed up with what its parent sends."""
-        if not self.is_here:
+        if self.forks != _forks:
             raise MisuseError(
                 "this client was made before the process was forked, and its threads and connections are its parent's: "
                 "make a new one in the child"
@@ -57,7 +58,8 @@ class Home:
 
         Outside of all loops, where nothing can be awaited, only the process counts.
         """
-        self._process.check()
+        if self._process.forks != _forks:
+            self._process.check()
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:

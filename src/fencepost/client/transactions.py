@@ -199,7 +199,8 @@ class Transactions:
 
     async def check_send(self) -> None:
         """Raises if nothing can be sent now."""
-        await self.raise_error()
+        if self._error is not None:
+            await self.raise_error()
         check_call("send", self._state)
 
     def note_send(self) -> None:
