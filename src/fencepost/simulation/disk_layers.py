@@ -28,6 +28,8 @@ class Content:
     def settle(self, upto: int) -> None:
         """The first `upto` operations are durable."""
         count = max(upto - self._settled, 0)
+        if not count:
+            return
         for at, data in self._operations[:count]:
             _change(self._durable, at, data)
         del self._operations[:count]

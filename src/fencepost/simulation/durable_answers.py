@@ -28,6 +28,7 @@ from fencepost.log.storage import Storage
 from fencepost.protocol.batch import BatchHeader, headers, read_header
 from fencepost.protocol.codec import RequestHeader, decode_stored, stored_version
 from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.record_keys import keys_of
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import GroupMetadataKey, TransactionLogKey
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, Buffer
@@ -63,10 +64,10 @@ class Appends:
         at = partition.topic, partition.index
         self._newest[at] = self._newest[*at, header.producer_id] = lsn
         if partition.topic == TRANSACTION_STATE and not header.is_control:
-            for record in decode_batch(batch, 0, header):
+            for record in keys_of(batch, header):
                 self._newest[_id(decode_stored(TransactionLogKey, record.key or b"").transactional_id)] = lsn
         if partition.topic == CONSUMER_OFFSETS and not header.is_control:
-            for record in decode_batch(batch, 0, header):
+            for record in keys_of(batch, header):
                 if stored_version(record.key or b"") == _OF_MEMBERS:
                     self._newest[_members(decode_stored(GroupMetadataKey, record.key or b"").group)] = lsn
         if header.base_offset == 0:

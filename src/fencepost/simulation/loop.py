@@ -89,6 +89,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._clock_resolution = _RESOLUTION
+        self._stopping = False
+        """Set by `stop`: this turn is the last one."""
         self._ready: deque[Handle] = deque()
         self._scheduled: list[tuple[float, _Timer]] = []
         self._timer_cancelled_count = 0
@@ -133,10 +135,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """What is ready now, in its order; if nothing is, first let time pass until the next timer."""
-        self._tidy_timers()
         timers, ready = self._scheduled, self._ready
+        if timers and (timers[0][1]._cancelled or len(timers) > _MANY_TIMERS):
+            self._tidy_timers()
         self._turns += 1
-        if not ready and not getattr(self, "_stopping", False):
+        if not ready and not self._stopping:
             if not timers:
                 raise Deadlock("every task waits for something, and no timer is set that could bring it")
             when, now = timers[0][0], self._now
@@ -153,7 +156,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             ready.append(timer)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if handle._cancelled or (handle.owner is not None and handle.owner.keeps(handle)):
+            owner = handle.owner
+            if handle._cancelled or (owner is not None and owner.keeps(handle)):
                 continue
             try:
                 handle._context.run(handle._callback, *handle._args)

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import random
 import ssl
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
@@ -183,11 +184,13 @@ class SimulatedTransport(asyncio.Transport):
         """The client whose connection it is; empty where it has no name."""
         self.is_client = False
         self._protocol: Any = None
+        self._is_buffered = False
+        """Whether the protocol has a buffer of its own for what arrives."""
         self.peer: SimulatedTransport | None = None
         self._closing = False
         self._lost = False
         self._reading = True
-        self._arrived: list[bytes] = []
+        self._arrived: deque[bytes] = deque()
         self._last_arrival = 0.0
         self._held_until = 0.0
         self.request_faults: Passage | None = None
@@ -196,19 +199,21 @@ class SimulatedTransport(asyncio.Transport):
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
         protocol.connection_made(self)
 
     # Sending
 
     def write(self, data: Any) -> None:
+        written = bytes(data)
         if self.on_write is not None:
-            self.on_write(bytes(data))
+            self.on_write(written)
         if self._network.watch is not None:
-            self._network.watch.wrote(self, bytes(data))
+            self._network.watch.wrote(self, written)
         if self.request_faults is not None:
-            self.request_faults.send(self, bytes(data))
+            self.request_faults.send(self, written)
         else:
-            self.send(bytes(data))
+            self.send(written)
 
     def send(self, data: bytes, late: float = 0.0) -> None:
         """Send; so many seconds late."""
@@ -297,8 +302,8 @@ class SimulatedTransport(asyncio.Transport):
 
     def _deliver(self) -> None:
         while self._arrived and self._reading and not self._closing and not self._lost:
-            data = self._arrived.pop(0)
-            if isinstance(self._protocol, asyncio.BufferedProtocol):
+            data = self._arrived.popleft()
+            if self._is_buffered:
                 self._fill(data)
             else:
                 self._protocol.data_received(data)
@@ -308,10 +313,10 @@ class SimulatedTransport(asyncio.Transport):
             buffer = self._protocol.get_buffer(-1)
             count = min(len(buffer), len(data))
             buffer[:count] = data[:count]
-            data = data[count:]
+            data = data[count:] if count < len(data) else b""
             self._protocol.buffer_updated(count)
             if not self._reading and data:
-                self._arrived.insert(0, data)
+                self._arrived.appendleft(data)
                 return
 
     def pause_reading(self) -> None:

@@ -133,11 +133,13 @@ def _owner(place: str) -> tuple[Any, str]:
 
 
 def _counting(function: Callable[..., Any], mark: Mark, reached: Counter[str]) -> Callable[..., Any]:
+    what, seen = mark.what, mark.seen
+
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         result = function(*arguments, **named)
-        if mark.seen(result, arguments):
-            reached[mark.what] += 1
+        if seen is _always or seen(result, arguments):
+            reached[what] += 1
         return result
 
     return call

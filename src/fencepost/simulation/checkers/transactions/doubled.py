@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 
 from fencepost.simulation.checkers.transactions.shown import Shown
 from fencepost.simulation.workload import Outcomes
@@ -10,5 +11,5 @@ from fencepost.simulation.workload import Outcomes
 
 def doubled(outcomes: Outcomes, shown: Shown) -> list[str]:  # noqa: ARG001 - all checkers are called alike
     """No record is shown twice."""
-    counts = Counter(value for values in shown.values() for value in values)
+    counts = Counter(chain.from_iterable(shown.values()))
     return [f"{value} is shown {count} times" for value, count in counts.items() if count > 1]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from fencepost.simulation.checkers.transactions.shown import Shown, counted
+from fencepost.simulation.checkers.transactions.shown import Shown, places_of
 from fencepost.simulation.checkers.transactions.superseded import superseded
 from fencepost.simulation.workload import Outcomes
 
 
 def lost(outcomes: Outcomes, shown: Shown) -> list[str]:
     """Every record of a committed transaction is shown, but for those that compaction may have taken."""
-    places, older = counted(shown), superseded(outcomes, shown)
+    places, older = places_of(shown), superseded(outcomes, shown)
     return [
         f"{sent.value} of the committed transaction {tag} is lost"
         for tag, records in outcomes.committed.items()
         for sent in records
-        if not places[sent] and sent not in outcomes.removed and sent not in older
+        if sent not in places and sent not in outcomes.removed and sent not in older
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fencepost.simulation.checkers.transactions.shown import Shown, counted, number_of
+from fencepost.simulation.checkers.transactions.shown import Shown, number_of, places_of
 from fencepost.simulation.checkers.transactions.superseded import superseded
 from fencepost.simulation.workload import Outcomes
 
@@ -14,8 +14,8 @@ def misplaced(outcomes: Outcomes, shown: Shown, positions: Mapping[str, int]) ->
 
     Where nobody was told the outcome, and every record was removed, or may have been compacted away, either is right.
     """
-    places = counted(shown)
-    made = [tag for tag, records in outcomes.unknown.items() if any(places[sent] for sent in records)]
+    places = places_of(shown)
+    made = [tag for tag, records in outcomes.unknown.items() if any(sent in places for sent in records)]
     expected: dict[str, int] = {}
     for tag in sorted((*outcomes.committed, *made), key=number_of):
         if tag in outcomes.positions:

@@ -13,8 +13,8 @@ def out_of_order(outcomes: Outcomes, shown: Shown) -> list[str]:
     for at, values in shown.items():
         last: dict[str, int] = {}
         for value in values:
-            producer = value.rsplit("-", 2)[0]
-            if order.get(value, -1) < last.get(producer, -1):
+            producer, place = value.rsplit("-", 2)[0], order.get(value, -1)
+            if place < last.get(producer, -1):
                 faults.append(f"{value} in {at.topic}-{at.partition} is out of order")
-            last[producer] = order.get(value, -1)
+            last[producer] = place
     return faults

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fencepost.protocol.types import TopicPartition
@@ -11,9 +10,9 @@ from fencepost.simulation.workload import Outcomes, Sent
 Shown = Mapping[TopicPartition, Sequence[str]]
 
 
-def counted(shown: Shown) -> Counter[tuple[str, int, str]]:
-    """How often each record is there: topic, partition, value."""
-    return Counter((at.topic, at.partition, value) for at, values in shown.items() for value in values)
+def places_of(shown: Shown) -> dict[tuple[str, int, str], None]:
+    """Each record that is there, once: topic, partition, value."""
+    return {(topic, index, value): None for (topic, index), values in shown.items() for value in values}
 
 
 def number_of(tag: str) -> int:
