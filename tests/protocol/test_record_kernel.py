@@ -90,7 +90,7 @@ SOUND = st.builds(_batch, RECORDS, st.just([]), st.just(0), st.booleans())
 def _decoded_by_python(body: bytes, header: BatchHeader) -> list[Record] | str:
     with python_alone():
         try:
-            return records._decode_whole(body, header)
+            return records.decode_body(body, header)
         except ProtocolError as wrong:
             return str(wrong)
 

@@ -17,7 +17,10 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 #: What is compiled, and the modules whose functions it stands in for.
-SOURCES: Final = ("record_kernel.py", "record_kernel.pxd", "records.py", "record_scan.py", "partitioning.py")
+SOURCES: Final = (
+    *("record_kernel.py", "record_kernel.pxd"),
+    *("records.py", "record_decoding.py", "record_scan.py", "partitioning.py"),
+)
 MODULE: Final = "record_kernel_compiled"
 """Its name for itself."""
 SUFFIX: Final = EXTENSION_SUFFIXES[0]

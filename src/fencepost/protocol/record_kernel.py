@@ -37,7 +37,7 @@ def decode_records(
     first: int,
 ) -> list[R] | None:
     """The records whose offset is `first` or more, as tuples of this kind: their topic and partition if one is given,
-    offset, timestamp, key, value and headers.  None: ask the twin, `records._decode_records`.
+    offset, timestamp, key, value and headers.  None: ask the twin, `record_decoding.decode_records`.
     """
     view, end, at, stamped = body, len(body), 0, 0 if append_time is None else append_time
     if count < 0 or count > end or not -_FAR < base_offset < _FAR or not -_FAR < base_timestamp < _FAR:

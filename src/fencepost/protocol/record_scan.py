@@ -15,7 +15,7 @@ from fencepost.protocol import record_kernel
 from fencepost.protocol.batch import HEADER_SIZE, MAX_INT32, BatchHeader
 from fencepost.protocol.compression import Compression, TooLarge, decompress
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.records import continue_varint
+from fencepost.protocol.record_decoding import continue_varint
 from fencepost.protocol.steps import STEP, UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
 from fencepost.protocol.types import Buffer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -24,6 +23,7 @@ from fencepost.protocol.batch import (
 )
 from fencepost.protocol.compression import LARGEST_BATCH, Compression, compress
 from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.record_decoding import decode_records
 from fencepost.protocol.types import Buffer, Offset
 
 _FRONT = Struct(">qiibI")
@@ -285,8 +285,7 @@ def decode_batch(
 
 def decode_body(body: bytes, header: BatchHeader) -> list[Record]:
     """Every record of a batch whose records are unfolded.  Raises ProtocolError if they are damaged."""
-    found = None if _compiled_decode is None else _decode_compiled(Record, None, 0, body, header, -(1 << 63))
-    return _decode_whole(body, header) if found is None else found
+    return _decode(Record, None, 0, body, header, -(1 << 63))
 
 
 def decode_as(kind: type[R], topic: str, partition: int, body: bytes, header: BatchHeader, first: int) -> list[R]:
@@ -294,127 +293,18 @@ def decode_as(kind: type[R], topic: str, partition: int, body: bytes, header: Ba
 
     Raises ProtocolError if they are damaged.
     """
-    found = None if _compiled_decode is None else _decode_compiled(kind, topic, partition, body, header, first)
+    return _decode(kind, topic, partition, body, header, first)
+
+
+def _decode(kind: type[R], topic: str | None, partition: int, body: bytes, header: BatchHeader, first: int) -> list[R]:
+    found = None
+    if _compiled_decode is not None:
+        base, time, count = header.base_offset, header.base_timestamp, header.record_count
+        stamped = header.max_timestamp if header.is_log_append_time else None
+        found = _compiled_decode(body, count, base, time, stamped, kind, topic, partition, first)
     if found is None:
-        make = partial(tuple.__new__, kind)
-        records = _decode_whole(body, header)
-        found = [make((topic, partition, *record)) for record in records if record[0] >= first]
+        try:
+            found = decode_records(kind, topic, partition, body, header, first)
+        except (IndexError, UnicodeDecodeError):
+            raise ProtocolError("a record batch is damaged: a record does not end where it should") from None
     return found
-
-
-def _decode_compiled(
-    kind: type[R], topic: str | None, partition: int, body: bytes, header: BatchHeader, first: int
-) -> list[R] | None:
-    base, time, count = header.base_offset, header.base_timestamp, header.record_count
-    stamped = header.max_timestamp if header.is_log_append_time else None
-    assert _compiled_decode is not None, "only where it is"
-    return _compiled_decode(body, count, base, time, stamped, kind, topic, partition, first)
-
-
-def _decode_whole(body: bytes, header: BatchHeader) -> list[Record]:
-    try:
-        return _decode_records(body, header)
-    except (IndexError, UnicodeDecodeError):
-        raise ProtocolError("a record batch is damaged: a record does not end where it should") from None
-
-
-def _decode_records(body: bytes, header: BatchHeader) -> list[Record]:
-    """The hot path of every consumer: the variable-length numbers are read in place, the short forms first."""
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    append_time = header.max_timestamp if header.is_log_append_time else None
-    records: list[Record] = []
-    keep, make, end, at = records.append, Record._make, len(body), 0
-    if not 0 <= header.record_count <= end:
-        raise ProtocolError(f"a record batch claims {header.record_count} records in {end} bytes")
-    for _ in range(header.record_count):
-        n = body[at]
-        at += 1
-        if n > 127:
-            n, at = continue_varint(body, at, n)
-        stop = at + ((n >> 1) ^ -(n & 1))
-        if stop > end or stop <= at:
-            raise ProtocolError("a record batch is damaged: a record is longer than the batch")
-        n = body[at + 1]
-        at += 2
-        if n > 127:
-            n, at = continue_varint(body, at, n)
-        timestamp = base_timestamp + ((n >> 1) ^ -(n & 1))
-        n = body[at]
-        at += 1
-        if n > 127:
-            n, at = continue_varint(body, at, n)
-        offset = base_offset + ((n >> 1) ^ -(n & 1))
-        n = body[at]
-        at += 1
-        if n > 127:
-            n, at = continue_varint(body, at, n)
-        if n & 1:
-            key = None
-        else:
-            n = at + (n >> 1)
-            key = body[at:n]
-            at = n
-        n = body[at]
-        at += 1
-        if n > 127:
-            n, at = continue_varint(body, at, n)
-        if n & 1:
-            value = None
-        else:
-            n = at + (n >> 1)
-            value = body[at:n]
-            at = n
-        found = _EMPTY
-        if body[at]:
-            found, at = _decode_headers(body, at, stop)
-        else:
-            at += 1
-        if at != stop:
-            raise ProtocolError("a record batch is damaged: a record does not end where it should")
-        keep(make((offset, timestamp if append_time is None else append_time, key, value, found)))
-    if at != end:
-        raise ProtocolError("a record batch is damaged: bytes follow its last record")
-    return records
-
-
-def continue_varint(body: Buffer, at: int, n: int) -> tuple[int, int]:
-    """The rest of a variable-length number whose first byte, `n`, said that more follow: the number, and where it ends.
-
-    Not zig-zag decoded.  Raises IndexError at the end of `body`, ProtocolError if the number has more than 64 bits.
-    """
-    n &= 127
-    shift = 7
-    while True:
-        byte = body[at]
-        at += 1
-        n |= (byte & 127) << shift
-        if byte < 128:
-            return n, at
-        shift += 7
-        if shift > 63:
-            raise ProtocolError("a record batch is damaged: a number is too long")
-
-
-def read_varint(body: Buffer, at: int) -> tuple[int, int]:
-    """A signed (zig-zag) number of variable length, and where it ends; raises as `continue_varint` does."""
-    n, at = continue_varint(body, at + 1, body[at]) if body[at] > 127 else (body[at], at + 1)
-    return (n >> 1) ^ -(n & 1), at
-
-
-def _decode_headers(body: bytes, at: int, stop: int) -> tuple[Headers, int]:
-    count, at = read_varint(body, at)
-    if not 0 <= count <= stop - at:
-        raise ProtocolError(f"a record claims {count} headers in {stop - at} bytes")
-    found: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        length, at = read_varint(body, at)
-        if length < 0 or at + length > stop:
-            raise ProtocolError("a record batch is damaged: a header is longer than its record")
-        name = body[at : at + length].decode()
-        at += length
-        length, at = read_varint(body, at)
-        if at + length > stop:
-            raise ProtocolError("a record batch is damaged: a header is longer than its record")
-        found.append((name, None if length < 0 else body[at : at + length]))
-        at += max(length, 0)
-    return found, at

@@ -21,7 +21,8 @@ from fencepost.protocol.batch import (
 )
 from fencepost.protocol.compression import Compression, TooLarge, compress_in_steps, decompress
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.records import read_varint, varint
+from fencepost.protocol.record_decoding import read_varint
+from fencepost.protocol.records import varint
 from fencepost.protocol.types import NO_TIMESTAMP, Buffer
 
 _AT_ONCE: Final = 1000
