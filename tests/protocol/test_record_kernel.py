@@ -6,6 +6,10 @@ Whatever the bytes are, it answers as its twin or leaves the answer to it; and w
 from __future__ import annotations
 
 import array
+import gc
+import sys
+import weakref
+from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -122,6 +126,52 @@ def test_sound_records_are_not_left_to_python(kernel: Any, batch: tuple[bytes, B
     checked = kernel.check_records(body, 0, 0, header.record_count)
     assert kernel.pass_over(body, 0, 0, header.record_count) == len(body)
     assert checked is not None and (checked[1] == header.record_count or body[checked[0]])
+
+
+class Probe:
+    """Something that tells when it is gone, which a tuple cannot."""
+
+
+def _read(kernel: Any, headers: list[tuple[str, bytes | None]], kind: Any, named: tuple[Any, ...]) -> Any:
+    batch = encode_batch([(50, b"a key", b"a value", headers)] * 10)
+    return _decoded(kernel, kind, named, batch[HEADER_SIZE:], read_header(batch), 0)
+
+
+@pytest.mark.parametrize(("kind", "named"), [(Record, (None, 0)), (ConsumerRecord, ("t", 7))])
+def test_compiled_records_are_visited_by_the_cycle_collector_if_they_have_headers(
+    kind: Any, named: tuple[Any, ...]
+) -> None:
+    need_compiled()
+    assert not any(gc.is_tracked(record) for record in _read(IN_USE.module, [], kind, named))
+    assert all(gc.is_tracked(record) for record in _read(IN_USE.module, [("h", b"v")], kind, named))
+
+
+@pytest.mark.parametrize(("kind", "named"), [(Record, (None, 0)), (ConsumerRecord, ("t", 7))])
+def test_a_record_that_somebody_puts_into_its_own_headers_is_collected(
+    kernel: Any, kind: Any, named: tuple[Any, ...]
+) -> None:
+    found, probe = _read(kernel, [("h", b"v")], kind, named), Probe()
+    found[3].headers.extend([found, probe])
+    gone = weakref.ref(probe)
+    del found, probe
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("headers", [[], [("h", b"v")]])
+def test_records_hold_what_they_refer_to_as_long_as_they_are_there(
+    kernel: Any, headers: list[tuple[str, bytes | None]]
+) -> None:
+    kind, topic, partition = namedtuple("Kind", ConsumerRecord._fields), str(object()), 10**9
+    before = [sys.getrefcount(each) for each in (kind, topic, partition)]
+    found = _read(kernel, headers, kind, (topic, partition))
+    assert [sys.getrefcount(each) for each in (kind, topic, partition)] == [each + 10 for each in before]
+    value, others = found[3].value, found[:3] + found[4:]
+    held = sys.getrefcount(value)
+    del found, others
+    assert [sys.getrefcount(each) for each in (kind, topic, partition)] == before
+    assert sys.getrefcount(value) == held - 1
+    assert value == b"a value"
 
 
 def _passed_by_python(body: bytes, at: int, first: int, until: int) -> Any:

@@ -56,7 +56,10 @@ class Opened(NamedTuple):
 
     def records(self, at: TopicPartition, position: int) -> list[ConsumerRecord]:
         """Those from `position` on.  Raises ProtocolError for what is damaged."""
-        return [record for records in self._decoded(at, position) for record in records]
+        found: list[ConsumerRecord] = []
+        for records in self._decoded(at, position):
+            found += records
+        return found
 
     def whole_records(self, at: TopicPartition, position: int) -> tuple[list[ConsumerRecord], int | None]:
         """Those from `position` on, and the offset of the first batch behind them that is damaged; None: none is.

@@ -1,14 +1,62 @@
 # The types that C has for the numbers of record_kernel.py.  Every index stays checked.
 cimport cython
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 
-cdef object _new
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        pass
+    object PyType_GenericAlloc(PyTypeObject *, Py_ssize_t)
+    void PyObject_GC_UnTrack(void *)
+
 cdef tuple _NO_HEADERS
 cdef long long _FAR, _INT32
 cdef unsigned int _SEED, _M, _MASK
 
+
+# record_tuples.py.  `kind` is a tuple class without attributes of its own, and a record is seen by nobody before it has
+# all its items.  One without headers leaves the cycle collector: it refers to numbers, bytes and text.
+
+cdef inline void _put_into(object record, Py_ssize_t place, object item) noexcept:
+    Py_INCREF(item)  # the next line takes one over
+    PyTuple_SET_ITEM(record, place, item)
+
+
+cdef inline object tuple_of_five(
+    object kind, object offset, object timestamp, object key, object value, object headers
+):
+    record = PyType_GenericAlloc(<PyTypeObject *> kind, 5)
+    _put_into(record, 0, offset)
+    _put_into(record, 1, timestamp)
+    _put_into(record, 2, key)
+    _put_into(record, 3, value)
+    _put_into(record, 4, headers)
+    if headers is _NO_HEADERS:
+        PyObject_GC_UnTrack(<void *> record)
+    return record
+
+
+cdef inline object tuple_of_seven(
+    object kind, object topic, object partition, object offset, object timestamp, object key, object value,
+    object headers,
+):
+    record = PyType_GenericAlloc(<PyTypeObject *> kind, 7)
+    _put_into(record, 0, topic)
+    _put_into(record, 1, partition)
+    _put_into(record, 2, offset)
+    _put_into(record, 3, timestamp)
+    _put_into(record, 4, key)
+    _put_into(record, 5, value)
+    _put_into(record, 6, headers)
+    if headers is _NO_HEADERS:
+        PyObject_GC_UnTrack(<void *> record)
+    return record
+
+
 @cython.locals(
     end=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t, n=longlong, timestamp=longlong, offset=longlong,
     stamped=longlong, key=object, value=object, found=list, view="const unsigned char[:]",
+    chars="const unsigned char *",
 )
 cpdef list decode_records(
     bytes body, Py_ssize_t count, long long base_offset, long long base_timestamp, object append_time,

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
+# Where this is compiled these are those of `record_kernel.pxd`.
+from fencepost.protocol.record_tuples import *  # noqa: F403
+
 R = TypeVar("R", bound=tuple[Any, ...])
 
-_new: Final = tuple.__new__
 _NO_HEADERS: Final = ()
 _FAR: Final = 1 << 61
 """Beyond it, on either side of 0, sums are left to Python."""
@@ -39,7 +41,7 @@ def decode_records(
     """The records whose offset is `first` or more, as tuples of this kind: their topic and partition if one is given,
     offset, timestamp, key, value and headers.  None: ask the twin, `record_decoding.decode_records`.
     """
-    view, end, at, stamped = body, len(body), 0, 0 if append_time is None else append_time
+    view, chars, end, at, stamped = body, body, len(body), 0, 0 if append_time is None else append_time
     if count < 0 or count > end or not -_FAR < base_offset < _FAR or not -_FAR < base_timestamp < _FAR:
         return None
     found: list[R] = []
@@ -71,7 +73,7 @@ def decode_records(
                 n = at + (n >> 1)
                 if n > stop:
                     return None
-                key = body[at:n]
+                key = chars[at:n]
                 at = n
             n = view[at]
             at += 1
@@ -82,7 +84,7 @@ def decode_records(
                 n = at + (n >> 1)
                 if n > stop:
                     return None
-                value = body[at:n]
+                value = chars[at:n]
                 at = n
             headers: Any = _NO_HEADERS
             if view[at]:
@@ -97,9 +99,9 @@ def decode_records(
             if append_time is not None:
                 timestamp = stamped
             if topic is None:
-                found.append(_new(kind, (offset, timestamp, key, value, headers)))
+                found.append(tuple_of_five(kind, offset, timestamp, key, value, headers))  # noqa: F405
             else:
-                found.append(_new(kind, (topic, partition, offset, timestamp, key, value, headers)))
+                found.append(tuple_of_seven(kind, topic, partition, offset, timestamp, key, value, headers))  # noqa: F405
     except (IndexError, UnicodeDecodeError):
         return None
     return found if at == end else None
@@ -151,12 +153,7 @@ def append_record(
 
 
 def append_records(
-    out: bytearray,
-    place: int,
-    timestamp_delta: int,
-    keys: list[bytes | None],
-    values: list[bytes | None],
-    room: int,
+    out: bytearray, place: int, timestamp_delta: int, keys: list[bytes | None], values: list[bytes | None], room: int
 ) -> int:
     """Add records without headers, numbered from `place` on, until they have `room` bytes; how many were taken.
 
