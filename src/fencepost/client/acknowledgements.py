@@ -50,6 +50,11 @@ class Unnumbered:
     def identity(self) -> ProducerIdAndEpoch | None:
         return NO_PRODUCER
 
+    @property
+    def takes_records(self) -> bool:
+        """As of `Idempotence`."""
+        return True
+
     def versions(self) -> tuple[int, int]:
         return 3, BEFORE_TV2["Produce"]
 

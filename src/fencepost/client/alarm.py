@@ -14,6 +14,7 @@ class Alarm:
         self._ring = ring
         self._handle: asyncio.Handle | None = None
         self._at = 0.0
+        self.is_set = False
 
     def set(self, when: float) -> None:
         """At this time of the loop's clock, in seconds; after what runs now if it has passed, as 0 has."""
@@ -21,15 +22,15 @@ class Alarm:
             if self._at <= when:
                 return
             self._handle.cancel()
-        self._at = when
+        self._at, self.is_set = when, True
         loop = self._loop
         self._handle = loop.call_soon(self._rings) if when <= loop.time() else loop.call_at(when, self._rings)
 
     def cancel(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-            self._handle = None
+            self._handle, self.is_set = None, False
 
     def _rings(self) -> None:
-        self._handle = None
+        self._handle, self.is_set = None, False
         self._ring()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from itertools import count, repeat
 from typing import Any, NamedTuple
 
 from fencepost.client.errors import ClientError, DeliveryError
@@ -21,6 +23,8 @@ class RecordMetadata(NamedTuple):
     offset: Offset
     timestamp: int
 
+
+_metadata = partial(tuple.__new__, RecordMetadata)
 
 OnAcknowledged = Callable[[RecordMetadata, Exception | None], None]
 """Is told what became of a record: where it is, or why it failed."""
@@ -152,12 +156,10 @@ class Batch:
             self.whole.set_result(base_offset)
         if self.together is not None:
             self.together.written(self.at, base_offset, self.builder.count)
-        for number, future in enumerate(self.futures):
-            if self.on_acknowledged is None and future.done():
-                continue
-            offset = Offset(-1 if base_offset < 0 else base_offset + number)
-            timestamp = self.times[number] if log_append_time < 0 else log_append_time
-            metadata = RecordMetadata(self.at.topic, self.at.partition, offset, timestamp)
+        times = self.times if log_append_time < 0 else repeat(log_append_time)
+        offsets = repeat(-1) if base_offset < 0 else count(base_offset)
+        told = zip(repeat(self.at.topic), repeat(self.at.partition), offsets, times, strict=False)
+        for future, metadata in zip(self.futures, map(_metadata, told), strict=False):
             if not future.done():
                 future.set_result(metadata)
             if self.on_acknowledged is not None:

@@ -47,6 +47,11 @@ class Idempotence:
             self._asking = asyncio.get_running_loop().create_task(self._ask())
         return self._identity
 
+    @property
+    def takes_records(self) -> bool:
+        """Whether a record can be sent now; if not it is refused, or something is waited for first."""
+        return self.error is None
+
     def versions(self) -> tuple[int, int]:
         return 3, BEFORE_TV2["Produce"]
 

@@ -31,7 +31,7 @@ class Partitioner:
         self._random = random
         self._batch_bytes = batch_bytes
         self._by_user = by_user
-        self._sticky: dict[str, tuple[int, int]] = {}
+        self._sticky: dict[str, list[int]] = {}
         """Topic -> where records without a key go, and for how many bytes yet."""
 
     def choose(self, topic: TopicView, key: bytes | None, partition: int | None, size: int) -> int:
@@ -46,12 +46,12 @@ class Partitioner:
             return self._chosen_by_user(self._by_user, topic, key)
         if key is not None:
             return partition_for_key(key, topic.partition_count)
-        chosen, left = self._sticky.get(topic.name, (-1, 0))
-        if left <= 0 or chosen not in topic.leaders:
+        sticky = self._sticky.get(topic.name)
+        if sticky is None or sticky[1] <= 0 or sticky[0] not in topic.leaders:
             led = [number for number, leader in topic.leaders.items() if leader >= 0] or list(topic.leaders)
-            chosen, left = led[self._random.randrange(len(led))], self._batch_bytes
-        self._sticky[topic.name] = chosen, left - size - _OVERHEAD
-        return chosen
+            sticky = self._sticky[topic.name] = [led[self._random.randrange(len(led))], self._batch_bytes]
+        sticky[1] -= size + _OVERHEAD
+        return sticky[0]
 
     def spread(self, topic: TopicView, chunk: Chunk, partition: int | None) -> dict[int, tuple[Column, Column]]:
         """Keys and values by their partitions, in their order; those without a key go together."""

@@ -21,10 +21,10 @@ from fencepost.client.lanes import MOST_IN_FLIGHT
 from fencepost.client.partitioner import Partitioner, Partitioning
 from fencepost.client.placement import Placement
 from fencepost.client.prepared import PreparedTxnState
-from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.producer_settings import check_settings, for_cluster, for_handing_over, for_sender
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.sender import Sender
+from fencepost.client.sending import Sending
 from fencepost.client.statistics import ProducerStatistics, SendCounts
 from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, check_group, checked_positions
@@ -114,12 +114,12 @@ class Producer:
             counts=self._counts,
             **for_sender(settings),
         )
-        self._partitioner = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
-        self._placement = Placement(self._cluster, self._partitioner)
+        chooses = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
+        self._placement = Placement(self._cluster, chooses)
+        self._sending = Sending(self._cluster, self._placement, self._rules)
         self._handing_over = partial(HandingOver, self._cluster, self._placement, **for_handing_over(settings))
         self._sender: Sender | None = None
         self._closed = self._closing = False
-        self._answers_wait = False  # since a batch was full
         self._forgotten: weakref.finalize[..., object] | None = None
         known_as = "" if transactional_id is None else f" (transactional_id={transactional_id!r})"
         self._named = f"producer {client_id!r}{known_as}"
@@ -130,7 +130,7 @@ class Producer:
         """Get ready; nothing if it is already.  Connections are made when they are needed."""
         if self._sender is None and not self._closed:
             self._cluster.home.check()
-            self._sender = self._rules.sender = self._new_sender()
+            self._sender = self._sending.sender = self._rules.sender = self._new_sender()
             self._cluster.refresh_every(self._metadata_max_age_ms)
             self._forgotten = tell_if_forgotten(
                 self, partial(unacknowledged_records, self._named, self._sender), self._runtime
@@ -148,7 +148,7 @@ class Producer:
         if self._closed:
             return
         self._cluster.home.check()
-        self._closing = True
+        self._closing, self._sending.sender = True, None
         try:
             if self._transactions is None:
                 await self.flush(timeout_ms)
@@ -164,7 +164,7 @@ class Producer:
 
     async def abandon(self) -> None:
         """End the connections and nothing else, as if the process had died."""
-        self._closed = True
+        self._closed, self._sending.sender = True, None
         if self._forgotten is not None:
             self._forgotten.detach()
         self._rules.close()
@@ -205,42 +205,10 @@ class Producer:
         if self._intercepts:
             self._open_sender()
             record = self._interceptors.before(ProducerRecord(topic, value, key, partition, timestamp, headers))
-            return await self._interceptors.around(record, self._send(*record))
-        return await self._send(topic, value, key, partition, timestamp, headers)
-
-    async def _send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int | None,
-        timestamp: int | None,
-        headers: Headers,
-    ) -> asyncio.Future[RecordMetadata]:
-        sender = self._open_sender()
-        if self._answers_wait:  # first, so that who is cancelled here has handed over nothing
-            self._answers_wait = await asyncio.sleep(0, False)
-        await self._check_send()
-        if not (isinstance(value, BYTES) and isinstance(key, BYTES)):
-            raise what_is_wrong(key, value, headers)
-        size = len(value or b"")
-        number = self._placement.known(topic, key, partition, size)
-        if number < 0:
-            view = await self._placement.looked_up(topic, partition)
-            number = self._partitioner.choose(view, key, partition, size)
-            await self._check_send()
-        if sender.is_full:
-            await sender.wait_for_room()
-            await self._check_send()
-        now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
-        try:
-            future, full = sender.append(TopicPartition(topic, number), now, key, value, headers)
-        except (TypeError, ValueError, AttributeError):
-            raise what_is_wrong(key, value, headers) from None
-        self._note_send()
-        if full:
-            self._partitioner.another(topic)
-            self._answers_wait = True
+            return await self._interceptors.around(record, self._sending.send(self._check_send, *record))
+        future = self._sending.at_once(topic, value, key, partition, timestamp, headers)
+        if future is None:
+            future = await self._sending.send(self._check_send, topic, value, key, partition, timestamp, headers)
         return future
 
     async def send_many(

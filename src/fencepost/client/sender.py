@@ -85,7 +85,7 @@ class Sender:
         self._counts = counts or SendCounts()
         self._requests: Counter[Connection] = Counter()  # on the wire
         self._loop = asyncio.get_running_loop()
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._lanes: dict[tuple[str, int], Lane] = {}
         self._busy: dict[TopicPartition, Lane] = {}  # they have something to send or on its way
         self._flushing = 0
         self._alarm = Alarm(self._loop, self._drain)
@@ -118,30 +118,33 @@ class Sender:
             await self._memory.room()
 
     def append(
-        self, at: TopicPartition, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+        self, at: tuple[str, int], timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> tuple[asyncio.Future[RecordMetadata], bool]:
-        """Put a record into the batch of its partition; its future, and whether a batch is full now.
+        """Put a record into the batch of its topic and partition; its future, and whether a batch is full now.
 
         Raises RecordTooLargeError, and TypeError, ValueError or AttributeError for what is no record.  Nothing is
         changed then.
         """
-        lane = self._lane(at)
+        lane = self._lanes.get(at) or self._lane(at)
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
         batch = lane.queue[-1] if lane.queue and lane.queue[-1].together is None else None
         before, full = 0 if batch is None else batch.builder.size, False
         if batch is None or not batch.append(timestamp, key, value, headers, future, self._batch_bytes):
-            batch = Batch(at, self._compression, self._loop.time() + self._delivery_timeout, self._on_acknowledged)
+            batch = Batch(lane.at, self._compression, self._loop.time() + self._delivery_timeout, self._on_acknowledged)
             if not batch.append(timestamp, key, value, headers, future, self._max_request_size):
-                raise too_large(at, key, value, self._max_request_size)
+                raise too_large(lane.at, key, value, self._max_request_size)
             full = bool(lane.queue)
             lane.queue.append(batch)
-            self._busy[at] = lane
+            self._busy[lane.at] = lane
             before = 0
+            self._note(lane, full=full)
         size = batch.builder.size
         self._counts.taken += 1
-        self._memory.take(size - before)
-        full = full or size >= self._batch_bytes
-        self._note(lane, full=full)
+        self._memory.used += size - before
+        if size >= self._batch_bytes:
+            full = True
+        if full or not self._alarm.is_set:
+            self._note(lane, full=full)
         return future, full
 
     def _note(self, lane: Lane, *, full: bool) -> None:
@@ -153,10 +156,11 @@ class Sender:
         """Seconds that a batch which is not full waits for more records."""
         return max(self._linger, _BEHIND if lane.in_flight else 0.0)
 
-    def _lane(self, at: TopicPartition) -> Lane:
+    def _lane(self, at: tuple[str, int]) -> Lane:
         lane = self._lanes.get(at)
         if lane is None:
-            lane = self._lanes[at] = Lane(at)
+            known = TopicPartition(*at)
+            lane = self._lanes[known] = Lane(known)
         return lane
 
     def append_batch(self, at: TopicPartition, builder: BatchBuilder) -> asyncio.Future[int]:

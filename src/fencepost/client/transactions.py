@@ -31,7 +31,7 @@ from fencepost.client.outcomes import Outcome
 from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.sender import Sender
 from fencepost.client.settings import check_sendable
-from fencepost.client.transaction_state import State, check_call, follow
+from fencepost.client.transaction_state import CALLS, State, check_call, follow
 from fencepost.client.transactional_id import (
     BEFORE_TV2,
     MAY_PASS,
@@ -101,6 +101,11 @@ class Transactions:
     @property
     def identity(self) -> ProducerIdAndEpoch | None:
         return None if self._identity is NO_PRODUCER else self._identity
+
+    @property
+    def takes_records(self) -> bool:
+        """As of `Idempotence`."""
+        return self._error is None and self._state in CALLS["send"]
 
     def versions(self) -> tuple[int, int]:
         return (SINCE_TV2["Produce"], NEWEST_PRODUCE) if self._tv2 else (3, BEFORE_TV2["Produce"])
