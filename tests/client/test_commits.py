@@ -47,7 +47,7 @@ class Scene:
         self.member = ConsumerGroupMetadata("g", 1)
         self.group = SimpleNamespace(fenced=None, requests=None, metadata=lambda: self.member)
         followed = {AT: SimpleNamespace(next_offset=lambda: 7, topic_id=None)}
-        fetcher = SimpleNamespace(followed=followed, before_work=lambda: {AT: 5}, error=None)
+        fetcher = SimpleNamespace(followed=followed, before_work=lambda: {AT: 5}, settle=lambda: None, error=None)
         places = SimpleNamespace(checked=lambda given: {at: OffsetAndMetadata(offset) for at, offset in given.items()})
         self.commits = Commits(cast(Any, self.group), cast(Any, fetcher), cast(Any, places), interval_ms)
         self.offsets = Offsets()

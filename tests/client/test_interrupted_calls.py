@@ -53,6 +53,12 @@ def interrupt(call: Callable[[], Any], patch: pytest.MonkeyPatch) -> None:
             call()
 
 
+def interrupt_taking(take: Callable[[Consumer], object], consumer: Consumer, patch: pytest.MonkeyPatch) -> None:
+    """The same where nothing is lent to the thread, which it would take without waiting."""
+    consumer.next_offsets()
+    interrupt(lambda: take(consumer), patch)
+
+
 def one_by_one(consumer: Consumer) -> list[int]:
     return [int(next(consumer).value or b"")]
 
@@ -71,23 +77,23 @@ def test_records_come_again_and_are_not_committed_before(
     found = list[int]()
     with Consumer("t", auto_commit_interval_ms=1, **how) as consumer:
         while len(found) < RECORDS:
-            interrupt(lambda: take(consumer), monkeypatch)
+            interrupt_taking(take, consumer, monkeypatch)
             # Behind each half there is a marker.
             assert consumer.position(AT) <= len(found) + len(found) // (RECORDS // 2)
             consumer.commit()
-            interrupt(lambda: take(consumer), monkeypatch)
+            interrupt_taking(take, consumer, monkeypatch)
             found += take(consumer)
         assert found == list(range(RECORDS))
         consumer.commit()
         interrupt(lambda: consumer.poll(10), monkeypatch)  # nothing came
         assert consumer.poll(10) == []
         consumer.seek(AT, 0)
-        interrupt(lambda: take(consumer), monkeypatch)
+        interrupt_taking(take, consumer, monkeypatch)
         consumer.pause([AT])
         assert consumer.poll(10) == []
         consumer.resume([AT])
         assert take(consumer)[0] == 0
-        interrupt(lambda: take(consumer), monkeypatch)
+        interrupt_taking(take, consumer, monkeypatch)
         consumer.seek(AT, OffsetAndMetadata(5))
         assert take(consumer)[0] == 5
 

@@ -109,6 +109,7 @@ class Assignment:
 
     def stop(self) -> None:
         """End what is under way: something else is to be read, or nothing any more."""
+        self._fetcher.settle()
         self.preparation.cancel()
         self._joining.cancel()
 

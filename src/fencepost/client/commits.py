@@ -200,6 +200,7 @@ class Commits:
 
     def _positions(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
         """The positions after everything that was handed out, and after what nobody is shown."""
+        self._fetcher.settle()
         return {at: followed.next_offset() for at, followed in self._fetcher.followed.items()}
 
     def _done(self) -> dict[TopicPartition, int | OffsetAndMetadata]:

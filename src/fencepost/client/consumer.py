@@ -54,7 +54,6 @@ class Consumer:
 
     With group_protocol="consumer" the broker decides about all three, and a rebalance stops nobody (KIP-848);
     `group_remote_assignor` is its "uniform" or "range", None leaves it the choice.
-
     Partitions that are added are seen after `metadata_max_age_ms`; without a group they are read from their beginning.
     A topic that was deleted and made anew is read from its beginning.
 
@@ -369,6 +368,7 @@ class Consumer:
         self._assignment.begin_at_committed(otherwise or {})
 
     def _followed(self, at: TopicPartition) -> Any:
+        self._fetcher.settle()
         if place(at) not in self._fetcher.followed:
             raise MisuseError(f"{at[0]}-{at[1]} is not assigned to this consumer (yet: poll() first)")
         return self._fetcher.followed[place(at)]

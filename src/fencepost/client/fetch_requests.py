@@ -8,12 +8,26 @@ from typing import Any, Final
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.followed import Followed
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
 TOPIC_IDS_SINCE: Final = 13
 """The version of Fetch that names topics by their ids, and no more by their names."""
+#: Another node leads the partition by now, or nobody does, or the topic is another one.
+LEADER_MOVED: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+)
 
 
 def fetch_request(

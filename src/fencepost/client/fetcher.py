@@ -21,8 +21,9 @@ from fencepost.client.errors import (
     SpillError,
     UnreachableError,
 )
-from fencepost.client.fetch_requests import TOPIC_IDS_SINCE, fetch_request
+from fencepost.client.fetch_requests import LEADER_MOVED, TOPIC_IDS_SINCE, fetch_request
 from fencepost.client.followed import Fetched, Followed
+from fencepost.client.lent import Lending
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.settings import check_counts
@@ -36,18 +37,6 @@ logger = logging.getLogger(__name__)
 _PAUSE: Final = 0.05
 #: Seconds at least, as in Apache Kafka's clients (retry.backoff.ms).
 _BETWEEN_REFRESHES: Final = 0.1
-_LEADER_MOVED: Final = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.INCONSISTENT_TOPIC_ID,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-    ErrorCode.OFFSET_NOT_AVAILABLE,
-)
 
 
 class Fetcher:
@@ -82,6 +71,7 @@ class Fetcher:
         """Nodes that have a fetch to answer."""
         self._current: Followed | None = None
         """Where `take_one` took the last record."""
+        self.lending = Lending()
         self.error: ClientError | None = None
         self._failed: DamagedRecordsError | SpillError | None = None
         """What went wrong with one partition while others had records to hand out."""
@@ -93,6 +83,7 @@ class Fetcher:
         self, positions: Mapping[TopicPartition, int | OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
     ) -> None:
         """Read these partitions and no others, from these positions on.  Raises PositionMetadataError."""
+        self.settle()
         followed = {at: self._follow(at, position, topic_ids) for at, position in positions.items()}
         for partition in self.followed.values():
             partition.let_go()
@@ -110,6 +101,7 @@ class Fetcher:
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these no more."""
+        self.settle()
         for at in partitions:
             if at in self.followed:
                 self.followed.pop(at).let_go()
@@ -125,11 +117,13 @@ class Fetcher:
 
     def seek(self, at: TopicPartition, position: int | OffsetAndMetadata) -> None:
         """Go on there with one partition that is followed.  Raises PositionMetadataError."""
+        self.settle()
         self.followed[at].seek(position)
         self.working.pop(at, None)
 
     def before_work(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
         """The positions before what the caller may still be working on."""
+        self.settle()
         return {at: found.committed() if isinstance(found, Position) else found for at, found in self.working.items()}
 
     def take_back(self) -> None:
@@ -139,6 +133,7 @@ class Fetcher:
 
     def lost(self) -> list[TopicPartition]:
         """Partitions whose log does not have what is to be fetched next, when all that was fetched is handed out."""
+        self.settle()
         return [
             at
             for at, offset in self.out_of_range.items()
@@ -147,6 +142,7 @@ class Fetcher:
 
     def made_anew(self) -> dict[TopicPartition, uuid.UUID]:
         """Partitions whose topic is another one by now, and its id."""
+        self.settle()
         found = {}
         for at, partition in self.followed.items():
             topic = self._cluster.topics.get(at.topic)
@@ -205,6 +201,10 @@ class Fetcher:
         record = partition.ready.pop()
         partition.handed_out(record.offset)
         return record
+
+    def settle(self) -> None:
+        """Take back what was lent to a thread and not taken."""
+        self.lending.settle(self.followed, self.working)
 
     def take_batch(self) -> PartitionBatch | None:
         """All that is here already of one partition, of partitions in turn.  Raises as `take` does."""
@@ -376,7 +376,7 @@ class Fetcher:
                 partition.had_some = bool(found.records)
                 self._warn(partition, found)
                 error = ErrorCode(found.error_code)
-                if error in _LEADER_MOVED:
+                if error in LEADER_MOVED:
                     self._cluster.forget_topic(at.topic)
                     self._unread.failed(at, error.name, now)
                     continue

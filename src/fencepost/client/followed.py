@@ -172,6 +172,18 @@ class Followed:
         else:
             self.in_commit_order.handed_out(offset, not self.ready)
 
+    def lend(self, most: int) -> list[ConsumerRecord]:
+        """Up to so many of those that are ready, the next one last, handed out by that; in offset order."""
+        some = self.ready[-most:]
+        del self.ready[-most:]
+        self.handed_out(some[0].offset)
+        return some
+
+    def put_back(self, records: list[ConsumerRecord], position: int) -> None:
+        """Hand these out after all, the next one last, from this position on."""
+        self.ready += records
+        self._position = position
+
     def next_offset(self) -> int | OffsetAndMetadata:
         """The position after everything that was handed out, and after what nobody is shown."""
         if self.in_commit_order is None:

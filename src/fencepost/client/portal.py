@@ -36,6 +36,11 @@ class Portal:
         """Whether this is the process that it was made in, and no forked child."""
         return self._home.is_here
 
+    def time(self) -> float:
+        """The loop's clock, in seconds.  Raises MisuseError in a forked child."""
+        self._home.check()
+        return self._loop.time()
+
     def call(self, work: Coroutine[Any, Any, T], in_vain: Callable[[T], object] | None = None) -> T:
         """Run it in the loop; its result, or what it raises.  Raises ClosedError once this is closed.
 

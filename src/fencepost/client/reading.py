@@ -53,6 +53,7 @@ class Reading:
     async def _next(self, seconds: float, take: Callable[[], T], nothing: T) -> T:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
+        self._fetcher.settle()
         self._fetcher.working = {}
         assignment = self._assignment
         while True:

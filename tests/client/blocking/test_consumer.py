@@ -12,7 +12,8 @@ import pytest
 from fencepost.client import consumer
 from fencepost.client.blocking.consumer import Consumer, InThread
 from fencepost.client.rebalance_listener import RebalanceListener
-from fencepost.protocol.types import TopicPartition
+from fencepost.client.records import ConsumerRecord
+from fencepost.protocol.types import Offset, TopicPartition
 
 AT = TopicPartition("t", 0)
 
@@ -23,7 +24,13 @@ class Asked:
     def __init__(self, *_: str, **__: Any) -> None:
         self.calls: list[Any] = []
         self.fails = False
-        self._fetcher = SimpleNamespace(take_back=lambda: self.calls.append("take back"))
+        self.iterated, self.settled = list[ConsumerRecord](), list[int]()
+        self._fetcher = SimpleNamespace(
+            take_back=lambda: self.calls.append("take back"),
+            settle=lambda: self.settled.append(len(self.iterated)),
+            followed={},
+            lending=SimpleNamespace(lend=lambda *_: None),
+        )
 
     async def commit(self, offsets: Any = None) -> None:
         self.calls.append(offsets)
@@ -31,8 +38,9 @@ class Asked:
     async def poll(self, *_: float) -> list[Any]:
         return []
 
-    async def __anext__(self) -> str:
-        return "a record"
+    async def __anext__(self) -> ConsumerRecord:
+        self.iterated.append(ConsumerRecord("t", 0, Offset(len(self.iterated)), 0, None, None, ()))
+        return self.iterated[-1]
 
     async def close(self, timeout_ms: float | None = None) -> None:
         self.calls.append(timeout_ms)
@@ -60,15 +68,22 @@ def test_what_is_given_is_what_is_committed(blocking: Consumer) -> None:
     assert asked(blocking).calls == [{AT: 3}, None]
 
 
+def test_what_was_lent_is_taken_back_before_more_is_asked_for(blocking: Consumer) -> None:
+    assert [next(blocking), next(blocking)] == asked(blocking).iterated
+    assert asked(blocking).settled == [0, 1], "before each of them"
+
+
 @pytest.mark.parametrize("call", [Consumer.poll, Consumer.__next__])
 def test_what_comes_for_an_interrupted_caller_is_handed_out_again(
     blocking: Consumer, call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(work: Any, in_vain: Any = None) -> None:
         in_vain(asyncio.run(work))
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(blocking._portal, "call", interrupted)
-    call(blocking)
+    with pytest.raises(KeyboardInterrupt):
+        call(blocking)
     assert asked(blocking).calls == ["take back"]
 
 

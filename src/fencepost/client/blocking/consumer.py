@@ -15,6 +15,7 @@ from fencepost.client import consumer
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.commit_order.partition import OpenTransaction
 from fencepost.client.commits import CommitCallback, Committed
+from fencepost.client.lent import Lent
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
@@ -56,6 +57,8 @@ class Consumer(Blocking):
     @takes(consumer.Consumer)
     def __init__(self, *topics: str, **options: Any) -> None:
         self._consumer = consumer.Consumer(*topics, **options)
+        self._lent: Lent | None = None
+        """Records that iteration hands out next."""
         self._callbacks_due: deque[Callable[[], object]] = deque()
         """Callbacks of commits that have ended, for the caller's own thread: they may call the consumer."""
         super().__init__(self._consumer.close)
@@ -124,8 +127,20 @@ class Consumer(Blocking):
         return self
 
     def __next__(self) -> ConsumerRecord:
+        if self._lent is not None and not self._callbacks_due:
+            record = self._lent.next(self._portal.time())
+            if record is not None:
+                return record
         self._tell()
-        return self._portal.call(self._consumer.__anext__(), self._take_back)
+        record, self._lent = self._portal.call(self._next_and_more(), self._take_back)
+        return record
+
+    async def _next_and_more(self) -> tuple[ConsumerRecord, Lent | None]:
+        fetcher = self._consumer._fetcher
+        fetcher.settle()
+        record = await self._consumer.__anext__()
+        partition = fetcher.followed.get(TopicPartition(record.topic, record.partition))
+        return record, fetcher.lending.lend(partition, record, asyncio.get_running_loop().time())
 
     def _take_back(self, _: object) -> None:
         """These records came when the caller had been interrupted: the next call gives them."""
@@ -168,11 +183,11 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.position)
     def position(self, at: TopicPartition) -> int:
-        return self._consumer.position(at)
+        return self._portal.call(_in_the_loop(partial(self._consumer.position, at)))
 
     @as_in(consumer.Consumer.next_offsets)
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        return self._consumer.next_offsets()
+        return self._portal.call(_in_the_loop(self._consumer.next_offsets))
 
     @as_in(consumer.Consumer.open_transactions)
     def open_transactions(self) -> list[OpenTransaction]:
@@ -180,7 +195,7 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.seek)
     def seek(self, at: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        self._consumer.seek(at, offset)
+        self._portal.call(_in_the_loop(partial(self._consumer.seek, at, offset)))
 
     @as_in(consumer.Consumer.seek_to_beginning)
     def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
@@ -196,15 +211,15 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.seek_to_committed)
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
-        self._consumer.seek_to_committed(otherwise)
+        self._portal.call(_in_the_loop(partial(self._consumer.seek_to_committed, otherwise)))
 
     @as_in(consumer.Consumer.pause)
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        self._consumer.pause(partitions)
+        self._portal.call(_in_the_loop(partial(self._consumer.pause, partitions)))
 
     @as_in(consumer.Consumer.resume)
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        self._consumer.resume(partitions)
+        self._portal.call(_in_the_loop(partial(self._consumer.resume, partitions)))
 
     @as_in(consumer.Consumer.paused)
     def paused(self) -> list[TopicPartition]:
