@@ -26,7 +26,7 @@ from aiokafka import TopicPartition as Place
 
 from benchmarks.fencepost_node import fencepost_node
 from benchmarks.measure import fresh_topic, report
-from fencepost.client import Consumer, Producer, TopicPartition
+from fencepost.client import Consumer, Producer, TopicPartition, blocking
 
 _VALUE = b"x" * 100
 COUNT = 1_000_000
@@ -43,6 +43,14 @@ async def iterating(bootstrap: str, topic: str, begin: Callable[[], None]) -> No
             left -= 1
             if not left:
                 return
+
+
+async def iterating_in_a_thread(bootstrap: str, topic: str, begin: Callable[[], None]) -> None:
+    with blocking.Consumer(bootstrap_servers=bootstrap) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        for left, _ in zip(range(COUNT, 0, -1), consumer, strict=False):
+            if left == COUNT:
+                begin()
 
 
 async def polling(bootstrap: str, topic: str, begin: Callable[[], None]) -> None:
@@ -119,6 +127,7 @@ async def confluent(bootstrap: str, topic: str, begin: Callable[[], None]) -> No
 
 WORKS: dict[str, Callable[[str, str, Callable[[], None]], Coroutine[Any, Any, None]]] = {
     "iterate, fencepost": iterating,
+    "iterate, fencepost blocking": iterating_in_a_thread,
     "iterate, aiokafka": aiokafka_iterating,
     "poll(10,000), fencepost": polling,
     "getmany(10,000), aiokafka": aiokafka_many,
