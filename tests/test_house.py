@@ -70,8 +70,12 @@ def unseen_imports(tree: ast.AST) -> list[str]:
     ]
 
 
+#: The compiled one has these functions from its own .pxd, which an import of their names would hide.
+MAY_BRING_ALL = {"protocol/record_kernel.py": ["from fencepost.protocol.record_tuples import *"]}
+
+
 def test_imports_name_all_that_they_bring() -> None:
-    assert wrong(lambda module: unseen_imports(tree_of(module))) == {}
+    assert wrong(lambda module: unseen_imports(tree_of(module))) == MAY_BRING_ALL
 
 
 @pytest.mark.parametrize("code", ["from . import a", "from .a import b", "from ..a import b", "from time import *"])

@@ -122,13 +122,7 @@ class Transactions:
     def answered(self, took: float) -> None:
         self._pause.answered(took, LEADER_BACKOFF)
 
-    def failed(
-        self,
-        batch: Batch,
-        outcome: Outcome,
-        error: ClientError,
-        is_spent: bool,  # noqa: ARG002
-    ) -> ClientError:
+    def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:  # noqa: ARG002
         if batch.abandoned:
             return error
         self._needs_new_epoch = True

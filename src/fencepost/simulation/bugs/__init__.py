@@ -48,7 +48,8 @@ BUGS: Final[Mapping[str, Bug]] = {
 #: Modules whose functions compiled code stands in for, and what keeps that from being used.  As `compiled.files` says,
 #: which is not imported here: none of its bugs could be put in.
 COMPILED: Final = tuple(
-    f"fencepost.protocol.{name}" for name in ("record_kernel", "records", "record_scan", "partitioning")
+    f"fencepost.protocol.{name}"
+    for name in ("record_kernel", "record_tuples", "records", "record_decoding", "record_scan", "partitioning")
 )
 FORCE_PURE: Final = "FENCEPOST_PURE"
 
