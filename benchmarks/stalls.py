@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.crowds import crowd, pipelined, waiting
+from benchmarks.long_requests import LIST_OFFSETS_VERSION, LISTED, OFFSET_FETCH_VERSION, WIDE, large_requests, named
 from benchmarks.prober import PROBED, Wire, probing, produce_request
 from benchmarks.stall_table import CREATE_VERSION, MOST_MS, Node, Table, create, folder, record, served, wait_until
 from fencepost.broker import Broker
@@ -31,30 +32,23 @@ from fencepost.protocol.control import control_batch
 from fencepost.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    DescribeConfigsRequest,
-    FetchRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
-    ListTransactionsRequest,
     MetadataRequest,
     OffsetFetchRequest,
 )
 from fencepost.protocol.messages.create_topics import CreatableTopic
-from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
-from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Epoch, Offset, ProducerId, TopicPartition
 
-DELETE_VERSION, LIST_OFFSETS_VERSION, OFFSET_FETCH_VERSION = 5, 7, 5
+DELETE_VERSION = 5
 GROUPS = 100_000
 TRANSACTIONAL_IDS = 20_000
 TRANSACTIONS = 40_000
-LISTED = 100_000
 CLEANED_MB = 64
-WIDE = 5000
 LONG_AGO_MS = 1_600_000_000_000
 
 
@@ -272,24 +266,6 @@ def cleaning(table: Table) -> None:
             node.end()
 
 
-def large_requests() -> Iterator[tuple[str, Any, int]]:
-    yield f"ListTransactions of {LISTED} ids", ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0
-    names = [MetadataRequestTopic(name=f"nowhere-{number}") for number in range(30_000)]
-    yield "Metadata of 30,000 unknown topics", MetadataRequest(topics=names, allow_auto_topic_creation=False), 12
-    one = [MetadataRequestTopic(name="wide")]
-    yield f"Metadata of {WIDE} partitions", MetadataRequest(topics=one, allow_auto_topic_creation=False), 12
-    resources = [DescribeConfigsResource(resource_type=2, resource_name="wide", configuration_keys=None)] * 2000
-    yield "DescribeConfigs of 2,000 resources", DescribeConfigsRequest(resources=resources, include_synonyms=True), 4
-    latest = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(WIDE)]
-    offsets = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="wide", partitions=latest)])
-    yield f"ListOffsets of {WIDE} partitions", offsets, LIST_OFFSETS_VERSION
-    places = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1000) for number in range(WIDE)]
-    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="wide", partitions=places)])
-    yield f"Fetch of {WIDE} partitions", fetch, 12
-    wanted = [OffsetFetchRequestTopic(name="wide", partition_indexes=list(range(WIDE)))]
-    yield f"OffsetFetch of {WIDE} partitions", OffsetFetchRequest(group_id="g", topics=wanted), OFFSET_FETCH_VERSION
-
-
 def write_everywhere(wire: Wire, topic: str, count: int, batch: bytes) -> None:
     for first in range(0, count, 100):
         wire.ask(produce_request(topic, dict.fromkeys(range(first, first + 100), batch)))
@@ -340,6 +316,7 @@ WORKS: dict[str, Callable[[Table], None]] = {
         large_batches,
         metadata,
         large_answers,
+        named,
         crowd,
         pipelined,
         cleaning,

@@ -14,7 +14,17 @@ from typing import Any
 
 import pytest
 from tests.broker.group_talk import join
-from tests.broker.wire import Client, connections_of, new_topic, on_the_loop, serving
+from tests.broker.wire import (
+    Client,
+    connections_of,
+    fetch,
+    new_topic,
+    on_the_loop,
+    produce,
+    serving,
+    values,
+    wait_until,
+)
 
 from fencepost.broker import Broker
 from fencepost.broker.metadata.settings import Settings
@@ -25,6 +35,7 @@ from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.log.partition import Appended
 from fencepost.log.producer_state import Origin
 from fencepost.protocol import partitioning
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.layout import Field, default_of, fields_of
 from fencepost.protocol.messages import (
     AddPartitionsToTxnRequest,
@@ -33,6 +44,7 @@ from fencepost.protocol.messages import (
     DescribeGroupsRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
+    FetchRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
     OffsetFetchRequest,
@@ -40,6 +52,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTransaction
 from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 from fencepost.protocol.messages.describe_producers import TopicRequest as DescribedTopic
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.partitioning import java_hash
 from fencepost.protocol.records import encode_batch
@@ -217,6 +230,37 @@ def test_no_step_tells_of_all_that_there_is(
     assert len(told) >= MANY
     longest = max(steps)
     assert longest[0] < MOST_CALLS, longest
+
+
+def test_no_step_looks_at_every_partition_that_a_fetch_reads(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one wait for all of them, or find out what is there when one of them is written to."""
+    client, writer = Client(broker), Client(broker, patience=60)
+    name, one = new_topic(writer, MANY), encode_batch([(0, b"k", b"v", ())])
+
+    def fill() -> None:
+        for number in range(MANY):
+            partition = broker.node.storage.partition(name, number)
+            assert partition is not None
+            assert isinstance(partition.append(one, Origin.CLIENT), Appended)
+
+    on_the_loop(broker, fill)
+    wait_until("all of them can be read", lambda: values(fetch(writer, name, partition=MANY - 1)) == ["v"])
+    wanted = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1 << 20) for n in range(MANY)]
+    topics = [FetchTopic(topic=name, topic_id=broker.node.topics.by_name[name].topic_id, partitions=wanted)]
+    monkeypatch.setattr(broker.node, "slices", Slices(steps=1))
+    for min_bytes, written in ((1, 0), (1000 * MANY, 3)):
+        with calls_of_steps(broker, monkeypatch) as steps:
+            client.send(FetchRequest(max_wait_ms=1500, min_bytes=min_bytes, topics=topics))
+            for _ in range(written):
+                assert writer.silent_for(0.2)
+                assert produce(writer, name, one).error_code == ErrorCode.NONE
+            answers = client.receive().responses[0].partitions
+        assert len(answers) == MANY and all(each.records for each in answers)
+        assert len(answers[0].records) == (1 + written) * len(one)
+        longest = max(steps)
+        assert longest[0] < MOST_CALLS, longest
+    client.close()
+    writer.close()
 
 
 class State(str):

@@ -15,6 +15,7 @@ An answer has first what was read, in the order asked for, then the partitions t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from fencepost.broker.leader.fetch_plan import FetchPlan, Found, partition_error
@@ -46,8 +47,9 @@ def fetch(request: FetchRequest, context: RequestContext, node: Node) -> Handler
         return _nonsense(request, context)
     found = yield from plan.read(pace)
     if request.max_wait_ms > 0 and plan.reads and not found.astray and found.size < plan.min_bytes:
-        plan.begin_to_wait()
-        yield from awaited(_wait(plan, node, asyncio.get_running_loop().time() + request.max_wait_ms / 1000))
+        deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+        yield from plan.begin_to_wait(pace)
+        yield from _wait(plan, node, deadline, pace)
         found = yield from plan.read(pace)
         now = _now()
     return (yield from _answer(plan, found, node, now, pace))
@@ -57,24 +59,24 @@ def _now() -> Milliseconds:
     return Milliseconds(int(asyncio.get_running_loop().time() * 1000))
 
 
-async def _wait(plan: FetchPlan, node: Node, deadline: float) -> None:
+def _wait(plan: FetchPlan, node: Node, deadline: float, pace: Pace) -> HandlerSteps[None]:
     """Until there are min_bytes to read, or the time is up."""
     loop = asyncio.get_running_loop()
     while True:
-        plan.look_again()
-        if loop.time() >= deadline or plan.enough():
-            return
         changed: asyncio.Future[None] = loop.create_future()
 
         def wake(changed: asyncio.Future[None] = changed) -> None:
             if not changed.done():
                 changed.set_result(None)
 
-        readable = partial(node.turns.call, wake)
-        cancels = [partition.when_readable(readable) for partition in plan.partitions()]
-        cancels.append(node.deadlines.at(deadline, wake))
+        cancels: list[Callable[[], object]] = []
         try:
-            await changed
+            # They wake before they are looked at: what comes between two steps of that would else be missed.
+            yield from plan.watch(partial(node.turns.call, wake), cancels, pace)
+            if loop.time() >= deadline or (yield from plan.enough(pace)):
+                return
+            cancels.append(node.deadlines.at(deadline, wake))
+            yield from awaited(changed)
         finally:
             for cancel in cancels:
                 cancel()

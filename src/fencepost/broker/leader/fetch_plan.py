@@ -5,7 +5,8 @@ Only what is read is counted, and waits: an unknown topic neither ends the wait 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.leader.fetch_sessions import Asked, Fetching, Result
@@ -21,6 +22,11 @@ from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
 from fencepost.protocol.steps import ITEM, Pace, Steps
 from fencepost.protocol.types import Isolation
+
+_WATCH: Final = 4
+"""Units that it costs to wait for a partition."""
+_FIND: Final = 20
+"""Units that it costs to find an offset in a file."""
 
 
 class Found(NamedTuple):
@@ -98,30 +104,45 @@ class FetchPlan:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return partition if wanted.current_leader_epoch < 0 else _check_epoch(wanted.current_leader_epoch, partition)
 
-    def look_again(self) -> None:
-        """Find each partition again after a wait: it may have been deleted, or made anew."""
-        self.reads = [(asked, self._place(asked, asked.topic or "")) for asked, _ in self.reads]
-
-    def partitions(self) -> list[Partition]:
-        return [place for _, place in self.reads if isinstance(place, Partition)]
+    def _place_now(self, asked: Asked, place: Partition | ErrorCode, pace: Pace) -> Partition | ErrorCode:
+        """Where it is, once others may have been served since it was looked up."""
+        return self._place(asked, asked.topic or "") if pace.pauses else place
 
     # Waiting
 
-    def begin_to_wait(self) -> None:
+    def begin_to_wait(self, pace: Pace) -> Steps[None]:
         """Note where each reader stands: a segment that begins meanwhile ends the wait."""
         for asked, place in self.reads:
-            at = place.reader.position_of(asked.wanted.fetch_offset) if isinstance(place, Partition) else None
+            if pace.is_used_up(ITEM):
+                yield from pace.rest()
+            there = self._place_now(asked, place, pace)
+            at = there.reader.position_of(asked.wanted.fetch_offset) if isinstance(there, Partition) else None
             self._starts.append(at)
 
-    def enough(self) -> bool:
+    def watch(self, readable: Callable[[], None], cancels: list[Callable[[], object]], pace: Pace) -> Steps[None]:
+        """Have `readable` called when there is news of a partition; `cancels` gets what takes that back.
+
+        Each is found again first: it may have been deleted, or made anew.
+        """
+        for number, (asked, _) in enumerate(self.reads):
+            if pace.is_used_up(_WATCH):
+                yield from pace.rest()
+            place = self._place(asked, asked.topic or "")
+            self.reads[number] = asked, place
+            if isinstance(place, Partition):
+                cancels.append(place.when_readable(readable))
+
+    def enough(self, pace: Pace) -> Steps[bool]:
         """Whether a wait is over.
 
         At what lies between the reader and the end of what it may see, as far as that is in one segment; at once where
         the end is in a later segment or before the reader, or something is wrong.
         """
         total = 0
-        for (asked, place), start in zip(self.reads, self._starts, strict=True):
-            wanted = asked.wanted
+        for (asked, looked_up), start in zip(self.reads, self._starts, strict=True):
+            if pace.is_used_up(ITEM):
+                yield from pace.rest()
+            place, wanted = self._place_now(asked, looked_up, pace), asked.wanted
             if start is None or isinstance(place, ErrorCode) or _diverging(wanted, place) is not None:
                 return True
             bound = place.bound(self.isolation)
@@ -145,11 +166,10 @@ class FetchPlan:
         room = self._answers.left(LEAST_ANSWER)
         budget, size, astray, results = min(self._max_bytes, room), 0, False, []
         goes_on, isolation = self.fetching.session is not None, self.isolation
-        for asked, place in self.reads:
+        for asked, looked_up in self.reads:
             if pace.is_used_up(1):
                 yield from pace.rest()
-            if pace.pauses:
-                place = self._place(asked, asked.topic or "")
+            place = self._place_now(asked, looked_up, pace)
             if goes_on and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation)):
                 continue
             pace.left -= ITEM
@@ -157,6 +177,8 @@ class FetchPlan:
                 answer, cost = self._read_one(asked.wanted, place, budget, first=size == 0)
             except IndexesBeingMade:
                 answer, cost = yield from self._read_with_indexes(asked, budget, size == 0, pace)
+            if answer.records:
+                pace.left -= _FIND
             budget, size = max(budget - cost, 0), size + cost
             astray = astray or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None
             results.append((asked, answer))
@@ -171,6 +193,7 @@ class FetchPlan:
             if pace.is_used_up(1):
                 yield from pace.rest()
             if isinstance(place, Partition) and asked.wanted.fetch_offset < place.bound(self.isolation):
+                pace.left -= _FIND
                 left -= min(asked.wanted.partition_max_bytes, place.reader.size_from(asked.wanted.fetch_offset))
                 if left < 0:
                     return True
