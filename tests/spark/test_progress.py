@@ -143,17 +143,21 @@ def answer(error: ErrorCode, records: bytes) -> PartitionData:
 class Cluster:
     """Of the surroundings of a read only what it asks of them."""
 
+    def __init__(self) -> None:
+        self.pauses = self.forgotten = 0
+
     def deadline(self, _what: str) -> Cluster:
         return self
 
     async def pause(self, _because: object) -> None:
-        pass
+        """Which also ends a read whose time is up."""
+        self.pauses += 1
 
     async def leader(self, *_: object) -> int:
         return 0
 
     def forget_topic(self, _name: str) -> None:
-        pass
+        self.forgotten += 1
 
 
 MOVES = st.lists(
@@ -171,15 +175,16 @@ def test_each_application_of_many_finds_its_own_in_a_compacted_log(
     """Some transactions are open, some aborted; windows begin in the middle of batches, or where nothing is left."""
     log = Log(moves)
     log.compact(compacted)
-    answers = 0
+    answers = troubled = 0
 
     async def offsets(_cluster: Any, _partitions: Any, which: int, _isolation: Any) -> Any:
         return {PARTITION: (0 if which == EARLIEST else log.end, -1)}
 
     async def fetch(*given: Any, **_: Any) -> PartitionData:
-        nonlocal answers
+        nonlocal answers, troubled
         answers += 1
         if trouble and answers % 4 == trouble:
+            troubled += 1
             if trouble == 1:
                 raise ConnectionLostError("cut")
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER if trouble == 2 else ErrorCode.NONE
@@ -193,8 +198,10 @@ def test_each_application_of_many_finds_its_own_in_a_compacted_log(
         patch.setattr("fencepost.spark.progress._LARGEST_WINDOW", largest)
         for application in range(6):
             cluster: Any = Cluster()
+            troubled = 0
             found = asyncio.run(read_progress(cluster, f"app-{application}"))
             assert found == log.committed.get(application)
+            assert cluster.pauses == cluster.forgotten == troubled, "it looks for another leader, and not for ever"
 
 
 @pytest.mark.parametrize(

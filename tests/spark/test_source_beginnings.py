@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.broker.wire import on_the_loop, wait_until
 from tests.spark.test_source import SCHEMA, Engine, Row, Topic, group_of, rows_of
 
 from fencepost.broker import Broker, running_broker
@@ -138,6 +139,35 @@ def test_a_new_query_goes_on_where_a_committed_batch_ended(broker: Broker) -> No
         topic.make_anew()
         with pytest.raises(BrokerError, match="made anew"):
             Engine(topic, options, None).batch()
+
+
+def test_a_query_that_goes_on_begins_where_it_is_told_whatever_an_older_one_was_pinned_to(broker: Broker) -> None:
+    with ExitStack() as stack:
+        topic = Topic(broker, "goes-on", random.Random("goes on"), stack)
+        ended, rows = where_a_query_ended(topic, stack)
+        topic.write(6)
+        pinned = Engine(topic, topic.options(startingOffsets="latest", applicationId="goes-on"), None)
+        stack.callback(pinned.stop)
+        pinned.begin()
+        topic.write(6)
+        options = topic.options(startingOffsets=json.dumps(ended.encode()), applicationId="goes-on")
+        newer = Engine(topic, options, None)
+        stack.callback(newer.stop)
+        newer.batch()
+        assert sorted(rows + newer.rows) == topic.shown()
+
+
+def test_a_reader_that_is_stopped_keeps_no_connection(broker: Broker) -> None:
+    with ExitStack() as stack:
+        topic = Topic(broker, "stopped", random.Random("stopped"), stack)
+        topic.write(3)
+        before = on_the_loop(broker, lambda: len(broker.node.connections))
+        engine = Engine(topic, topic.options(startingOffsets="earliest"), None)
+        engine.drain()
+        assert on_the_loop(broker, lambda: len(broker.node.connections)) > before
+        engine.stop()
+        engine.stop()
+        wait_until("it is gone", lambda: on_the_loop(broker, lambda: len(broker.node.connections)) <= before)
 
 
 def test_a_stream_tells_its_group_what_is_done(broker: Broker) -> None:
