@@ -8,7 +8,8 @@ import pytest
 from tests.spark.test_driver import Bench, Tasks, batch, in_world
 
 from fencepost.client import Admin, ConfigChange, Producer
-from fencepost.client.errors import TimedOutError
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClosedError, TimedOutError
 from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.simulation.world import ADDRESS
@@ -79,6 +80,24 @@ def test_a_progress_topic_that_others_made_wrong_is_refused(config: dict[str, st
         with pytest.raises(ProgressUnusable, match="2 partitions" if config is None else "cleanup.policy"):
             await bench.driver().write(batch(0), 2, False, tasks)
         assert tasks.plans == []
+
+    in_world(test)
+
+
+def test_making_the_topic_leaves_no_client_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(bench: Bench) -> None:
+        opened: list[Cluster] = []
+
+        def counted(*given: Any, **named: Any) -> Cluster:
+            opened.append(Cluster(*given, **named))
+            return opened[-1]
+
+        monkeypatch.setattr(progress, "Cluster", counted)
+        assert await bench.driver().write(batch(0, 1), 2, False, Tasks(bench, b"0"))
+        assert opened
+        for each in opened:
+            with pytest.raises(ClosedError):
+                await each.refresh(None)
 
     in_world(test)
 
