@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from fencepost.log import checkpoint_files
 from fencepost.log.checkpoint_files import KAFKA_FILE, PARTITION_METADATA, kafka_uuid, read_topic_id
-from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, NothingLeft
+from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, NothingLeft, Withheld
 from fencepost.log.offline import PartitionDamaged
 
 FORMAT_VERSION = 1
@@ -73,6 +73,8 @@ def what_is_wrong(error: OSError, root: Path) -> str:
     """What to say where a start is not possible: what is wrong, with which file, and what to do."""
     if isinstance(error, DiskFull):
         return f"{error.strerror or error}; free some space, then start again"
+    if isinstance(error, Withheld):
+        return f"{error}; then start again"
     if isinstance(error, NothingLeft):
         return f"{error.strerror or error}; raise the limit of open files, then start again"
     return (

@@ -36,6 +36,10 @@ class NoDescriptors(NothingLeft):
     """The process, or the machine, may have no more files open."""
 
 
+class Withheld(NothingLeft):
+    """Another process holds a lock on a file, or it may not be written to.  The message says what to do."""
+
+
 class DirectoryInUse(Exception):
     """A live process holds the directory."""
 

@@ -19,6 +19,7 @@ from fencepost.broker.metadata.store import (
     WatchedMetadataStore,
 )
 from fencepost.log.commit_log import StorageFailed
+from fencepost.log.disk import Withheld
 from fencepost.simulation.metadata import MemoryMetadataStore
 
 Open = Callable[[], MetadataStore]
@@ -174,4 +175,54 @@ def test_a_sync_that_fails_ends_the_node(tmp_path: Path) -> None:
         store.write({"a": (b"2", 1)})
     assert [str(failure) for failure in failures] == ["the disk did not take a change of the metadata: disk I/O error"]
     assert store.get("a") == Versioned(b"1", 1)
+    store.close()
+
+
+LOCKS = ["BEGIN EXCLUSIVE", "BEGIN IMMEDIATE", "BEGIN"]
+
+
+def locked(path: Path, how: str) -> sqlite3.Connection:
+    """A foreign process's connection that has something under way: the last one only reads."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute(how)
+    other.execute("SELECT * FROM metadata").fetchall()
+    return other
+
+
+@pytest.mark.parametrize("how", LOCKS)
+def test_what_somebody_has_locked_is_refused_and_nobody_waits_for_it(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "metadata.sqlite"
+    store = SqliteMetadataStore(path)
+    assert store.write({"a": (b"1", 0)})
+    for _ in range(2):
+        with closing(locked(path, how)):
+            with pytest.raises(Withheld, match=f"another process has locked {path}"):
+                store.write({"a": (b"2", 1)})
+            if how == "BEGIN EXCLUSIVE":
+                with pytest.raises(Withheld):
+                    store.get("a")
+                with pytest.raises(Withheld):
+                    store.list("")
+            else:
+                assert store.get("a") == Versioned(b"1", 1)
+    assert store.write({"a": (b"2", 1)})
+    (waits_ms,) = store._connection.execute("PRAGMA busy_timeout").fetchone()
+    assert waits_ms < 50, "every client waits meanwhile"
+    store.close()
+
+
+@pytest.mark.parametrize("put_back", [True, False])
+def test_a_file_that_was_moved_away_is_not_written_to(tmp_path: Path, put_back: bool) -> None:
+    path, away = tmp_path / "metadata.sqlite", tmp_path / "away"
+    store = SqliteMetadataStore(path)
+    assert store.write({"a": (b"1", 0)})
+    path.rename(away)
+    if not put_back:
+        path.write_bytes(away.read_bytes())
+    with pytest.raises(Withheld, match="was moved away"):
+        store.write({"a": (b"2", 1)})
+    assert store.get("a") == Versioned(b"1", 1)
+    if put_back:
+        away.rename(path)
+        assert store.write({"a": (b"2", 1)})
     store.close()

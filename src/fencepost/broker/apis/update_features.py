@@ -13,6 +13,7 @@ from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
+from fencepost.log.disk import NothingLeft
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.protocol.messages.update_features import (
@@ -39,7 +40,11 @@ def update_features(request: UpdateFeaturesRequest, context: RequestContext, nod
             return _answer(request, context, error, f"{update.feature}: {message}")
     if not request.validate_only:
         levels = {update.feature: update.max_version_level for update in request.feature_updates}
-        if not node.features.change(levels):
+        try:
+            changed = node.features.change(levels)
+        except NothingLeft as error:
+            return _answer(request, context, ErrorCode.FEATURE_UPDATE_FAILED, f"nothing can be written now: {error}")
+        if not changed:
             return _answer(request, context, ErrorCode.FEATURE_UPDATE_FAILED, "the features were changed meanwhile")
     return _answer(request, context, ErrorCode.NONE, None)
 

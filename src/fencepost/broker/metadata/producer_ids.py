@@ -22,9 +22,9 @@ class StoredProducerIds:
 
     def allocate(self, count: int) -> int | None:
         """The first of `count` fresh producer ids, durably taken; None if that is not possible now."""
-        known = self._store.get(PRODUCER_IDS)
-        first, version = (int(known.value), known.version) if known else (0, 0)
         try:
+            known = self._store.get(PRODUCER_IDS)
+            first, version = (int(known.value), known.version) if known else (0, 0)
             return first if self._store.write({PRODUCER_IDS: (str(first + count).encode(), version)}) else None
         except NothingLeft as full:
             logger.error("no producer ids can be given out: %s", full)

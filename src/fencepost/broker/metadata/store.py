@@ -8,12 +8,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.disk import DiskFull, NoDescriptors, make_file
+from fencepost.log.disk import DiskFull, NoDescriptors, NothingLeft, Withheld, make_file
+
+_START_WAITS_SECONDS: Final = 5.0
+"""For another process that has locked the file, when it is opened."""
+_WAITS_MS: Final = 20
+"""The same while the node runs, where every client waits with it."""
 
 
 class MetadataDamaged(Exception):
@@ -28,7 +33,7 @@ class Versioned(NamedTuple):
 
 
 class MetadataStore(Protocol):
-    """Keys and values.  Everything is durable when a call returns.  Reading raises MetadataDamaged."""
+    """Keys and values.  Everything is durable when a call returns.  Reading raises MetadataDamaged, Withheld."""
 
     def get(self, key: str) -> Versioned | None: ...
 
@@ -40,7 +45,7 @@ class MetadataStore(Protocol):
         """Write (or, for None, remove) several keys at once.
 
         Each change names the version that its key must have, 0 if it must not exist.  False, and nothing written, if
-        one has another.  Raises DiskFull, and nothing is written; StorageFailed, and nobody knows.
+        one has another.  Raises NothingLeft, and nothing is written; StorageFailed, and nobody knows.
         """
         ...
 
@@ -51,19 +56,23 @@ class SqliteMetadataStore:
     """One SQLite file.
 
     Each row has a checksum, for SQLite has none, and one bit makes a retention of years one of days; in a row that an
-    older Fencepost wrote it is NULL, and any value is believed.  Raises MetadataDamaged, DiskFull; ValueError for
-    a file of another program.
+    older Fencepost wrote it is NULL, and any value is believed.  Others may read the file while it is open: what they
+    lock is refused and not waited for.  Raises MetadataDamaged, NothingLeft; ValueError for a file of another program.
     """
 
     def __init__(self, path: Path) -> None:
         make_file(path)  # its journal gets the same mode
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._path = path
+        self._connection = sqlite3.connect(
+            path, timeout=_START_WAITS_SECONDS, isolation_level=None, check_same_thread=False
+        )
         try:
             self._open()
         except BaseException as error:
             self._connection.close()
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise DiskFull("no space is left for the metadata") from error
+            refusal = self._refusal(error)
+            if refusal is not None:
+                raise refusal from error
             raise
 
     def _open(self) -> None:
@@ -84,6 +93,20 @@ class SqliteMetadataStore:
         elif "checksum" not in [column for _, column, *_ in execute("PRAGMA table_info(metadata)")]:
             execute("ALTER TABLE metadata ADD COLUMN checksum INTEGER")
         self.list("")
+        execute(f"PRAGMA busy_timeout={_WAITS_MS}")
+
+    def _refusal(self, error: BaseException) -> NothingLeft | None:
+        """What is raised for an error with which nothing was written, and that may be over later."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # its kind
+        if code == sqlite3.SQLITE_FULL:
+            return DiskFull("no space is left for the metadata")
+        if code == sqlite3.SQLITE_CANTOPEN:  # its journal
+            return NoDescriptors("no descriptor is left for the journal of the metadata")
+        if code == sqlite3.SQLITE_BUSY:
+            return Withheld(f"another process has locked {self._path}: end it, or let it end what it does there")
+        if code == sqlite3.SQLITE_READONLY:
+            return Withheld(f"{self._path} may not be written to, or was moved away: put that right")
+        return None
 
     def _read(self, where: str, *values: object) -> dict[str, Versioned]:
         """The rows that fit, by key.  Raises MetadataDamaged for one that its checksum does not fit."""
@@ -99,7 +122,7 @@ class SqliteMetadataStore:
                     raise MetadataDamaged(f"it is damaged: what it has under {key!r} is not what was written")
                 found[key] = Versioned(value, version)
         except sqlite3.DatabaseError as error:
-            raise MetadataDamaged(f"it cannot be read: {error}") from error
+            raise self._refusal(error) or MetadataDamaged(f"it cannot be read: {error}") from error
         return found
 
     def get(self, key: str) -> Versioned | None:
@@ -110,8 +133,8 @@ class SqliteMetadataStore:
 
     def write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
         connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
         try:
+            connection.execute("BEGIN IMMEDIATE")
             for key, (value, version) in changes.items():
                 found = self.get(key)
                 if (found.version if found else 0) != version:
@@ -128,10 +151,9 @@ class SqliteMetadataStore:
         except sqlite3.Error as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                raise DiskFull("no space is left for the metadata") from error
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN:  # its journal
-                raise NoDescriptors("no descriptor is left for the journal of the metadata") from error
+            refusal = self._refusal(error)
+            if refusal is not None:
+                raise refusal from error
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
                 raise StorageFailed(f"the disk did not take a change of the metadata: {error}") from error
             raise

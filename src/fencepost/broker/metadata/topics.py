@@ -22,7 +22,7 @@ from fencepost.broker.metadata.topic_rules import (
     usable,
 )
 from fencepost.log.data_directory import DeletedTopic
-from fencepost.log.disk import DiskFull, NothingLeft
+from fencepost.log.disk import DiskFull, NothingLeft, Withheld
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.log.settings import LogSettings
@@ -400,4 +400,5 @@ def _nothing_left(name: str, error: NothingLeft) -> TopicRefused:
         return TopicRefused(
             ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left on the disk for topic {name!r}: free some"
         )
-    return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name!r} cannot have its files: {error}")
+    what = "be written down" if isinstance(error, Withheld) else "have its files"
+    return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name!r} cannot {what}: {error}")
