@@ -269,7 +269,7 @@ class Checkpoints:
                 self._log.add_again(entry)
             self._flush()
             yield
-        self._log.add_ready(self._sizes_kept and not self.aside.scan_again)
+        self._log.add_ready(self._sizes_kept and not self.aside.scan_again, searched=self._sizes_kept)
         self._flush()
 
     def _remove(self, older: Sequence[int]) -> None:

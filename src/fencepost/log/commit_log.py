@@ -194,8 +194,8 @@ class CommitLog:
     def add_synced(self, number: int, size: int, next_offset: int) -> int:
         return self._add(synced_entry(number, size, next_offset))
 
-    def add_ready(self, kept: bool) -> int:
-        return self._add(READY_ENTRY.pack(Kind.READY, kept))
+    def add_ready(self, kept: bool, searched: bool = False) -> int:
+        return self._add(READY_ENTRY.pack(Kind.READY, kept, searched))
 
     def add_again(self, entry: bytes) -> None:
         """An entry of an earlier generation that this one must have too."""

@@ -8,7 +8,8 @@ payload.  Payload: int8 kind, then
     EXTENT  int32 file, int64 position, int64 length, uint32 CRC-32C of the bytes
     REMOVE  path                                                    retention or deletion took the segment
     START   int64 offset, directory                                 the first offset of a partition moved
-    READY   int8 kept                                               all segments are named; are their sizes kept here?
+    READY   int8 kept, int8 searched                                all segments are named; are their sizes kept here?
+                                                                    If not: because a start had to search for some?
     DURABLE int64 position, int64 size                              see `commit_log`
     SYNCED  int32 file, int64 size, int64 next offset               everything about its partition up to here is synced
 
@@ -51,7 +52,9 @@ FILE_ENTRY = Struct(">biqq16s")
 BYTES_ENTRY = Struct(">biq")
 EXTENT_ENTRY = Struct(">biqqI")
 START_ENTRY = Struct(">bq")
-READY_ENTRY = Struct(">b?")
+READY_ENTRY = Struct(">b??")
+OLDER_READY_ENTRY = Struct(">b?")
+"""As it was before `searched`."""
 DURABLE_ENTRY = Struct(">bqq")
 SYNCED_ENTRY = Struct(">biqq")
 DURABLE_SIZE = FRAME.size + DURABLE_ENTRY.size

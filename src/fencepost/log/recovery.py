@@ -15,6 +15,7 @@ from fencepost.log.producers import Producers
 from fencepost.log.removal import remove_marked
 from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.segment import SUFFIXES, Segment
+from fencepost.log.torn_tail import whole_batch_behind
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
@@ -113,7 +114,8 @@ def _read_segments(
     synced = {base: file.size for base, file in known.items() if replay.damaged and not file.removed}
     start = _start(partition, known, by_scan)
     _check_older(partition, start[0])
-    _catch_up(partition, start, _synced_base(partition, known), by_scan, synced, now)
+    may_cut = by_scan and replay.may_have_holes(name)
+    _catch_up(partition, start, _synced_base(partition, known), by_scan, may_cut, synced, now)
     if not partition.changed:
         # Else the checkpoint of this start writes them again.
         for segment in partition.unsynced_segments():
@@ -200,7 +202,7 @@ def _check_older(partition: Partition, count: int) -> None:
     """
     following = partition.segments.bases[1:]
     for number, (segment, base) in enumerate(zip(partition.segments[:count], following, strict=False)):
-        holds = segment.trust_checksums()
+        holds = segment.trust_checksums(base)
         # What is before the start of the log may have been removed in any order.
         if 0 <= segment.next_offset < base and base > partition.log_start_offset:
             raise PartitionDamaged(
@@ -243,10 +245,14 @@ def _catch_up(
     start: tuple[int, int, int],
     synced_base: int,
     check: bool,
+    may_cut: bool,
     synced: Mapping[int, int],
     now: Milliseconds,
 ) -> None:
-    """Read the log from `start` on.  `synced`: how many bytes of a segment there must be, where a scan decides."""
+    """Read the log from `start` on.  `synced`: how many bytes of a segment there must be, where a scan decides.
+
+    `may_cut`: whether what is whole may be cut off behind what is not; else PartitionDamaged is raised.
+    """
     number, position, offset = start
     partition.unsynced_from = partition.segments.bases[number]
     partition.log_end_offset = offset
@@ -254,7 +260,7 @@ def _catch_up(
         if segment.base_offset <= synced_base:
             partition.log_end_offset = max(partition.log_end_offset, segment.base_offset)
         if segment.base_offset > partition.log_end_offset:
-            _leave_out(partition, segment, not check or bool(synced))
+            _leave_out(partition, segment, not may_cut)
             continue
         segment.cut_indexes(position, partition.log_end_offset)
         end = _apply_from(partition, segment, position, check, now)
@@ -264,8 +270,23 @@ def _catch_up(
                 f"{segment.path} has {end} whole bytes and once had {least}, which were synced; put back a copy of it"
             )
         if end < segment.size:
+            if not may_cut:
+                _check_tail(partition, segment, end)
             _cut(partition, segment, end)
         position = 0
+
+
+def _check_tail(partition: Partition, segment: Segment, end: int) -> None:
+    """Raises PartitionDamaged if what cannot be read from `end` on has something whole behind it, so was not torn."""
+    behind = whole_batch_behind(segment, end, partition.log_end_offset)
+    later = [each for each in partition.segments if each.base_offset > segment.base_offset and each.size]
+    if behind is None and not later:
+        return
+    place = later[0].path if behind is None else f"byte {behind}"
+    raise PartitionDamaged(
+        f"{segment.path} is damaged at byte {end}, and there are whole batches behind that, from {place} on, which may "
+        "have been acknowledged; put back a copy of it, or see docs/operating.md for how to do without"
+    )
 
 
 def _leave_out(partition: Partition, segment: Segment, must_follow: bool) -> None:

@@ -21,6 +21,7 @@ from fencepost.log.commit_log_entries import (
     BYTES_ENTRY,
     EXTENT_ENTRY,
     FILE_ENTRY,
+    OLDER_READY_ENTRY,
     READY_ENTRY,
     START_ENTRY,
     SYNCED_ENTRY,
@@ -87,7 +88,9 @@ class Replay:
         self.ready = False
         """Whether every segment has been named: one that is not does not count."""
         self.sizes_kept = True
-        """Whether every append was noted; not with --flush=os."""
+        """Whether every append was noted; not with --flush=os, nor where an earlier start had to search for ends."""
+        self.flushed_by_system = False
+        """Whether appends were not noted because of --flush=os."""
         self.damaged = False
         """Whether something that was durable cannot be read: then nothing is known of where any segment ends."""
         self.lost: dict[tuple[str, bytes], str] = {}
@@ -201,7 +204,12 @@ class Replay:
                 self.starts[str(payload[START_ENTRY.size :], "utf-8")] = START_ENTRY.unpack_from(payload)[1]
             case Kind.READY:
                 self.ready = True
-                self.sizes_kept &= READY_ENTRY.unpack_from(payload)[1]
+                is_older = len(payload) < READY_ENTRY.size
+                _, kept, searched = (
+                    (*OLDER_READY_ENTRY.unpack_from(payload), False) if is_older else READY_ENTRY.unpack_from(payload)
+                )
+                self.sizes_kept &= kept
+                self.flushed_by_system |= not (kept or searched)
             case kind:
                 raise StorageFailed(f"the commit log has an entry of kind {kind}: it is of a newer version")
 
@@ -325,6 +333,11 @@ class Replay:
     def complete(self) -> bool:
         """Whether it knows every segment with its size, so that none need be searched for its end."""
         return self.ready and self.sizes_kept and not self.damaged
+
+    def may_have_holes(self, directory: str) -> bool:
+        """Whether a crash may have left a hole in what the segments of a partition hold, before what is whole."""
+        unknown = self.adopting and not self.segments_of(directory)
+        return self.ready and self.flushed_by_system and not (self.damaged or unknown)
 
     def entries_of(self, directory: str, number: Callable[[], int]) -> Iterator[bytes]:
         """Entries for another generation that say the same of a partition's directory; `number` numbers segments."""

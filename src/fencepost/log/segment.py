@@ -144,14 +144,16 @@ class Segment:
         while (last := self.transactions.last) is not None and not self._has_marker_of(last, position):
             self.transactions.cut(last.last_offset)
 
-    def trust_checksums(self) -> bool:
-        """It is not written to any more: what `.checksums` says of it counts.
+    def trust_checksums(self, following: int) -> bool:
+        """It is not written to any more: what `.checksums` says of it counts.  `following`: where the next one begins.
 
-        Returns False if its indexes have to be made again: there is no `.checksums`, or its transaction index is not
-        what it was.  The others are looked at when they are used.
+        Returns False if its indexes have to be made again: there is no `.checksums`, or that is another segment's or an
+        older one, or its transaction index is not what it was.  The others are looked at when they are used.
         """
         sums = read_sums(self._disk, self._beside(SUFFIX))
-        if sums is None:
+        if sums is None or not self.base_offset <= sums.next_offset <= following:
+            return False
+        if sums.next_offset < following and sums.log_size < self.size:
             return False
         self._sums = sums
         if self.size != sums.log_size:
