@@ -199,7 +199,8 @@ class Case:
         index = self.name.endswith((".index", ".timeindex", ".txnindex"))
         self.older = not self.running and index and random.random() < 0.5
         """Whether it was written by a version that had no checksums."""
-        self.how = random.choice([*CHANGES, "remove", "read error", "write error"])
+        self.how = random.choice([*CHANGES, "remove", "read error", "write error", "another segment's"])
+        self.others = [name for name in names if name != self.name]
 
     def damage(self) -> None:
         path = DIRECTORY / self.name
@@ -210,6 +211,9 @@ class Case:
             self.disk.fail(path, "read")
         elif self.how == "write error":
             self.disk.fail(path, "write")
+        elif self.how == "another segment's":
+            other = self.random.choice(self.others or [self.name])
+            self.disk.overwrite(path, self.disk.bytes_at(DIRECTORY / other))
         elif callable(self.how):
             self.disk.overwrite(path, self.how(self.disk.bytes_at(path), self.random))
 

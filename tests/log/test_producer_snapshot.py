@@ -58,3 +58,25 @@ def test_every_damage_is_noticed() -> None:
     assert all(decode_snapshot(data[:count]) is None for count in range(len(data)))
     for at in range(len(data)):
         assert decode_snapshot(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]) is None
+
+
+@pytest.mark.parametrize("moved", [(".snapshot",), (".window",), (".snapshot", ".window")])
+@pytest.mark.parametrize("fewer", [False, True])
+def test_what_is_of_another_offset_is_not_believed(moved: tuple[str, ...], fewer: bool) -> None:
+    """Both are whole by themselves, and may have the same producers."""
+    disk = SimulatedDisk(Random(1))
+    for offset, given in ((50, entries()), (99, entries())):
+        if offset == 50:
+            given[0].batches.pop() if fewer else given[0].batches.append(BatchMetadata(9, 90, 2, 900))
+        for file in write_snapshot(disk, ROOT, offset, given):
+            file.close()
+    for suffix in moved:
+        disk.rename(ROOT / f"{50:020d}{suffix}", ROOT / f"{99:020d}{suffix}")
+    assert read_snapshot(disk, ROOT, 99) is None
+
+
+def test_a_window_of_an_older_version_is_bound_to_nothing_and_read() -> None:
+    disk = SimulatedDisk(Random(1))
+    _, window = write_snapshot(disk, ROOT, 99, entries())
+    window.pwrite(crc32c(window.pread(window.size(), 4)).to_bytes(4, "big"), 0)
+    assert read_snapshot(disk, ROOT, 99) == entries()

@@ -1,7 +1,8 @@
 """The producers of a partition on disk (facts §6.10): `<offset>.snapshot`, as of the records before that offset.
 
 Apache Kafka's format has room for one batch per producer.  The whole window of five goes to a file beside it,
-`<offset>.window`, which Kafka's tools do not look at; without it a snapshot still loads, with one batch each.
+`<offset>.window`, which Kafka's tools do not look at; without it a snapshot still loads, with one batch each.  Its CRC
+goes on from that of the offset and the snapshot: neither file is believed in the place of another one of its kind.
 """
 
 from __future__ import annotations
@@ -64,19 +65,27 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry] | None:
     return entries
 
 
-def encode_window(entries: list[ProducerEntry]) -> bytes:
-    """All remembered batches of each producer, and when it was last heard of."""
+def binding(offset: int, snapshot: bytes) -> int:
+    """The CRC from which that of the window goes on which belongs to these bytes, as of this offset."""
+    return crc32c(snapshot, crc32c(offset.to_bytes(8, "big")))
+
+
+def encode_window(entries: list[ProducerEntry], bound_to: int) -> bytes:
+    """All remembered batches of each producer, and when it was last heard of.  `bound_to`: see `binding`."""
     body = bytearray()
     for entry in entries:
         body += _WINDOW_ENTRY.pack(entry.producer_id, entry.last_seen, len(entry.batches))
         for batch in entry.batches:
             body += _BATCH.pack(*batch)
-    return crc32c(bytes(body)).to_bytes(4, "big") + bytes(body)
+    return crc32c(bytes(body), bound_to).to_bytes(4, "big") + bytes(body)
 
 
-def add_window(entries: list[ProducerEntry], data: bytes) -> bool:
-    """Complete loaded producers with their windows; a damaged file changes nothing, and False is returned."""
-    if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
+def add_window(entries: list[ProducerEntry], data: bytes, bound_to: int) -> bool:
+    """Complete loaded producers with their windows; a damaged file changes nothing, and False is returned.
+
+    One that an older Fencepost wrote is bound to nothing (0).
+    """
+    if len(data) < 4 or int.from_bytes(data[:4], "big") not in (crc32c(data[4:], bound_to), crc32c(data[4:])):
         return False
     by_id = {entry.producer_id: entry for entry in entries}
     at = 4
@@ -96,7 +105,9 @@ def add_window(entries: list[ProducerEntry], data: bytes) -> bool:
 def write_snapshot(disk: Disk, directory: Path, offset: int, entries: list[ProducerEntry]) -> list[File]:
     """Write both files; returns them open, to be synced and closed by the caller."""
     path, files = snapshot_path(directory, offset), []
-    for target, data in ((path, encode_snapshot(entries)), (path.with_suffix(".window"), encode_window(entries))):
+    snapshot = encode_snapshot(entries)
+    window = encode_window(entries, binding(offset, snapshot))
+    for target, data in ((path, snapshot), (path.with_suffix(".window"), window)):
         file = disk.open(target)
         file.truncate(0)
         file.pwrite(data, 0)
@@ -110,8 +121,9 @@ def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) 
     `whole`: without the windows it is none either; else it has one batch of each producer then.
     """
     path = snapshot_path(directory, offset)
-    entries = decode_snapshot(_read(disk, path))
-    if entries is not None and not add_window(entries, _read(disk, path.with_suffix(".window"))) and whole:
+    snapshot, window = _read(disk, path), _read(disk, path.with_suffix(".window"))
+    entries = decode_snapshot(snapshot)
+    if entries is not None and not add_window(entries, window, binding(offset, snapshot)) and whole:
         return None
     return entries
 

@@ -132,7 +132,7 @@ class Reader:
         A batch with a gap in front may be what is wrong where the next one does not fit: then it is not given.
         """
         segment, position, least = place
-        taken, following, trusted = 0, offset, (0, offset)
+        taken, following, trusted, end = 0, offset, (0, offset), self._end_of(segment)
         wrong: FileDamaged | None = None
         last: tuple[int, BatchHeader] | None = None
         while taken + HEADER_SIZE <= len(data):
@@ -145,6 +145,8 @@ class Reader:
                 if last_offset < offset or (skipped and segment.locate(offset) != position):
                     self._positions.pop(offset, None)
                     raise segment.damaged(position, f"offset {offset} does not stand there")
+                if last_offset >= end:
+                    raise self._beyond(segment, header, position + taken)
             except FileDamaged as damaged:
                 wrong = damaged
                 break
@@ -158,7 +160,7 @@ class Reader:
             taken += size
             least = following = last_offset + 1
         if wrong is None and taken:
-            wrong = self._wrong_end(segment, position + taken, following)
+            wrong = self._wrong_end(segment, position + taken)
             trusted = (0, offset) if wrong is not None and trusted[1] == following else trusted
         if wrong is not None and last is not None and trusted[0] > last[0] and not crc_matches(data, *last):
             # Its length may be what is wrong.
@@ -178,10 +180,9 @@ class Reader:
             segment.header(data, header.size, position + header.size, header.last_offset + 1)
         self._check_offsets(segment, header, position)
 
-    def _wrong_end(self, segment: Segment, position: int, following: int) -> FileDamaged | None:
-        """What is wrong with batches that end at `position`, before the offset `following`, if it can be told."""
-        if following > self._end_of(segment):
-            return segment.damaged(position, f"a batch up to offset {following - 1} cannot stand there")
+    @staticmethod
+    def _wrong_end(segment: Segment, position: int) -> FileDamaged | None:
+        """What is wrong with batches that end at `position`, if it can be told."""
         if 0 < segment.size - position < HEADER_SIZE:
             return segment.damaged(position, "the batch before has not the length that it says")
         return None
@@ -189,7 +190,11 @@ class Reader:
     def _check_offsets(self, segment: Segment, header: BatchHeader, position: int) -> None:
         """No CRC covers them.  Raises FileDamaged for those that cannot be in this segment."""
         if header.last_offset >= self._end_of(segment):
-            raise segment.damaged(position, f"a batch up to offset {header.last_offset} cannot stand there")
+            raise self._beyond(segment, header, position)
+
+    @staticmethod
+    def _beyond(segment: Segment, header: BatchHeader, position: int) -> FileDamaged:
+        return segment.damaged(position, f"a batch up to offset {header.last_offset} cannot stand there")
 
     def _end_of(self, segment: Segment) -> int:
         """The offset at which the next segment, or the next batch, begins."""
