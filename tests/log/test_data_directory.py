@@ -83,6 +83,29 @@ def test_what_nobody_knows_is_named_in_one_line_and_left(
     run(main())
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_whatever_it_is_called_a_line_of_the_log_is_one_line(
+    inside: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stray, or what somebody has put into the directory of a topic that is deleted."""
+    names = ["a\n2026-11-25 CRITICAL it all burns", "b\x1b[31m", os.fsdecode(b"c\xff\xfe"), "d\r", "e e"]
+
+    async def main() -> None:
+        node = Node(LocalDisk(), TWO, root=tmp_path, file_delete_delay_ms=0)
+        for name in names:
+            (node.partition.directory if inside else tmp_path).joinpath(name).mkdir()
+        if inside:
+            node.storage.delete_partition(node.partition)
+            await node.settled()
+        else:
+            node.restart()
+        node.storage.close()
+
+    run(main())
+    (line,) = caplog.messages
+    assert line.isprintable() and all(part in line for part in (r"burns", r"\x1b", r"\udcff", "e e"))
+
+
 AMONG_OURS = [
     "notes.log",
     "1.log",

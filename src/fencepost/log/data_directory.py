@@ -235,5 +235,6 @@ def strays_sentence(root: Path, left: list[str]) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
+    # Somebody else chose them, and a log line is one line.
+    shown = ", ".join(name if name.isprintable() else repr(name) for name in names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
