@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,23 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 MEBIBYTES = 24
 
 
+@contextmanager
+def mounted(path: Path, options: str) -> Iterator[Path]:
+    """A tmpfs there."""
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True)
+    if done.returncode:
+        pytest.skip("only root may mount a small disk")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Where a small tmpfs is mounted."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={MEBIBYTES}m", "tmpfs", str(tmp_path)], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("only root may mount a small disk")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+    with mounted(tmp_path, f"size={MEBIBYTES}m") as path:
+        yield path
 
 
 class Node:
@@ -127,3 +133,26 @@ def test_a_full_disk_has_a_way_out(small_disk: Path) -> None:
     assert produce(node, "b", 100) == (100, set())
     done(node.admin.create_topics([NewTopic("c", 2, 1)]))
     assert node.stop() == ""
+
+
+def test_a_disk_that_can_have_no_more_files_has_the_same_way_out(tmp_path: Path) -> None:
+    """Each topic takes several; other people's files take the rest."""
+    with mounted(tmp_path, f"size={MEBIBYTES}m,nr_inodes=300") as disk:
+        node = Node(disk / "data")
+        done(node.admin.create_topics([NewTopic("t", 2), NewTopic("gone", 20)]))
+        assert produce(node, "t", 20) == (20, set())
+        number = 0
+        try:
+            while True:
+                (disk / f"else{number}").touch()
+                number += 1
+        except OSError:
+            assert number > 10
+        with pytest.raises(KafkaException, match="no space is left on the disk"):
+            done(node.admin.create_topics([NewTopic("more", 2)]))
+        done(node.admin.delete_topics(["gone"]))
+        node.stop()
+        node.start()
+        done(node.admin.create_topics([NewTopic("more", 2)]))
+        assert produce(node, "more", 20) == (20, set())
+        node.stop()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, delete_topic, end, run, values_of
 
-from fencepost.log.retention import new_start
+from fencepost.log.retention import WORTH_A_ROLL, new_start
 from fencepost.log.settings import LogSettings
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.types import Milliseconds
@@ -188,6 +188,28 @@ def test_a_segment_goes_on_when_delete_records_has_passed_some_of_it(policy: str
         node.partition.delete_records(-1)
         at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
         assert node.partition.segments.bases[-1] == 4
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [WORTH_A_ROLL, 1000])
+def test_a_large_segment_that_delete_records_has_passed_goes_although_somebody_goes_on_to_write(size: int) -> None:
+    """On a full disk that may be all there is to take.  A small one would make a segment of each record."""
+
+    async def main() -> None:
+        node = Node(file_delete_delay_ms=0, max_message_bytes=2 * size)
+        append(node.partition, batch(size=size))
+        await node.settled()
+        for _ in range(3):
+            node.partition.delete_records(-1)
+            append(node.partition, batch())
+            await node.settled()
+        assert node.partition.segments.bases == ([0, 1] if size == WORTH_A_ROLL else [0])
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
+        await asyncio.sleep(1)
+        assert names(node, ".log") == [f"{int(size == WORTH_A_ROLL):020d}.log"]
+        node.lose_power()
+        assert (node.partition.log_start_offset, node.partition.log_end_offset) == (3, 4)
 
     run(main())
 

@@ -22,7 +22,7 @@ from fencepost.log.outcome import Appended, Refused, explained
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import ActiveProducer, Producers
 from fencepost.log.recompression import in_codec_of_topic
-from fencepost.log.retention import new_start
+from fencepost.log.retention import WORTH_A_ROLL, new_start
 from fencepost.log.segment import Segment
 from fencepost.log.segments import Segments
 from fencepost.log.settings import LogSettings
@@ -380,6 +380,8 @@ class Partition:
         if target <= self.log_start_offset:
             return self._journal.lsn
         self.log_start_offset = target
+        if target == self.log_end_offset and self.segments[-1].size >= WORTH_A_ROLL:
+            self._journal.space.manages(self.roll)  # else it stays for as long as its next record does
         lsn = self._journal.start_moved(self)
         self.drop_segments()
         return lsn
@@ -407,11 +409,8 @@ class Partition:
         limit = self.last_stable_offset
         start = new_start(self.segments, self.log_start_offset, self.log_end_offset, limit, self.settings, now)
         # Not where DeleteRecords has only passed some of it.
-        if start == self.log_end_offset > newest.base_offset:
-            try:
-                self._journal.space.attempt(self.roll)
-            except NothingLeft:
-                start = newest.base_offset
+        if start == self.log_end_offset > newest.base_offset and not self._journal.space.manages(self.roll):
+            start = newest.base_offset
         if start > self.log_start_offset:
             self.log_start_offset = start
             self._journal.start_moved(self)

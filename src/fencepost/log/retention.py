@@ -6,10 +6,14 @@ As in Apache Kafka the newest segment may be one of them.  Where an open transac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from fencepost.log.settings import LogSettings
 from fencepost.protocol.types import Milliseconds
+
+WORTH_A_ROLL: Final = 1024 * 1024
+"""Bytes of a segment that are worth a new one at once where DeleteRecords has passed all of it.  A smaller one waits
+for the next look, so that nobody makes files without end by writing and deleting single records."""
 
 
 class Sized(Protocol):

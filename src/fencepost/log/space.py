@@ -30,6 +30,8 @@ _BETWEEN_WARNINGS_MS: Final = 600_000
 _PER_PARTITION: Final = 16 * 1024
 """A directory and three small files, each in a block of its own."""
 _FILES_PER_PARTITION: Final = 4
+_FEW_FILES: Final = 64
+"""With fewer that it may still have a disk is as good as full: a checkpoint of a few partitions makes as many."""
 
 
 def reserved(total: int, partitions: int) -> int:
@@ -110,6 +112,14 @@ class Space:
             finally:
                 self.refill()
 
+    def manages(self, action: Callable[[], object]) -> bool:
+        """Do it as `attempt` does; whether there was room, and descriptors, for it."""
+        try:
+            self.attempt(action)
+        except NothingLeft:
+            return False
+        return True
+
     def must_be_left(self) -> None:
         """Raises DiskFull for who may not use the reserve, as long as that is not whole."""
         if not self.is_whole and not self.refill():
@@ -126,7 +136,7 @@ class Space:
     def is_short(self) -> bool:
         """Whether nothing that could be freed should wait."""
         room = self.room()
-        return not self.is_whole or (room is not None and room.free < self.size)
+        return not self.is_whole or (room is not None and (room.free < self.size or _has_few_files(room)))
 
     def has_room_for(self, partitions: int) -> bool:
         """Whether so many new partitions would fit, empty."""
@@ -147,17 +157,26 @@ class Space:
         if self._warned is not None and now - self._warned < _BETWEEN_WARNINGS_MS:
             return
         room = self.room()
-        if room is not None and (refused or not self.refill() or room.free < min(room.total // 10, _LITTLE)):
+        if room is None:
+            return
+        little = room.free < min(room.total // 10, _LITTLE) or _has_few_files(room)
+        if refused or not self.refill() or little:
             self._warned = now
             self._warn(room, refused or not self.is_whole)
 
     def _warn(self, room: Room, refused: bool) -> None:
         full = "; producers are refused with KAFKA_STORAGE_ERROR" if refused else ""
+        files = f" and can have {room.free_files} more files" if _has_few_files(room) else ""
         logger.warning(
-            "the disk of %s has %d of %d MiB left%s: delete topics or records, lower retention.ms or retention.bytes, "
-            "or make it larger",
+            "the disk of %s has %d of %d MiB left%s%s: delete topics or records, lower retention.ms or "
+            "retention.bytes, or make it larger",
             self._root,
             room.free // _MEBIBYTE,
             room.total // _MEBIBYTE,
+            files,
             full,
         )
+
+
+def _has_few_files(room: Room) -> bool:
+    return room.free_files is not None and room.free_files < _FEW_FILES

@@ -226,3 +226,14 @@ def test_a_file_that_was_moved_away_is_not_written_to(tmp_path: Path, put_back: 
         away.rename(path)
         assert store.write({"a": (b"2", 1)})
     store.close()
+
+
+def test_a_change_needs_no_new_file_and_the_removal_of_none(tmp_path: Path) -> None:
+    """Whose removal SQLite does not sync: a power loss brings the journal back, which undoes the change."""
+    store = SqliteMetadataStore(tmp_path / "metadata.sqlite")
+    assert store.write({"a": (b"1", 0)})
+    there = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    assert store.write({"a": (b"2", 1)})
+    assert {path.name: path.stat().st_ino for path in tmp_path.iterdir()} == there
+    assert (tmp_path / "metadata.sqlite-journal").stat().st_size == 0, "it undoes nothing"
+    store.close()

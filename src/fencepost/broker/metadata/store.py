@@ -83,7 +83,9 @@ class SqliteMetadataStore:
         (wrong,) = execute("PRAGMA integrity_check(1)").fetchone()
         if wrong != "ok":
             raise MetadataDamaged(f"it is damaged: {wrong}")
-        execute("PRAGMA journal_mode=DELETE")
+        # With DELETE a commit is the removal of the journal, which SQLite does not sync: a power loss would bring that
+        # back, and it would undo the change.  Nor would there be a change where the disk can have no more files.
+        execute("PRAGMA journal_mode=TRUNCATE")
         execute("PRAGMA synchronous=FULL")
         if not tables:
             execute(
