@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -136,7 +137,9 @@ def test_it_is_offline_and_whole_again_with_a_copy(
 
 @pytest.mark.parametrize("loss", LOSSES[:2])
 @pytest.mark.parametrize("left", [1, HEADER_SIZE - 1, HEADER_SIZE, 100])
-def test_a_torn_tail_is_cut(loss: Callable[[Node], None], left: int) -> None:
+def test_a_torn_tail_is_cut(loss: Callable[[Node], None], left: int, caplog: pytest.LogCaptureFixture) -> None:
+    """And it is not said that nothing of it had been acknowledged, for nobody knows."""
+
     async def main() -> None:
         node, written = await used()
         loss(node)
@@ -146,7 +149,10 @@ def test_a_torn_tail_is_cut(loss: Callable[[Node], None], left: int) -> None:
         start(node)
         assert bytes_of(node.partition) == written[0][:-1]
 
+    caplog.set_level(logging.WARNING)
     run(main())
+    (line,) = [line for line in caplog.messages if "cut a log" in line]
+    assert "no commit log says whether" in line
 
 
 def test_with_the_flush_of_the_operating_system_a_crash_may_leave_a_hole() -> None:

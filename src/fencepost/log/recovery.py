@@ -272,7 +272,7 @@ def _catch_up(
         if end < segment.size:
             if not may_cut:
                 _check_tail(partition, segment, end)
-            _cut(partition, segment, end)
+            _cut(partition, segment, end, torn=may_cut)
         position = 0
 
 
@@ -334,11 +334,12 @@ def _apply_from(partition: Partition, segment: Segment, position: int, check: bo
     return end
 
 
-def _cut(partition: Partition, segment: Segment, end: int) -> None:
-    """Cut a segment behind its last whole batch, which ends at position `end`."""
+def _cut(partition: Partition, segment: Segment, end: int, *, torn: bool) -> None:
+    """Cut a segment behind its last whole batch, which ends at position `end`.  `torn`: whether it is known to be."""
+    known = "what was acknowledged as durable lies before it"
     logger.warning(
-        "cut a log behind its last whole batch; what was acknowledged as durable lies before it "
-        "topic=%s partition=%d offset=%d bytes=%d",
+        "cut a log behind its last whole batch; %s topic=%s partition=%d offset=%d bytes=%d",
+        known if torn else "no commit log says whether what was torn there had been acknowledged",
         partition.topic,
         partition.index,
         partition.log_end_offset,
