@@ -50,7 +50,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "log": ("tests/log",),
     "protocol": ("tests/protocol", "tests/client"),
     "broker.apis": ("tests/broker/apis", _GROUP_RUNS),
-    "broker.leader": ("tests/broker/leader", "tests/broker/test_transaction_reference.py", "tests/broker/apis"),
+    "broker.leader": (
+        *("tests/broker/leader", "tests/broker/network/test_many_items.py"),
+        *("tests/broker/test_transaction_reference.py", "tests/broker/apis"),
+    ),
     "broker": ("tests/broker", "tests/simulation/test_clock_jumps.py"),
     "coordinator.transaction": ("tests/coordinator/transaction", "tests/broker/test_transaction_reference.py"),
     "coordinator.group": ("tests/coordinator/group", *_COMMITTED_OFFSETS, _GROUP_RUNS),

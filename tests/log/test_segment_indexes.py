@@ -77,6 +77,26 @@ def test_the_answer_is_that_of_whole_indexes(question: Question, seed: int) -> N
     assert run(main(Random(seed))) == run(main(None))
 
 
+@pytest.mark.parametrize(("of", "has"), [(0, 1), (1, 0), (1, 2), (2, 0)])
+def test_checksums_of_another_segment_are_not_believed(of: int, has: int) -> None:
+    async def main(swapped: bool) -> list[Any]:
+        node = Node(FaultyDisk(Random(1)), **SETTINGS)
+        for number in range(3 * BATCHES):
+            append(node.partition, batch(2, timestamp=START + 7 * number % 100))
+        await node.settled()
+        written = bytes_of(node.partition)
+        *closed, _ = [ROOT / "t-0" / f"{base:020d}.checksums" for base in node.partition.segments.bases]
+        node.storage.close()
+        assert isinstance(node.disk, FaultyDisk)
+        if swapped:
+            node.disk.overwrite(closed[of], node.disk.bytes_at(closed[has]))
+        node.start()
+        assert bytes_of(node.partition) == written
+        return [finish(question(node.partition, Pace())) for question in QUESTIONS]
+
+    assert run(main(True)) == run(main(False))
+
+
 @pytest.mark.parametrize("question", [partial(read_at, 160), partial(at_time, START + 99), newest])
 def test_nobody_waits_for_more_than_a_step(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many batches there are: in each step no more are noted than fit into one."""

@@ -151,8 +151,8 @@ class Segment:
         older one, or its transaction index is not what it was.  The others are looked at when they are used.
         """
         sums = read_sums(self._disk, self._beside(SUFFIX))
-        if sums is None or not self.base_offset <= sums.next_offset <= following:
-            return False
+        if sums is None or not self.base_offset + bool(sums.log_size) <= sums.next_offset <= following:
+            return False  # the one before ends where this one begins
         if sums.next_offset < following and sums.log_size < self.size:
             return False
         self._sums = sums
