@@ -27,7 +27,7 @@ from aiokafka import AIOKafkaProducer
 
 from benchmarks.fencepost_node import fencepost_node
 from benchmarks.measure import fresh_topic, report
-from fencepost.client import Producer
+from fencepost.client import Producer, blocking
 from fencepost.runtime import Runtime, SocketNetwork, SystemClock
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -44,6 +44,12 @@ async def fencepost_one_by_one(bootstrap: str, topic: str, count: int) -> None:
     async with Producer(bootstrap) as producer:
         for _ in range(count):
             await producer.send(topic, _VALUE)
+
+
+async def fencepost_blocking_one_by_one(bootstrap: str, topic: str, count: int) -> None:
+    with blocking.Producer(bootstrap) as producer:
+        for _ in range(count):
+            producer.send(topic, _VALUE)
 
 
 async def aiokafka_one_by_one(bootstrap: str, topic: str, count: int) -> None:
@@ -85,6 +91,7 @@ def over_a_long_line(in_flight: int) -> Callable[[str, str, int], Coroutine[Any,
 #: what -> (its work, records)
 WORKS: dict[str, tuple[Callable[[str, str, int], Coroutine[Any, Any, None]], int]] = {
     "one by one, fencepost": (fencepost_one_by_one, 200_000),
+    "one by one, fencepost blocking": (fencepost_blocking_one_by_one, 200_000),
     "one by one, aiokafka": (aiokafka_one_by_one, 200_000),
     "many, fencepost send_many": (fencepost_many, 1_000_000),
     "many, confluent-kafka": (confluent, 1_000_000),

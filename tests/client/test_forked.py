@@ -59,10 +59,11 @@ def test_a_blocking_client_says_so_at_once_and_its_parent_goes_on() -> None:
         ):
             writer.send("t", b"1", partition=0).result()
             reader.poll(100)
+            left = writer.send("t", b"2", partition=0)
 
             def use() -> None:
                 calls: list[Callable[[], Any]] = [
-                    lambda: writer.send("t", b"2", partition=0),
+                    lambda: writer.send("t", b"of the child", partition=0),
                     writer.flush,
                     reader.poll,
                     reader.commit,
@@ -75,8 +76,9 @@ def test_a_blocking_client_says_so_at_once_and_its_parent_goes_on() -> None:
                     client.close()
 
             in_a_child(use)
+            assert left.result().offset == 1
             writer.send("t", b"3", partition=0).result()
-            assert [next(reader).value for _ in range(2)] == [b"1", b"3"]
+            assert [next(reader).value for _ in range(3)] == [b"1", b"2", b"3"]
             assert admin.topics() == ["__consumer_offsets", "t"]
 
 
@@ -163,3 +165,19 @@ def test_a_process_that_ends_without_closing_says_so(imported: str) -> None:
     ended = subprocess.run(code, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0
     assert ended.stderr.count("producer 'fencepost-producer' was not closed, and 0 records") == 1, ended.stderr
+
+
+def test_records_that_a_thread_left_count_where_nobody_closes() -> None:
+    """Whether or not the event loop has put them into batches by then."""
+    with running_broker() as broker:
+        lines = [
+            "import fencepost.client.blocking as b",
+            f"w = b.Producer({broker.bootstrap_servers!r}, linger_ms=60_000)",
+            "for _ in range(1000): w.send('t', b'1')",
+        ]
+        code = [sys.executable, "-W", "default::ResourceWarning", "-c", "\n".join(lines)]
+        ended = subprocess.run(code, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0
+    assert "producer 'fencepost-producer' was not closed, and 1000 records were not acknow" in ended.stderr, (
+        ended.stderr
+    )

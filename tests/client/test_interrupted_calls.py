@@ -48,7 +48,7 @@ def interrupt(call: Callable[[], Any], patch: pytest.MonkeyPatch) -> None:
             return found
 
     with patch.context() as patched:
-        patched.setattr(portal, "threading", SimpleNamespace(Event=Interrupted))
+        patched.setattr(portal, "threading", SimpleNamespace(Event=Interrupted, get_ident=threading.get_ident))
         with pytest.raises(KeyboardInterrupt):
             call()
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from fencepost.client.errors import ClosedError
+from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.portal import Portal
 
 
@@ -155,3 +155,34 @@ def test_an_error_and_a_result_that_are_seen_are_not_told() -> None:
     assert portal.call(work(1), told.append) == 1
     portal.close()
     assert told == []
+
+
+def test_who_calls_in_the_thread_of_the_loop_is_told_that_he_would_wait_for_himself() -> None:
+    portal = Portal()
+
+    async def work() -> str:
+        with pytest.raises(MisuseError, match="would wait for itself"):
+            portal.call(asyncio.sleep(0))
+        return "it goes on"
+
+    assert portal.call(work()) == "it goes on"
+    portal.close()
+
+
+def test_what_is_woken_is_called_in_the_loop_before_what_is_asked_later_until_it_is_closed() -> None:
+    portal, told = Portal(), list[object]()
+
+    async def work() -> None:
+        told.append("work")
+
+    async def elsewhere() -> None:
+        portal.wake(lambda: told.append(threading.current_thread().name))
+        await portal.elsewhere(work())
+
+    portal.wake(lambda: told.append(threading.current_thread().name))
+    portal.call(work())
+    asyncio.run(elsewhere())
+    portal.close()
+    assert told == ["fencepost-client", "work"] * 2
+    with pytest.raises(ClosedError):
+        portal.wake(lambda: told.append("closed"))

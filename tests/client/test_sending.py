@@ -28,7 +28,7 @@ class Scene:
         self.rules: Any = object.__new__(Transactions)
         self.rules._error, self.rules._started = None, False
         self.open_transaction(True)
-        made: Any = Sending(cluster, placement, self.rules)
+        made: Any = Sending(cluster, placement, self.rules, 1000)
         self.sending = made
         self.sending.sender = self.sender
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from fencepost.client.home import HomeProcess
 from fencepost.client.sender import Sender
+from fencepost.client.sending import Sending
 from fencepost.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -47,9 +48,9 @@ def left_by_a_consumer(named: str) -> tuple[str, int]:
     )
 
 
-def unacknowledged_records(named: str, sender: Sender) -> tuple[str, int]:
+def unacknowledged_records(named: str, sender: Sender, sending: Sending) -> tuple[str, int]:
     """What is lost with a producer that is forgotten, and how many records."""
-    lost = sender.unacknowledged
+    lost = sender.unacknowledged + sending.queued[0]
     return (
         f"{named} was not closed, and {lost} records were not acknowledged: they may be lost. Use it in a `with` "
         "(`async with`) block, or close() it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
@@ -31,6 +32,8 @@ class Partitioner:
         self._random = random
         self._batch_bytes = batch_bytes
         self._by_user = by_user
+        self._asking = threading.RLock()
+        """While the user's function is asked: whatever threads send, it has one question at a time."""
         self._sticky: dict[str, list[int]] = {}
         """Topic -> where records without a key go, and for how many bytes yet."""
 
@@ -68,9 +71,9 @@ class Partitioner:
             values.append(value)
         return found
 
-    @staticmethod
-    def _chosen_by_user(by_user: Partitioning, topic: TopicView, key: bytes | None) -> int:
-        chosen = by_user(topic.name, key, list(topic.leaders))
+    def _chosen_by_user(self, by_user: Partitioning, topic: TopicView, key: bytes | None) -> int:
+        with self._asking:
+            chosen = by_user(topic.name, key, list(topic.leaders))
         if type(chosen) is not int or chosen not in topic.leaders:
             raise ValueError(
                 f"partitioner returned {chosen!r} for a record of topic {topic.name!r}: it must return one of the "

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from fencepost.client.errors import ClosedError
+from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.home import HomeProcess
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()  # a signal's handler may call while its thread does
         """Between a call that begins and the end of all calls."""
         self._is_closed = False
         self._home = HomeProcess()
@@ -41,12 +41,30 @@ class Portal:
         self._home.check()
         return self._loop.time()
 
+    def check(self) -> None:
+        """Raises MisuseError in a forked child."""
+        self._home.check()
+
+    def wake(self, what: Callable[[], object]) -> None:
+        """Have it called in the loop soon, before what is asked later.  Raises ClosedError once this is closed."""
+        with self._opening:
+            if self._is_closed:
+                raise _closed()
+            self._loop.call_soon_threadsafe(what)
+
     def call(self, work: Coroutine[Any, Any, T], in_vain: Callable[[T], object] | None = None) -> T:
         """Run it in the loop; its result, or what it raises.  Raises ClosedError once this is closed.
 
+        Raises MisuseError in the loop's own thread, which would wait for itself.
         Where the caller is interrupted (Ctrl-C) it is cancelled, and has ended when this raises, unless that is
         interrupted too.  If it had a result by then, which nobody will see, `in_vain` is called with that in the loop.
         """
+        if threading.get_ident() == self._thread.ident:
+            work.close()
+            raise MisuseError(
+                "a blocking client was called in its own thread, as by a partitioner, an interceptor or a log handler "
+                "that it calls: that would wait for itself. Call it in another thread, or use another client"
+            )
         ended, settled = threading.Event(), threading.Event()
         tasks = self._begin(work, ended.set)
         try:

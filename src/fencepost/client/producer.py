@@ -116,7 +116,7 @@ class Producer:
         )
         chooses = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
         self._placement = Placement(self._cluster, chooses)
-        self._sending = Sending(self._cluster, self._placement, self._rules)
+        self._sending = Sending(self._cluster, self._placement, self._rules, max_request_size)
         self._handing_over = partial(HandingOver, self._cluster, self._placement, **for_handing_over(settings))
         self._sender: Sender | None = None
         self._closed = self._closing = False
@@ -133,7 +133,7 @@ class Producer:
             self._sender = self._sending.sender = self._rules.sender = self._new_sender()
             self._cluster.refresh_every(self._metadata_max_age_ms)
             self._forgotten = tell_if_forgotten(
-                self, partial(unacknowledged_records, self._named, self._sender), self._runtime
+                self, partial(unacknowledged_records, self._named, self._sender, self._sending), self._runtime
             )
         return self
 
@@ -148,7 +148,8 @@ class Producer:
         if self._closed:
             return
         self._cluster.home.check()
-        self._closing, self._sending.sender = True, None
+        self._closing = True
+        self._sending.stop()
         try:
             if self._transactions is None:
                 await self.flush(timeout_ms)
@@ -164,7 +165,8 @@ class Producer:
 
     async def abandon(self) -> None:
         """End the connections and nothing else, as if the process had died."""
-        self._closed, self._sending.sender = True, None
+        self._closed = True
+        self._sending.stop()
         if self._forgotten is not None:
             self._forgotten.detach()
         self._rules.close()
@@ -281,7 +283,9 @@ class Producer:
 
     def statistics(self) -> ProducerStatistics:
         """What was sent, acknowledged, sent again and refused since this was made; also after it is closed."""
-        return self._counts.snapshot(self._buffer_bytes, 0 if self._sender is None else self._sender.buffer_used)
+        records, size = self._sending.queued
+        used = size + (0 if self._sender is None else self._sender.buffer_used)
+        return self._counts.snapshot(self._buffer_bytes, used, records)
 
     # Transactions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from fencepost.client.acknowledgements import Unnumbered
 from fencepost.client.batches import RecordMetadata
@@ -11,26 +12,56 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.placement import Placement
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
+from fencepost.client.send_queue import Placed, SendQueue
 from fencepost.client.sender import Sender
 from fencepost.client.transactions import Transactions
 from fencepost.protocol.records import Headers
+
+#: Bytes that a record, or a header of it, may have at most beside names, keys and values, with a batch of its own.
+_AROUND: Final = 100
+_AROUND_HEADER: Final = 10
 
 
 class Sending:
     """Hands records of one producer over, one by one.
 
-    Both methods take what `Producer.send` does.
+    `at_once`, `send` and `placed` take what `Producer.send` does.
     """
 
-    def __init__(self, cluster: Cluster, placement: Placement, rules: Transactions | Idempotence | Unnumbered) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        placement: Placement,
+        rules: Transactions | Idempotence | Unnumbered,
+        max_request_size: int,
+    ) -> None:
         self._home = cluster.home
         self._clock = cluster.runtime.clock
         self._placement = placement
         self._rules = rules
         self._note_send = rules.note_send if isinstance(rules, Transactions) else None
+        self._max_request_size = max_request_size
         self._answers_wait = False  # since a batch was full
         self.sender: Sender | None = None
         """While the producer takes records."""
+        self._queue: SendQueue | None = None
+
+    def take_from(self, queue: SendQueue) -> None:
+        """Have a queue, whose records are put into batches before no more are taken."""
+        self._queue = queue
+        if isinstance(self._rules, Transactions):
+            self._rules.take_in = queue.take_in
+
+    @property
+    def queued(self) -> tuple[int, int]:
+        """How many records are in no batch yet, and their bytes at most."""
+        return (0, 0) if self._queue is None else (len(self._queue), self._queue.size)
+
+    def stop(self) -> None:
+        """Take no more records."""
+        self.sender = None
+        if self._queue is not None:
+            self._queue.take_in()
 
     def at_once(
         self,
@@ -51,6 +82,66 @@ class Sending:
         # -1 if the topic or its partition is not known: a partitioner of the user is not asked then.
         number = self._placement.known(topic, key, partition, len(value or b""))
         return None if number < 0 else self._append(sender, topic, number, value, key, timestamp, headers)
+
+    # In any thread
+
+    @property
+    def takes_records(self) -> bool:
+        """Whether a record can be handed over now."""
+        return self.sender is not None and self._rules.takes_records
+
+    @property
+    def buffer_used(self) -> int:
+        """Bytes of the records in batches."""
+        return 0 if self.sender is None else self.sender.buffer_used
+
+    def placed(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> tuple[Placed, int] | None:
+        """A record that `put_in` takes, whatever is changed in between, and bytes that it has at most.
+
+        None: `send` has to look it up, or to refuse it.
+        """
+        sender = self.sender
+        if sender is None or not (isinstance(value, BYTES) and isinstance(key, BYTES)):
+            return None
+        size = _AROUND
+        if value is not None:
+            value = bytes(value)
+            size += len(value)
+        if key is not None:
+            key = bytes(key)
+            size += len(key)
+        if headers:
+            kept = _kept(headers)
+            if kept is None:
+                return None
+            headers, more = kept
+            size += more
+        if size > self._max_request_size:
+            return None
+        now = self._clock.now() if timestamp is None else checked_timestamp(timestamp)
+        number = self._placement.known(topic, key, partition, len(value or b""))
+        return None if number < 0 else ((sender, topic, number, value, key, now, headers), size)
+
+    # In the event loop again
+
+    def put_in(self, record: Placed) -> asyncio.Future[RecordMetadata]:
+        """Put it into a batch.  Whatever is raised is raised by what is returned."""
+        try:
+            if isinstance(self._rules, Idempotence) and self._rules.error is not None:
+                raise self._rules.error  # since it was placed
+            return self._append(*record)
+        except Exception as error:
+            failed: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
 
     async def send(
         self,
@@ -104,3 +195,19 @@ class Sending:
             self._placement.partitioner.another(topic)
             self._answers_wait = True
         return future
+
+
+def _kept(headers: Headers) -> tuple[Headers, int] | None:
+    """Headers that nobody else can change, and bytes that they have at most; None if they may be none."""
+    if not isinstance(headers, list | tuple):
+        return None
+    kept, size = [], 0
+    try:
+        for name, value in headers:
+            if not isinstance(value, BYTES):
+                return None
+            kept.append((name, None if value is None else bytes(value)))
+            size += _AROUND_HEADER + len(name.encode()) + len(value or b"")
+    except (TypeError, ValueError, AttributeError):
+        return None
+    return tuple(kept), size

@@ -73,13 +73,16 @@ class SendCounts:
         self.batches += 1
         self.sent_bytes += size
 
-    def snapshot(self, buffer_bytes: int, buffer_used: int) -> ProducerStatistics:
-        """What a person reads.  `buffer_bytes`: the limit, `buffer_used`: how much of it is in use."""
+    def snapshot(self, buffer_bytes: int, buffer_used: int, queued: int = 0) -> ProducerStatistics:
+        """What a person reads.  `buffer_bytes`: the limit, `buffer_used`: how much of it is in use.
+
+        `queued`: records that are still to be handed over.
+        """
         return ProducerStatistics(
             record_send_total=self.sent,
             record_error_total=self.failed,
             record_retry_total=self.retried,
-            records_waiting=self.taken - self.sent - self.failed,
+            records_waiting=queued + self.taken - self.sent - self.failed,
             batch_total=self.batches,
             byte_total=self.sent_bytes,
             request_total=self.requests,

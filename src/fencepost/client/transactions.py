@@ -8,7 +8,7 @@ the broker timed the transaction out, or that another producer took over; InitPr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from fencepost.client.batches import Batch
@@ -19,7 +19,6 @@ from fencepost.client.errors import (
     BrokerError,
     ClientError,
     MisuseError,
-    ProducerFencedError,
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionTimedOutError,
@@ -62,6 +61,7 @@ class Transactions:
         check_sendable(transaction_timeout_ms=timeout_ms)
         self.transactional_id: str | None = transactional_id
         self.sender: Sender | None = None
+        self.take_in: Callable[[], None] = lambda: None  # as of `Sending.take_from`
         self._cluster = cluster
         self._id = TransactionalId(cluster, transactional_id, two_phase=two_phase)
         self._timeout_ms = timeout_ms
@@ -313,10 +313,8 @@ class Transactions:
         """Was the transaction timed out, was the id forgotten, or is there a successor?"""
         try:
             self._following = await self._next_identity()
-        except ProducerFencedError:
-            return  # it is the error now
         except ClientError:
-            return  # to be found out by the abort
+            return  # it is the error now, or is to be found out by the abort
         assert self.transactional_id is not None
         told = forgotten_error if stale.is_forgotten else timed_out_error
         self._error = told(self.transactional_id)
@@ -382,6 +380,7 @@ class Transactions:
 
     def _become(self, state: State) -> None:
         self._state = follow(self._state, state)
+        self.take_in()
 
     def _fail(self, error: ClientError, *, fatal: bool) -> None:
         """Nothing of the open transaction can be committed any more."""
@@ -405,7 +404,7 @@ class Transactions:
     def _die(self, error: ClientError) -> None:
         if self._state is not State.FATAL_ERROR:
             self._error = error
-            self._state = State.FATAL_ERROR
+            self._become(State.FATAL_ERROR)
             self._drop_unsent("the producer has failed")
 
     def _drop_unsent(self, why: str) -> None:

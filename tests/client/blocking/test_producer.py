@@ -38,6 +38,7 @@ class Transactions:
 def test_it_is_committed_unless_it_raises(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> None:
     monkeypatch.setattr(producer, "Producer", Transactions)
     monkeypatch.setattr("fencepost.client.blocking.producer.ProducerElsewhere", lambda *_: None)
+    monkeypatch.setattr("fencepost.client.blocking.producer._queue_of", lambda *_: None)
     with Producer("127.0.0.1:9") as blocking:
         stands_in: Any = blocking._producer
         if error is None:

@@ -6,6 +6,7 @@ Each object has an event loop in a thread of its own; use one object per thread,
 from fencepost.client.blocking.admin import Admin
 from fencepost.client.blocking.consumer import Consumer
 from fencepost.client.blocking.exactly_once import ExactlyOnce, Transaction
-from fencepost.client.blocking.producer import Delivery, Producer
+from fencepost.client.blocking.producer import Producer
+from fencepost.client.delivery import Delivery
 
 __all__ = ["Admin", "Consumer", "Delivery", "ExactlyOnce", "Producer", "Transaction"]

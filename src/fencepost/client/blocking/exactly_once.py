@@ -9,7 +9,8 @@ from fencepost.client import exactly_once
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.blocking.consumer import Consumer
 from fencepost.client.blocking.face import as_in
-from fencepost.client.blocking.producer import Delivery, Producer
+from fencepost.client.blocking.producer import Producer
+from fencepost.client.delivery import Delivery
 from fencepost.client.portal import Portal
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transaction_loop import Handed, State, TransactionLoop

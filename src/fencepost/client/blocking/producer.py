@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 from fencepost.client import producer
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
+from fencepost.client.delivery import Delivery
 from fencepost.client.portal import Portal
 from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.producer_elsewhere import ProducerElsewhere
+from fencepost.client.send_queue import SendQueue
 from fencepost.client.statistics import ProducerStatistics
 from fencepost.client.together import ManyMetadata
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.records import Headers
 from fencepost.protocol.types import TopicPartition
-
-T = TypeVar("T")
-
-
-class Delivery(Generic[T]):
-    """A record, or many, on the way."""
-
-    def __init__(self, portal: Portal, future: asyncio.Future[T]) -> None:
-        self._portal = portal
-        self._future = future
-
-    def result(self) -> T:
-        """Wait for the acknowledgement.
-
-        Raises DeliveryError if it was not delivered within `delivery_timeout_ms`, TransactionAbortedError if it was not
-        sent because its transaction was aborted, BrokerError if the broker refused it.
-        """
-        if self._future.done():
-            return self._future.result()  # also after the client was closed
-        return self._portal.call(self._wait())
-
-    async def _wait(self) -> T:
-        return await self._future
 
 
 class Producer(Blocking):
@@ -60,6 +38,7 @@ class Producer(Blocking):
         super().__init__(self._producer.close)
         self._elsewhere = ProducerElsewhere(self._producer, self._portal)
         """For loops whose consumer has an event loop of its own; one, so that each of them sees the others."""
+        self._queue = _queue_of(self._producer, self._portal)
         self._portal.call(self._producer.start())
 
     def send(
@@ -79,6 +58,12 @@ class Producer(Blocking):
         Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
         is no such partition.
         """
+        self._portal.check()
+        if not (self._producer._intercepts or self._queue.is_full):
+            placed = self._producer._sending.placed(topic, value, key, partition, timestamp, headers)
+            delivery = None if placed is None else self._queue.leave(*placed)
+            if delivery is not None:
+                return delivery
         sending = self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
         return Delivery(self._portal, self._portal.call(sending))
 
@@ -163,6 +148,13 @@ class Producer(Blocking):
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
     ) -> None:
         self._portal.call(self._producer.send_offsets_to_transaction(offsets, group))
+
+
+def _queue_of(its: producer.Producer, portal: Portal) -> SendQueue:
+    """A queue for records of this producer."""
+    queue = SendQueue(its._sending, portal, its._buffer_bytes)
+    its._sending.take_from(queue)
+    return queue
 
 
 async def _leave(entered: Any, error: BaseException | None) -> None:

@@ -1,0 +1,35 @@
+"""What a thread is given for records that it handed over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, TypeVar
+
+from fencepost.client.portal import Portal
+
+T = TypeVar("T")
+
+
+class Delivery(Generic[T]):
+    """A record, or many, on the way."""
+
+    __slots__ = ("_portal", "future")
+
+    def __init__(self, portal: Portal, future: asyncio.Future[T] | None = None) -> None:
+        self._portal = portal
+        self.future = future
+        """In the portal's loop; None until it is in a batch, which it is when the next call begins."""
+
+    def result(self) -> T:
+        """Wait for the acknowledgement.
+
+        Raises DeliveryError if it was not delivered within `delivery_timeout_ms`, TransactionAbortedError if it was not
+        sent because its transaction was aborted, BrokerError if the broker refused it.
+        """
+        if self.future is not None and self.future.done():
+            return self.future.result()  # also after the client was closed
+        return self._portal.call(self._wait())
+
+    async def _wait(self) -> T:
+        assert self.future is not None, "what was handed over is in a batch before a call begins"
+        return await self.future
