@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,19 +34,18 @@ def broker() -> Iterator[Broker]:
 def interrupt(call: Callable[[], Any], patch: pytest.MonkeyPatch) -> None:
     """Have it interrupted when what it waits for has ended with a result."""
 
-    class Interrupted(threading.Event):
+    class Interrupted(portal.Flag):
         waits = 0
 
-        def wait(self, timeout: float | None = None) -> bool:
+        def wait(self) -> None:
             Interrupted.waits += 1
             first = Interrupted.waits == 1
-            found = super().wait(timeout)
+            super().wait()
             if first:
                 raise KeyboardInterrupt
-            return found
 
     with patch.context() as patched:
-        patched.setattr(portal, "threading", SimpleNamespace(Event=Interrupted, get_ident=threading.get_ident))
+        patched.setattr(portal, "Flag", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             call()
 

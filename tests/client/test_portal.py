@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -186,3 +190,82 @@ def test_what_is_woken_is_called_in_the_loop_before_what_is_asked_later_until_it
     assert told == ["fencepost-client", "work"] * 2
     with pytest.raises(ClosedError):
         portal.wake(lambda: told.append("closed"))
+
+
+def interrupted_at(step: int, call: Callable[[], object]) -> bool:
+    """Make a call that is interrupted after so many calls of functions; whether it came to that.
+
+    These are the places where Python looks for signals.
+    """
+    left, interrupted = step, False
+
+    def profile(_: Any, event: str, __: Any) -> None:
+        nonlocal left
+        if event in ("call", "c_return"):
+            left -= 1
+            if left == 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    def work() -> None:
+        nonlocal interrupted
+        try:
+            sys.setprofile(profile)
+            call()
+        except KeyboardInterrupt:
+            interrupted = left == 0
+        finally:
+            sys.setprofile(None)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive(), f"it hangs when it is interrupted at step {step}"
+    return interrupted
+
+
+def test_whenever_a_caller_is_interrupted_he_goes_on_and_no_result_is_lost() -> None:
+    portal, done, told, seen = Portal(), list[int](), list[int](), list[int]()
+
+    async def work(step: int) -> int:
+        await asyncio.sleep(0)
+        done.append(step)
+        return step
+
+    for step in count(1):
+        if not interrupted_at(step, lambda step=step: seen.append(portal.call(work(step), told.append))):  # type: ignore[misc]
+            break
+        again = threading.Thread(target=lambda: portal.call(asyncio.sleep(0)), daemon=True)
+        again.start()
+        again.join(20)
+        assert not again.is_alive(), f"the next one hangs after an interruption at step {step}"
+    assert step > 20
+    assert sorted(seen + told) == sorted(done)
+    portal.close()
+
+
+def test_whenever_the_end_is_interrupted_the_thread_ends_and_who_waits_is_told() -> None:
+    for step in count(1):
+        portal, told, begun = Portal(), list[type[BaseException]](), threading.Event()
+
+        async def wait(begun: threading.Event = begun) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        def call(portal: Portal = portal, told: list[type[BaseException]] = told, work: Any = wait) -> None:
+            try:
+                portal.call(work())
+            except BaseException as error:
+                told.append(type(error))
+
+        waits = threading.Thread(target=call, daemon=True)
+        waits.start()
+        begun.wait()
+        interrupted = interrupted_at(step, portal.close)
+        portal.close()
+        waits.join(20)
+        portal._thread.join(20)
+        assert told == [ClosedError] and not portal._thread.is_alive(), f"after an interruption at step {step}"
+        if not interrupted:
+            break
+    assert step > 10

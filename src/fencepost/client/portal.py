@@ -19,16 +19,37 @@ def in_background(work: Callable[[], None], name: str) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
+class Flag:
+    """Is set once, and waited for by one thread, which may be interrupted at any time and wait again.
+
+    A `threading.Event` may stay locked for good by who is interrupted while he waits.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+        self._lock.release()
+
+    def wait(self) -> None:
+        while not self._is_set:
+            self._lock.acquire()
+
+
 class Portal:
     """Runs coroutines one caller waits for.  `close` it."""
 
     def __init__(self, name: str = "fencepost-client") -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread = threading.Thread(target=_run, args=(self._loop,), name=name, daemon=True)
         self._thread.start()
         self._opening = threading.RLock()  # a signal's handler may call while its thread does
         """Between a call that begins and the end of all calls."""
         self._is_closed = False
+        self._ending: asyncio.Task[None] | None = None
         self._home = HomeProcess()
 
     @property
@@ -59,21 +80,19 @@ class Portal:
         Where the caller is interrupted (Ctrl-C) it is cancelled, and has ended when this raises, unless that is
         interrupted too.  If it had a result by then, which nobody will see, `in_vain` is called with that in the loop.
         """
-        if threading.get_ident() == self._thread.ident:
-            work.close()
-            raise MisuseError(
-                "a blocking client was called in its own thread, as by a partitioner, an interceptor or a log handler "
-                "that it calls: that would wait for itself. Call it in another thread, or use another client"
-            )
-        ended, settled = threading.Event(), threading.Event()
-        tasks = self._begin(work, ended.set)
+        self._check_thread(work.close)
+        tasks, ended, settled = list[asyncio.Task[T]](), Flag(), Flag()
+        self._check_open(work)
         try:
+            self._begin(work, tasks, ended.set)
             ended.wait()
             return _result(tasks[0])
         except BaseException:
-            self._give_up(tasks, in_vain, settled.set)
-            ended.wait()
-            settled.wait()
+            if self._give_up(work, tasks, ended.set, in_vain, settled.set):
+                ended.wait()
+                settled.wait()
+            else:
+                self._thread.join()  # whatever was begun ends with it, and there is nobody left for its result
             raise
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
@@ -82,8 +101,9 @@ class Portal:
         It has ended when this returns or raises, also where it is cancelled: if it was done all the same, that is told,
         and the cancellation comes with the next thing that is awaited.
         """
-        here, ended = asyncio.get_running_loop(), asyncio.Event()
-        tasks = self._begin(work, lambda: here.call_soon_threadsafe(ended.set))
+        here, ended, tasks = asyncio.get_running_loop(), asyncio.Event(), list[asyncio.Task[T]]()
+        self._check_open(work)
+        self._begin(work, tasks, lambda: here.call_soon_threadsafe(ended.set))
         cancelled = False
         while not ended.is_set():
             try:
@@ -97,32 +117,51 @@ class Portal:
             current.cancel()
         return _result(tasks[0])
 
-    def _begin(self, work: Coroutine[Any, Any, T], ended: Callable[[], object]) -> list[asyncio.Task[T]]:
+    def _check_thread(self, otherwise: Callable[[], object] = lambda: None) -> None:
+        if threading.get_ident() == self._thread.ident:
+            otherwise()
+            raise MisuseError(
+                "a blocking client was called in its own thread, as by a partitioner, an interceptor or a log handler "
+                "that it calls: that would wait for itself. Call it in another thread, or use another client"
+            )
+
+    def _check_open(self, work: Coroutine[Any, Any, T]) -> None:
+        if not self._home.is_here:
+            work.close()
+            self._home.check()
+        if self._is_closed:
+            work.close()
+            raise _closed()
+
+    def _begin(self, work: Coroutine[Any, Any, T], tasks: list[asyncio.Task[T]], ended: Callable[[], object]) -> None:
         """Have it run in the loop; its task is there once it has begun, and `ended` called there when it has ended."""
-        tasks: list[asyncio.Task[T]] = []
 
         def begin() -> None:
             tasks.append(self._loop.create_task(work))
             tasks[0].add_done_callback(lambda _: ended())
 
-        if not self._home.is_here:
-            work.close()
-            self._home.check()
         with self._opening:
             if self._is_closed:
                 work.close()
                 raise _closed()
             self._loop.call_soon_threadsafe(begin)
-        return tasks
 
     def _cancel(self, tasks: list[asyncio.Task[T]]) -> None:
         with suppress(RuntimeError):  # it has ended meanwhile, and the loop with it
             self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
 
     def _give_up(
-        self, tasks: list[asyncio.Task[T]], in_vain: Callable[[T], object] | None, settled: Callable[[], object]
-    ) -> None:
-        """Cancel it; `settled` is called when it has ended, and what it did in vain was dealt with."""
+        self,
+        work: Coroutine[Any, Any, T],
+        tasks: list[asyncio.Task[T]],
+        ended: Callable[[], object],
+        in_vain: Callable[[T], object] | None,
+        settled: Callable[[], object],
+    ) -> bool:
+        """Cancel it, or see that it does not begin; False: this is closed.
+
+        `ended` and `settled` are called when it has ended, and when what it did in vain was dealt with.
+        """
 
         def settle(task: asyncio.Task[T]) -> None:
             try:
@@ -132,6 +171,11 @@ class Portal:
                 settled()
 
         def give_up() -> None:
+            if not tasks:  # its caller was interrupted before
+                work.close()
+                ended()
+                settled()
+                return
             tasks[0].cancel()
             if tasks[0].done():
                 settle(tasks[0])
@@ -141,24 +185,34 @@ class Portal:
         with self._opening:
             if not self._is_closed:
                 self._loop.call_soon_threadsafe(give_up)
-                return
-        settled()  # it ends with the loop, and there is nobody left to whom its result matters
+        return not self._is_closed
 
     def close(self) -> None:
         """End the loop and its thread.  Other threads that wait in `call` are told that it is closed.
 
-        Nothing in a forked child, which has neither.
+        Where it was interrupted another call goes on with it.  Nothing in a forked child, which has neither.
         """
         if not self._home.is_here:
             return
+        self._check_thread()
         with self._opening:
-            if self._is_closed:
-                return
             self._is_closed = True
-        asyncio.run_coroutine_threadsafe(_cancel_the_rest(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
-        self._loop.close()
+
+    def _end(self) -> None:
+        if self._ending is None:
+            self._ending = self._loop.create_task(_cancel_the_rest())
+            self._ending.add_done_callback(lambda _: self._loop.stop())
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """All that its thread does; what closes it there is interrupted by nobody."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 async def _cancel_the_rest() -> None:
