@@ -254,12 +254,12 @@ class Fetcher:
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error if nothing comes
         """Wait until something may have come."""
         self._waiter = asyncio.get_running_loop().create_future()
+        # Without an exception, which newer Pythons keep for a while, and with it all that waits: a forgotten consumer.
+        timer = asyncio.get_running_loop().call_later(timeout, self.wake)
         try:
-            async with asyncio.timeout(timeout):
-                await self._waiter
-        except TimeoutError:
-            pass
+            await self._waiter
         finally:
+            timer.cancel()
             self._waiter = None
 
     def wake(self) -> None:
