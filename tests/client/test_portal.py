@@ -197,7 +197,7 @@ def interrupted_at(step: int, call: Callable[[], object]) -> bool:
 
     These are the places where Python looks for signals.
     """
-    left, interrupted = step, False
+    left = step
 
     def profile(_: Any, event: str, __: Any) -> None:
         nonlocal left
@@ -208,12 +208,11 @@ def interrupted_at(step: int, call: Callable[[], object]) -> bool:
                 raise KeyboardInterrupt
 
     def work() -> None:
-        nonlocal interrupted
         try:
             sys.setprofile(profile)
             call()
         except KeyboardInterrupt:
-            interrupted = left == 0
+            pass
         finally:
             sys.setprofile(None)
 
@@ -221,7 +220,13 @@ def interrupted_at(step: int, call: Callable[[], object]) -> bool:
     thread.start()
     thread.join(20)
     assert not thread.is_alive(), f"it hangs when it is interrupted at step {step}"
-    return interrupted
+    return left <= 0
+
+
+#: An interruption before a call begins, or in what Python calls when something is collected.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:coroutine .* was never awaited:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 
 def test_whenever_a_caller_is_interrupted_he_goes_on_and_no_result_is_lost() -> None:
