@@ -6,6 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from tests.client.test_producer import producer, shown, simulate
 
 from fencepost.client import Producer, send_queue
-from fencepost.client.errors import ClientError, ClosedError, TransactionAbortedError
+from fencepost.client.errors import ClientError, ClosedError, TransactionAbortableError, TransactionAbortedError
 from fencepost.client.send_queue import SendQueue
+from fencepost.client.sending import Sending
 from fencepost.simulation.world import ADDRESS, World
 
 SIZE = 10
@@ -240,6 +242,30 @@ def test_what_was_left_is_part_of_what_is_prepared() -> None:
     simulate(scenario)
 
 
+@pytest.mark.parametrize("end", ["commit_transaction", "prepare_transaction"])
+def test_nothing_is_committed_without_a_record_that_could_not_be_put_in(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send_and_wait("t", b"before")
+            _, delivery = left_for(writer)
+            with monkeypatch.context() as patch:
+                patch.setattr(Sending, "_append", Mock(side_effect=MemoryError))
+                with pytest.raises(TransactionAbortableError, match="could not be put into a batch"):
+                    await getattr(writer, end)()
+            with pytest.raises(MemoryError):
+                delivery.future.result()
+            await writer.abort_transaction()
+            async with writer.transaction():
+                await writer.send("t", b"after")
+        assert await shown(world) == [b"after"]
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("fatal", [False, True])
 def test_what_was_left_when_its_transaction_failed_is_told_so(fatal: bool) -> None:
     async def scenario(world: World) -> None:
@@ -249,7 +275,7 @@ def test_what_was_left_when_its_transaction_failed_is_told_so(fatal: bool) -> No
             await writer._cluster.topic("t", writer._cluster.deadline("looking"))
             queue, delivery = left_for(writer)
             transactions = writer._transactional()
-            transactions._fail(ClientError("the test wants it"), fatal=fatal)
+            transactions.fail(ClientError("the test wants it"), fatal=fatal)
             assert len(queue) == 0
             with pytest.raises(TransactionAbortedError, match="was not sent"):
                 delivery.future.result()

@@ -9,6 +9,7 @@ from typing import Final
 from fencepost.client.acknowledgements import Unnumbered
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.cluster import Cluster
+from fencepost.client.errors import TransactionAbortableError
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.placement import Placement
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
@@ -133,12 +134,15 @@ class Sending:
     # In the event loop again
 
     def put_in(self, record: Placed) -> asyncio.Future[RecordMetadata]:
-        """Put it into a batch.  Whatever is raised is raised by what is returned."""
+        """Put it into a batch.  Whatever is raised is raised by what is returned; its transaction has failed then."""
         try:
             if isinstance(self._rules, Idempotence) and self._rules.error is not None:
                 raise self._rules.error  # since it was placed
             return self._append(*record)
         except Exception as error:
+            if isinstance(self._rules, Transactions):  # who sent it may never look at what was returned
+                reason = f"a record could not be put into a batch ({error!r}): abort the transaction, then go on"
+                self._rules.fail(TransactionAbortableError(reason), fatal=False)
             failed: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
             return failed

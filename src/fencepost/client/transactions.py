@@ -129,7 +129,7 @@ class Transactions:
         old = isinstance(error, BrokerError) and error.code in _OLD_PAIR
         is_forgotten = isinstance(error, BrokerError) and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         stale = StaleIdentityError(str(error), is_forgotten=is_forgotten)
-        self._fail(stale if old else error, fatal=outcome is Outcome.FATAL)
+        self.fail(stale if old else error, fatal=outcome is Outcome.FATAL)
         if outcome is Outcome.FATAL:
             return error
         told = TransactionAbortableError(f"{error}. The transaction cannot be committed: abort it, then go on")
@@ -224,11 +224,11 @@ class Transactions:
                 await self._id.add_offsets(self._identity, group.group_id)
             await self._id.commit_offsets(self._identity, group, offsets, self._tv2)
         except ClientError as error:
-            self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
+            self.fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
             await self.raise_error()
         except asyncio.CancelledError:
             interrupted = "send_offsets_to_transaction() was interrupted, and the positions may be in it or not"
-            self._fail(TransactionAbortableError(f"{interrupted}: abort the transaction, then go on"), fatal=False)
+            self.fail(TransactionAbortableError(f"{interrupted}: abort the transaction, then go on"), fatal=False)
             raise
 
     async def prepare(self) -> PreparedTxnState:
@@ -331,7 +331,7 @@ class Transactions:
             try:
                 await self._id.add_partitions(self._identity, waiting)
             except ClientError as error:
-                self._fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
+                self.fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
                 return
             self._pause.answered(asyncio.get_running_loop().time() - asked_at, FIRST_BACKOFF)
             self._registered |= dict.fromkeys(waiting, True)
@@ -353,7 +353,7 @@ class Transactions:
                 self._die(error)
                 raise
             if commit:
-                self._fail(error, fatal=False)
+                self.fail(error, fatal=False)
                 await self.raise_error()
             # The coordinator knows nothing of it (any more): a new epoch ends whatever there is.
             self._identity = await self._next_identity()
@@ -382,7 +382,7 @@ class Transactions:
         self._state = follow(self._state, state)
         self.take_in()
 
-    def _fail(self, error: ClientError, *, fatal: bool) -> None:
+    def fail(self, error: ClientError, *, fatal: bool) -> None:
         """Nothing of the open transaction can be committed any more."""
         if is_unsupported(error):
             # transaction.version was changed under the open transaction: abort, then go on in the other protocol.
