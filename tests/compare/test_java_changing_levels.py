@@ -44,6 +44,7 @@ def told_by(output: str) -> Told:
     told = Told(threading.Event())
     for line in output.splitlines():
         outcome, tag, *_ = line.split()
+        assert hasattr(told, outcome), f"the client logged an error: {line}"
         getattr(told, outcome).append(tag)
     return told
 

@@ -49,6 +49,14 @@ def repeats_its_answer(twins: Twins, asked: Asked) -> bool:
     return refused and _told(asked.ours) == twins.held(asked.request.transactional_id)
 
 
+def refuses_a_pair_that_nobody_was_given(twins: Twins, asked: Asked) -> bool:
+    """InitProducerId with the new producer id and the last epoch of the old one: Apache Kafka looks at the epoch."""
+    if asked.name != "InitProducerId" or _error(asked.kafka) or _error(asked.ours) not in _FENCED:
+        return False
+    held, given = twins.held(asked.request.transactional_id), _given(asked)
+    return _told(asked.kafka) == held and given == ProducerIdAndEpoch.of(held.producer_id, 32766) != held
+
+
 def says_fenced_at_the_last_epoch(twins: Twins, asked: Asked) -> bool:
     """InitProducerId with a pair of an older instance, or one ahead, when the current epoch is the last one."""
     if asked.name != "InitProducerId" or _given(asked) == NOBODY:
@@ -145,6 +153,7 @@ _ALL = (0, 1, 2)
 EXPLANATIONS: dict[Explanation, tuple[int, ...]] = {
     keeps_the_open_transaction: _ALL,
     repeats_its_answer: _ALL,
+    refuses_a_pair_that_nobody_was_given: _ALL,
     says_fenced_at_the_last_epoch: _ALL,
     rotates_a_used_up_producer_id: (0, 1),
     answers_each_of_a_batch: _ALL,

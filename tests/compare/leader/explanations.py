@@ -101,7 +101,7 @@ def forgets_refused_sequences(seen: Seen) -> bool:
     """After a transactional batch that was refused: Apache Kafka goes on comparing with its sequence."""
     theirs = "OUT_OF_ORDER_SEQUENCE_NUMBER"
     # While its transaction is open, a batch that is not part of it is refused for that.
-    ours = ("NONE",) if any(batch.transactional for batch in _batches(seen)) else ("NONE", "INVALID_TXN_STATE")
+    ours = ("NONE",) if all(batch.transactional for batch in _batches(seen)) else ("NONE", "INVALID_TXN_STATE")
     return _was_refused(seen) and _only(seen, *((theirs, each) for each in ours), ("closed", "silent"))
 
 
