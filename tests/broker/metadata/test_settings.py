@@ -48,6 +48,7 @@ def test_every_default_is_a_value_of_its_setting(name: str) -> None:
         ("max.request.partition.size.limit", 0, "it must be between 1 and"),
         ("max.request.partition.size.limit", 2**31, "it must be between 1 and"),
         ("default.replication.factor", 3, "it must be between 1 and 1"),
+        ("max.connections.per.ip", 0, "nobody could connect; say in max.connections.per.ip.overrides who may"),
     ],
 )
 def test_a_bad_setting_says_what_is_wrong(name: str, value: object, why: str) -> None:
@@ -103,6 +104,14 @@ def test_topic_settings_are_checked() -> None:
     ]:
         with pytest.raises(BadSetting, match=name):
             check_topic_settings({name: value})
+    check_topic_settings({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": " 5 "})
+    with pytest.raises(BadSetting, match=r"min.compaction.lag.ms=6: it must not be more than max.compaction.lag.ms=5"):
+        check_topic_settings({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+
+
+def test_nobody_may_connect_but_who_is_named() -> None:
+    given = {"max.connections.per.ip": 0, "max.connections.per.ip.overrides": "127.0.0.1:5"}
+    assert Settings(given).number("max.connections.per.ip") == 0
 
 
 # Over the wire

@@ -211,6 +211,10 @@ class Settings(Mapping[str, Value]):
             if setting is None:
                 raise BadSetting(f"{name} is not a broker setting{_did_you_mean(name, BROKER)}")
             self.given[name] = setting.parse(name, str(value))
+        if self["max.connections.per.ip"] == 0 and not self["max.connections.per.ip.overrides"]:
+            raise BadSetting(
+                "max.connections.per.ip=0: nobody could connect; say in max.connections.per.ip.overrides who may"
+            )
 
     def __getitem__(self, name: str) -> Value:
         return self.given.get(name, BROKER[name].default)
@@ -262,7 +266,10 @@ class Settings(Mapping[str, Value]):
 
 
 def check_topic_settings(given: Mapping[str, str | None]) -> None:
-    """Raises BadSetting for the first setting of a topic that nobody knows or whose value it cannot have."""
+    """Raises BadSetting for the first setting of a topic that nobody knows or whose value it cannot have.
+
+    Or for two that contradict each other, where both are given.
+    """
     for name, value in given.items():
         if value is None:
             raise BadSetting(f"{name}: a topic setting has a value")
@@ -270,6 +277,9 @@ def check_topic_settings(given: Mapping[str, str | None]) -> None:
         if setting is None:
             raise BadSetting(f"{name} is not a topic setting{_did_you_mean(name, {**TOPIC, **INERT_TOPIC})}")
         setting.parse(name, value)
+    least, most = (given.get(f"{which}.compaction.lag.ms") for which in ("min", "max"))
+    if least is not None and most is not None and int(least) > int(most):
+        raise BadSetting(f"min.compaction.lag.ms={least}: it must not be more than max.compaction.lag.ms={most}")
 
 
 def topic_setting(name: str) -> Setting | None:
