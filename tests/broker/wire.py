@@ -52,8 +52,6 @@ from fencepost.protocol.types import ZERO_UUID, ProducerIdAndEpoch
 NOW = 1_700_000_000_000
 HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
 MEGABYTE = 1 << 20
-RECEIVED = 128 * 1024
-"""Bytes that the operating system keeps for a client that does not read."""
 SETTINGS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "transaction.state.log.num.partitions": 5,
@@ -90,11 +88,7 @@ class Client:
     def __init__(self, broker: Broker, patience: float = 10, client_id: str = "wire") -> None:
         self.broker = broker
         self._client_id = client_id
-        self._socket = socket.socket()
-        # Set before it connects, it stays: else it may grow beyond any answer, and nothing waits for who does not read.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)
-        self._socket.settimeout(patience)
-        self._socket.connect((broker.host, broker.port))
+        self._socket = socket.create_connection((broker.host, broker.port), timeout=patience)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._next = 0
         self._expected: list[tuple[int, int, int]] = []

@@ -215,8 +215,8 @@ def test_who_does_not_take_what_others_wait_for_ends() -> None:
         for _ in range(20):
             assert produce(other, topic, batch("x" * 900_000)).error_code == ErrorCode.NONE
         for each in (steady, slow):
-            each.send(fetch_request(each, topic, max_bytes=1 << 24))
             before = memory.used
+            each.send(fetch_request(each, topic, max_bytes=1 << 24))
             wait_until("it is there", partial(holds_more, broker, before + 6 * MEGABYTE))
         for _ in range(3):
             look(broker)
