@@ -1,0 +1,42 @@
+"""What one attempt at a task reports, whatever rows it is given."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spark.test_driver import Bench, Tasks, batch, in_world
+
+from fencepost.spark.attempt import Plan
+from fencepost.spark.claims import Written
+
+
+class Some(Tasks):
+    """Only tasks of these slots are given rows."""
+
+    slots: tuple[int, ...] = ()
+
+    async def attempt(self, plan: Plan, slot: int, attempt_number: int = 0) -> list[Written]:
+        values = self._values
+        self._values = values if slot in self.slots else ()
+        try:
+            found = await super().attempt(plan, slot, attempt_number)
+        finally:
+            self._values = values
+        assert [each.rows for each in found] == [len(values) if slot in self.slots else 0]
+        return found
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("slots", [(), (0,), (1,)])
+def test_a_task_that_is_given_no_rows_has_claimed_its_slot_all_the_same(slots: tuple[int, ...], level: int) -> None:
+    """It says so, or the claim would be taken for another attempt's, and no batch with such a task be committed."""
+
+    async def test(bench: Bench) -> None:
+        driver = bench.driver()
+        tasks = Some(bench, b"row")
+        tasks.slots = slots
+        assert await driver.write(batch(0, 1), 2, False, tasks)
+        assert len(tasks.plans) == 1
+        assert await bench.values() == [b"row"] * len(slots)
+        assert await bench.progress() == batch(0, 1)
+
+    in_world(test, level)
