@@ -14,6 +14,7 @@ from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.spark.attempt import Plan
+from fencepost.spark.report import Report
 from fencepost.spark.sink import Sink, WriteCancelled, WriteFailed, _InThisThread, _Open, _until
 from fencepost.spark.streaming import foreach_batch, write, write_stream
 from fencepost.spark.tasks import Task
@@ -138,7 +139,7 @@ def test_a_second_write_of_a_batch_to_another_topic_is_no_repetition(monkeypatch
     for name in ("sink._stop_of", "routing.check_columns"):
         monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
     sink, rows, portal = Sink(**GOOD, tasks=1), cast(Any, Rows()), Portal()
-    sink._opened = _Open(portal, cast(Any, None), cast(Any, SimpleNamespace(write=written)))
+    sink._opened = _Open(portal, cast(Any, None), cast(Any, SimpleNamespace(write=written, report=None)))
     assert sink.write(rows, 0, "query", topic="a")
     with pytest.raises(WriteFailed, match=r"batch 0 .* topic 'a'.* topic 'b' .* one write"):
         sink.write(rows, 0, "query", topic="b")
@@ -146,6 +147,35 @@ def test_a_second_write_of_a_batch_to_another_topic_is_no_repetition(monkeypatch
     assert sink.write(rows, 1, "query", topic="b")
     assert not sink.write(rows, 1, "another", topic="c")
     assert asked == [0, 0, 1, 1]
+    portal.close()
+
+
+def test_what_is_told_of_a_committed_batch_changes_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`report` is called once for each batch that was written, and an error of it is logged: the batch is committed."""
+    wrote = iter([True, False, True])
+    driver, told = SimpleNamespace(report=None), list[Report]()
+
+    async def written(batch: Any, *_: Any) -> bool:
+        driver.report = Report(batch.batch_id, 5, 100, 1, 0, 0, 0, 0)
+        return next(wrote)
+
+    def tell(report: Report) -> None:
+        told.append(report)
+        raise ZeroDivisionError
+
+    driver.write = written
+    for name in ("sink._stop_of", "routing.check_columns"):
+        monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
+    sink, rows, portal = Sink(**GOOD, tasks=1, report=tell), cast(Any, Rows()), Portal()
+    sink._opened = _Open(portal, cast(Any, None), cast(Any, driver))
+    assert [sink.write(rows, batch, "query", topic="t") for batch in (0, 0, 1)] == [True, False, True]
+    assert [report.batch_id for report in told] == [0, 1]
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == [
+        f"report failed: batch {batch} of application 'app' is committed, and nothing of it is changed by that"
+        for batch in (0, 1)
+    ]
     portal.close()
 
 

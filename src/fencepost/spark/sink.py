@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "Sink", "Step", "WriteCancelled", "WriteFailed"]
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 QUERY_ID: Final = "sql.streaming.queryId"
 """Spark's name for the id of the query whose micro-batch a thread runs."""
@@ -67,7 +69,7 @@ class Sink:
     begins where the last committed one ended (`resume_offsets`); else any new query is refused.  `accept_gap`: a batch
     is written though rows before it were not committed on this cluster; else it is refused.
     `kafka_options`: the source's options of TLS and SASL, with the same names (`kafka.security.protocol`, ...).
-    `report`: called with the figures of each micro-batch once it is committed.
+    `report`: called with the figures of each micro-batch once it is committed; what it raises is logged.
     """
 
     application_id: str
@@ -177,9 +179,20 @@ class Sink:
             opened = self._open()
             wrote = _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
             self._written = (query_id, batch_id, topic) if wrote else self._written
-        if wrote and self.report is not None and opened.driver.report is not None:
-            self.report(opened.driver.report)
+            report = opened.driver.report
+        if wrote and report is not None:
+            self._tell(report)
         return wrote
+
+    def _tell(self, report: Report) -> None:
+        """Hand the figures of a batch over, when the next write may already begin."""
+        if self.report is None:
+            return
+        try:
+            self.report(report)
+        except Exception:
+            committed = f"batch {report.batch_id} of application {self.application_id!r} is committed"
+            logger.exception("report failed: %s, and nothing of it is changed by that", committed)
 
     def _refuse_another_topic(self, query_id: str, batch_id: int, topic: str | None) -> None:
         """Raises WriteFailed for a second write of a micro-batch that is no repetition, and would be taken for one."""
