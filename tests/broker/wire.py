@@ -64,8 +64,8 @@ _numbers = itertools.count()
 
 
 def connections_of(broker: Broker) -> list[Connection]:
-    """The connections that a broker has."""
-    return [each for each in broker.node.connections if isinstance(each, Connection)]
+    """The connections that a broker has; may be asked by another thread, while they come and go."""
+    return [each for each in list(broker.node.connections) if isinstance(each, Connection)]
 
 
 def held(broker: Broker) -> int:
