@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ from fencepost.protocol.records import encode_batch
 ROOT = Path(__file__).resolve().parent.parent
 _TOPIC = "measured"
 _SMALL, _LARGE = 0, 1
-"""Partitions: of one-record batches, and of batches of a megabyte."""
+"""Partitions: of one-record batches, and of batches of a megabyte; so is each one behind them."""
+_PARTITIONS = 5
 
 
 class Client:
@@ -51,7 +52,9 @@ class Client:
 
     def __init__(self, address: str) -> None:
         self._wire = Wire(address)
-        topic = CreatableTopic(name=_TOPIC, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        topic = CreatableTopic(
+            name=_TOPIC, num_partitions=_PARTITIONS, replication_factor=1, assignments=[], configs=[]
+        )
         self._ask(CreateTopicsRequest(topics=[topic]), 5)
         self._producers = {name: self._producer(name) for name in ("tv1", "tv2")}
         self._sequences = dict.fromkeys(self._producers, 0)
@@ -60,7 +63,8 @@ class Client:
         batch = encode_batch([(now, None, b"x" * 1000, ()) for _ in range(900)])
         self._many = self._wire.frame(produce_request(_TOPIC, {_LARGE: batch}))
         self._send(self._one, ProduceRequest)
-        self._send(self._many, ProduceRequest)
+        every = dict.fromkeys(range(_LARGE, _PARTITIONS), batch)
+        self._send(self._wire.frame(produce_request(_TOPIC, every)), ProduceRequest)
 
     def _ask(self, request: Any, version: int) -> Any:
         return self._wire.ask(request, version)
@@ -124,19 +128,22 @@ class Client:
         self._send(self._one, ProduceRequest)
 
     def fetch(self) -> None:
-        self._fetch(_SMALL, 200)
+        self._fetch([_SMALL], 200)
 
     def produce_large(self) -> None:
         self._send(self._many, ProduceRequest)
 
     def fetch_large(self) -> None:
-        self._fetch(_LARGE, 1024 * 1024)
+        self._fetch([_LARGE], 1024 * 1024)
 
-    def _fetch(self, partition: int, size: int) -> None:
-        wanted = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=size)
-        topics = [FetchTopic(topic=_TOPIC, partitions=[wanted])]
+    def fetch_large_of_many(self) -> None:
+        self._fetch(range(_LARGE, _PARTITIONS), 1024 * 1024)
+
+    def _fetch(self, partitions: Iterable[int], size: int) -> None:
+        wanted = [FetchPartition(partition=each, fetch_offset=0, partition_max_bytes=size) for each in partitions]
+        topics = [FetchTopic(topic=_TOPIC, partitions=wanted)]
         request = FetchRequest(max_wait_ms=0, min_bytes=1, isolation_level=1, topics=topics)
-        if not self._ask(request, 12).responses[0].partitions[0].records:
+        if not all(found.records for found in self._ask(request, 12).responses[0].partitions):
             raise SystemExit("a Fetch was answered with nothing")
 
 
@@ -148,6 +155,7 @@ FIGURES: dict[str, tuple[Callable[[Client], None], int]] = {
     "Fetch of one record": (Client.fetch, 400),
     "Produce of 900 records, 0.9 MB": (Client.produce_large, 10),
     "Fetch of 0.9 MB": (Client.fetch_large, 20),
+    "Fetch of 3.6 MB, of four partitions": (Client.fetch_large_of_many, 5),
 }
 
 

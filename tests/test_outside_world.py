@@ -48,7 +48,9 @@ DOORS: dict[str, tuple[str, ...]] = {
     "os.PathLike": ANYWHERE,
     "os.R_OK": ANYWHERE,
     "os.access": ("client/tls.py",),
-    "os.environ": ("compiled/in_use.py", "simulation/bugs/__init__.py", "spark/java.py", "spark/session.py"),
+    "os.environ": (
+        *("cli/serve.py", "compiled/in_use.py", "simulation/bugs/__init__.py", "spark/java.py", "spark/session.py"),
+    ),
     "os.fspath": ANYWHERE,
     "os.fstat": ("cli/files.py", "log/disk.py"),
     "os.getpid": ("spark/java.py",),

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import gc
 import logging
+import os
 import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker import BadSetting, Broker
 from fencepost.broker.node import Endpoint
 from fencepost.cli import Refused
+from fencepost.cli.freed_memory import keep_freed_memory
 from fencepost.cli.garbage import GarbageCollection
 from fencepost.log.descriptors import LEAST, raise_limit
 from fencepost.log.storage import DirectoryUnusable
@@ -90,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
             f"raise the hard limit (ulimit -Hn, or LimitNOFILE= in a systemd unit)"
         )
     get_logger("asyncio")  # its lines are limited too
+    keep_freed_memory(os.environ)
     listen = _address("--listen", options.listen)
     advertised = _address("--advertise", options.advertise) if options.advertise else None
     metrics = _address("--metrics", options.metrics) if options.metrics else None

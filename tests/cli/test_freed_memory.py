@@ -1,0 +1,87 @@
+"""A node takes the memory of one large answer for the next, instead of giving it back to the system between them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.broker.wire import MEGABYTE
+from tests.cli.test_serve import serve
+
+from fencepost.cli.freed_memory import KEPT, keep_freed_memory
+from fencepost.client.blocking import Consumer, Producer
+from fencepost.protocol.types import TopicPartition
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+ASKS = """
+import os, resource
+from fencepost.cli.freed_memory import KEPT, keep_freed_memory
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        held = [b'x' * (KEPT // 64) for _ in range(12)]
+        del held
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+kept = keep_freed_memory(os.environ)
+faults()
+print(kept, faults())
+"""
+
+
+def needs_glibc() -> None:
+    if platform.libc_ver()[0] != "glibc" or sys.platform != "linux":
+        pytest.skip("only glibc is told what to keep")
+
+
+def faults_of(pid: int) -> int:
+    """Pages that the system has given to that process."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[7])
+
+
+@pytest.mark.parametrize(
+    ("environ", "kept"),
+    [({}, True), ({"MALLOC_TRIM_THRESHOLD_": "131072"}, False), ({"GLIBC_TUNABLES": "glibc.malloc.check=0"}, False)],
+)
+def test_what_is_freed_is_kept_unless_somebody_said_how_memory_is_to_be_had(
+    environ: dict[str, str], kept: bool
+) -> None:
+    needs_glibc()
+    done = subprocess.run([sys.executable, "-c", ASKS], env=environ, capture_output=True, text=True, check=True)
+    told, faults = done.stdout.split()
+    pages = 10 * 12 * (KEPT // 64) // PAGE
+    assert told == str(kept)
+    assert int(faults) < pages // 10 if kept else int(faults) > pages // 2
+
+
+def test_where_there_is_another_c_library_nothing_is_said_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda _: SimpleNamespace())
+    assert not keep_freed_memory({})
+
+
+def test_a_node_that_gives_the_same_large_answer_again_needs_no_more_pages_for_it(tmp_path: Path) -> None:
+    needs_glibc()
+    process = serve("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    assert process.stdout is not None
+    address = process.stdout.readline().split()[4].rstrip(",")
+    with Producer(bootstrap_servers=address) as producer:
+        for _ in range(6):
+            producer.send_and_wait("t", b"x" * 900_000)
+    faults = []
+    with Consumer(
+        "t", bootstrap_servers=address, max_partition_fetch_bytes=8 * MEGABYTE, auto_offset_reset="earliest"
+    ) as consumer:
+        for _ in range(30):
+            found = 0
+            while found < 6:
+                found += len(consumer.poll(10_000))
+            faults.append(faults_of(process.pid))
+            consumer.seek_to_beginning([TopicPartition("t", 0)])
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=20)[1] == ""
+    assert faults[-1] - faults[9] < 20 * 5 * MEGABYTE // PAGE // 10
