@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -14,6 +14,14 @@ import pytest
 
 from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.portal import Portal
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Also where whoever started these tests has the signal ignored, as a shell does in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_who_waits_is_told_when_it_is_closed_and_so_is_who_comes_later() -> None:

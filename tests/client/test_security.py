@@ -150,9 +150,13 @@ CLIENTS = [
 
 @pytest.mark.parametrize("make", CLIENTS)
 def test_a_setting_that_there_is_not_is_a_type_error(make: Any) -> None:
-    with pytest.raises(TypeError, match="there is no setting 'sasl_username'") as refused:
+    with pytest.raises(TypeError, match=r"there is no setting 'sasl_username'; did you mean sasl_") as refused:
         make(sasl_username=SECRET)
     assert SECRET not in str(refused.value)
+    with pytest.raises(TypeError, match=r"no setting 'request_timout_ms'; did you mean request_timeout_ms"):
+        make(request_timout_ms=1)
+    with pytest.raises(TypeError, match=r"no setting 'é'; there are .*bootstrap_servers, .*client_id, .*ssl_cafile"):
+        make(é=1)
     with pytest.raises(ValueError, match="sasl_plain_username is missing"):
         make(**PLAIN)
 

@@ -107,7 +107,7 @@ class Consumer:
             runtime=runtime,
             request_timeout_ms=request_timeout_ms,
             patience_ms=max_block_ms,
-            security=Security(**security),
+            security=Security.of_client(Consumer, security),
         )
         self._isolation = isolation_of(isolation_level) if order is None else Isolation.READ_UNCOMMITTED
         self._places = Positions(self._cluster, auto_offset_reset, self._isolation, order is not None)

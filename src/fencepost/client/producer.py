@@ -91,7 +91,9 @@ class Producer:
     ) -> None:
         check_settings(settings := locals())
         self._runtime = runtime
-        self._cluster = Cluster(bootstrap_servers, security=Security(**security), **for_cluster(settings))
+        self._cluster = Cluster(
+            bootstrap_servers, security=Security.of_client(Producer, security), **for_cluster(settings)
+        )
         self._buffer_bytes = buffer_bytes
         self._metadata_max_age_ms = metadata_max_age_ms
         self.transactional_id = transactional_id

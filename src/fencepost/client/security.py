@@ -14,6 +14,7 @@ from os import PathLike
 from typing import Any, Final, TypedDict, Unpack
 
 from fencepost.client.sasl.scram import HASHES
+from fencepost.client.settings import check_known
 from fencepost.client.tls import Certificates, tls_context
 
 TokenProvider = Callable[[], str | Awaitable[str]]
@@ -70,10 +71,8 @@ class Security:
 
     def __init__(self, **options: Unpack[SecurityOptions]) -> None:
         """Raises TypeError for a setting that there is not, ValueError for one that makes no sense."""
-        unknown = [name for name in options if name not in SecurityOptions.__annotations__]
-        if unknown:
-            raise TypeError(f"there is no setting {unknown[0]!r}; of security there are {', '.join(sorted(_ALL))}")
-        self._options = options
+        self._options: SecurityOptions = options
+        check_known(options, _ALL)
         self.protocol = options.get("security_protocol", "PLAINTEXT")
         self.mechanism = options.get("sasl_mechanism") if self.uses_sasl else None
         self._check_protocol()
@@ -85,6 +84,13 @@ class Security:
         if self.uses_tls:
             self._check_tls()
             self.tls()  # what cannot be read is said now
+
+    @classmethod
+    def of_client(cls, client: type, given: SecurityOptions) -> Security:
+        """Of what a client was given beside its own settings.  Raises as the constructor does."""
+        code = client.__init__.__code__  # type: ignore[misc]
+        check_known(given, (*code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount], *_ALL))
+        return cls(**given)
 
     def __repr__(self) -> str:
         given: Mapping[str, Any] = self._options

@@ -5,8 +5,22 @@ Each takes settings by their names.  Raises TypeError for what is of another kin
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from fencepost.client.arguments import INT32, text, whole_number
 from fencepost.protocol.compression import Compression
+
+
+def check_known(given: Iterable[str], known: Sequence[str]) -> None:
+    """Names of settings, of those that there are.  What one is given is not told: it may be a secret."""
+    for name in given:
+        if name in known:
+            continue
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(known))}"
+        raise TypeError(f"there is no setting {name!r}; {hint}")
 
 
 def check_milliseconds(**settings: float) -> None:

@@ -54,7 +54,7 @@ class Admin:
             runtime=runtime,
             request_timeout_ms=request_timeout_ms,
             patience_ms=max_block_ms,
-            security=Security(**security),
+            security=Security.of_client(Admin, security),
         )
         self._deadline = self._cluster.deadline
 
