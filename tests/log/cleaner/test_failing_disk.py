@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from tests.log.cleaner_doubles import SETTINGS, cleaner_of
 from tests.log.log_doubles import START, Node, append, run
 
+from fencepost.log.cleaner import swapping
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import DiskFull, File, NoDescriptors
 from fencepost.log.partition import Partition
@@ -167,3 +169,60 @@ def test_where_it_notes_what_is_clean_a_full_disk_is_waited_for_and_a_broken_one
         cleaner.abandon()
 
     run(main())
+
+
+async def sync_fails(number: int) -> tuple[bool, bool]:
+    """Whether that many syncs of files and directories come before the logs are clean, and whether the next ends it."""
+    disk = Disk()
+    node = await filled(disk)
+    failures: list[Exception] = []
+    node.storage._failed = failures.append
+    disk.fail_sync_after(number)
+    cleaner = cleaner_of(node)
+    cleaner.start()
+    await look(node)
+    cleaner.abandon()
+    outcome = disk.sync_failed, len(failures) == 1 and node.storage.failure is failures[0]
+    disk.fail_sync_after(10**9)
+    disk.power_loss()
+    node.start()
+    for name, _ in NAMES:
+        batches = [header for header, _ in node.of(name).scan()]
+        assert batches[-1].base_offset == 19, "the newest record of the key is there"
+    return outcome
+
+
+def test_whichever_sync_fails_while_logs_are_cleaned_the_node_ends() -> None:
+    for number in range(200):
+        reached, ended = run(sync_fails(number))
+        assert ended == reached, f"sync {number} failed, and the node went on"
+        if not reached:
+            break
+    assert 20 < number < 199
+
+
+def test_what_is_wrong_once_a_swap_is_decided_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of the old files may be gone: what memory knows of them is not to be built on."""
+
+    def failing(error: Exception) -> Callable[..., None]:
+        def carry_out(*_: Any) -> None:
+            raise error
+
+        return carry_out
+
+    async def main(error: Exception) -> None:
+        node = await filled(Disk())
+        failures: list[Exception] = []
+        node.storage._failed = failures.append
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(swapping, "carry_out", failing(error))
+            await look(node)
+        assert len(failures) == 1 and not cleaner.uncleanable
+        cleaner.abandon()
+        node.kill()
+        assert min(records(node, name) for name, _ in NAMES) < 20, "the start has carried it out"
+
+    for error in (OSError(errno.EIO, "EIO"), NoDescriptors(errno.EMFILE, "Too many open files")):
+        run(main(error))

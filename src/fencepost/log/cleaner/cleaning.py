@@ -9,6 +9,7 @@ changed, and the segments that are swapped already stay so.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -56,7 +57,7 @@ class Log(Protocol):
     producers: Producers
     segments: Segments
     is_held: bool
-    """Whether no segment may be removed: some are being replaced on disk."""
+    """Whether no segment may be removed: some are being replaced on disk, or were to be when something went wrong."""
     scans: int
     """How many readers go over the segments one after the other."""
 
@@ -159,10 +160,29 @@ class Pass:
     # What stays
 
     def _replace(self, sources: list[Segment], end: int) -> Steps[None]:
-        """Make one segment of several."""
+        """Make one segment of several.
+
+        The log stays held if this fails once it is decided: then its files are not those that memory knows.
+        """
         log, base = self._log, sources[0].base_offset
+        with closing(log.disk.open_directory(log.directory)) as directory:
+            yield from self._make(sources, end, directory)
+            swapping.decide(log.disk, log.directory, base, end)
+            log.is_held = True
+            yield [directory]
+            while log.scans:
+                yield ()
+            swapping.carry_out(log.disk, log.directory, base, end)
+            fresh = Segment(log.disk, log.directory, base, -1, log.settings.index_interval_bytes)
+            fresh.created = sources[-1].created
+            _put_in_place(log, sources, fresh)
+            yield [directory]
+
+    def _make(self, sources: list[Segment], end: int, directory: File) -> Steps[None]:
+        """The cleaned segment, whole and synced, with its indexes and the directory that it is in."""
+        log, indexes = self._log, list[File]()
         interval = log.settings.index_interval_bytes
-        cleaned = Segment(log.disk, log.directory, base, -1, interval, swapping.CLEANED)
+        cleaned = Segment(log.disk, log.directory, sources[0].base_offset, -1, interval, swapping.CLEANED)
         try:
             yield from self._write(sources, cleaned)
             # Who reads one segment after the other must not find a newer state behind an older one.
@@ -170,30 +190,16 @@ class Pass:
                 yield ()
             self._check(sources)
             cleaned.next_offset = end  # whatever was compacted away before it
-            indexes = cleaned.write_indexes()
-            yield [cleaned.file, *indexes, directory := log.disk.open_directory(log.directory)]
-            for file in indexes:
-                file.close()
+            indexes += cleaned.write_indexes()
+            yield [cleaned.file, *indexes, directory]
             self._check(sources)
         except Exception:
             swapping.discard(log.disk, log.directory)
             raise
         finally:
             cleaned.close()
-        log.is_held = True
-        try:
-            swapping.decide(log.disk, log.directory, base, end)
-            yield [directory]
-            while log.scans:
-                yield ()
-            swapping.carry_out(log.disk, log.directory, base, end)
-            fresh = Segment(log.disk, log.directory, base, -1, interval)
-            fresh.created = sources[-1].created
-            _put_in_place(log, sources, fresh)
-            yield [directory]
-        finally:
-            directory.close()
-            log.is_held = False
+            for file in indexes:
+                file.close()
 
     def _check(self, sources: list[Segment]) -> None:
         """Retention or DeleteRecords may have taken some."""

@@ -314,8 +314,6 @@ class LogCleaner:
             self._done(work)
         except Abandoned:
             self._end(work)
-        except NothingLeft as full:
-            self._put_off(work, full)
         except (Uncleanable, FileDamaged, OSError) as error:
             self._give_up(work, error)
         else:
@@ -372,14 +370,16 @@ class LogCleaner:
                 full,
             )
         self._later[work.log] = self._clock.now() + self._settings.backoff_ms
-        self._end(work)
 
     def _give_up(self, work: Work, error: Exception) -> None:
         if work.partition.is_held:
             # Half of a swap is done: only a start can tell what of it.
             self._fail(error, f"a cleaned segment of {work.partition.directory}")
             return
-        self._leave(work.log, error)
+        if isinstance(error, NothingLeft):
+            self._put_off(work, error)
+        else:
+            self._leave(work.log, error)
         self._end(work)
 
     def _leave(self, log: LogId, error: Exception) -> None:
