@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from fencepost.node_log import MOST_KINDS, MOST_PER_MINUTE, MOST_REPORTED, Limit
+from fencepost.node_log import MOST_KINDS, MOST_PER_MINUTE, MOST_REPORTED, Limit, shown
 
 START = 1_700_000_040.0  # a minute begins
 
@@ -80,3 +80,22 @@ def test_kinds_without_end_take_neither_memory_nor_disk(reported: pytest.LogCapt
     assert len(reported.records) == MOST_REPORTED + 1
     counts = [record.args[0] for record in reported.records if isinstance(record.args, tuple)]
     assert sum(counts) == 5 * MOST_KINDS * (MOST_PER_MINUTE + 1) - len(log.lines)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (None, "-"),
+        ("", "''"),
+        ("orders", "orders"),
+        ("a b", "'a b'"),
+        ("a\nb", "'a\\nb'"),
+        ("\x1b[31m", "'\\x1b[31m'"),
+        ("\u2028", "'\\u2028'"),
+        ("x" * 101, "x" * 100 + "..."),
+    ],
+)
+def test_a_name_that_somebody_else_has_chosen_is_short_and_makes_no_second_line(
+    name: str | None, expected: str
+) -> None:
+    assert shown(name) == expected

@@ -17,6 +17,7 @@ MOST_KINDS: Final = 1000
 MOST_REPORTED: Final = 20
 _LAST: Final = "; the next ones of this minute are left out"
 _LONGEST: Final = 200
+_LONGEST_NAME: Final = 100
 
 _reporter = logging.getLogger(__name__)
 
@@ -67,6 +68,14 @@ def _key(record: logging.LogRecord) -> Hashable:
         # All that goes wrong under the event loop comes from one place; the first line says what, then who.
         kind = str(record.msg).partition("\n")[0].partition("<")[0][:_LONGEST]
     return record.pathname, record.lineno, kind
+
+
+def shown(name: str | None) -> str:
+    """What somebody else has chosen for a name, for a line of the log: short, and without a second line in it."""
+    if name is None:
+        return "-"
+    short = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
+    return short if short.isprintable() and " " not in short and short else repr(short)
 
 
 LIMIT: Final = Limit()

@@ -282,6 +282,19 @@ async def test_an_assignment_that_could_not_be_stored_is_not_given_out() -> None
 
 
 @virtual
+async def test_the_log_has_one_short_line_for_a_group_that_could_not_be_stored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What a client calls its group may be anything, and on a full disk it is said again and again."""
+    world, group = World(), "g\n2026-01-01 CRITICAL the node stops: " + "x" * 30_000
+    joined = await world.join_as_new(group=group)
+    world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    await world.sync(joined.member_id, 1, {joined.member_id: b"lost"}, group=group)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "could not be written group_id='g\\n2026" in said and len(said.splitlines()) == 1 and len(said) < 300
+
+
+@virtual
 @pytest.mark.parametrize("more", [0, 1])
 async def test_what_a_group_stores_is_bounded(more: int) -> None:
     """It is encoded and appended in one step: 90 MB took half a second."""

@@ -147,6 +147,17 @@ def test_a_refused_append_changes_nothing(world: World) -> None:
     assert pair_of(world.end(pair)) == (pair[0], pair[1] + 1)
 
 
+def test_the_log_has_one_short_line_for_a_state_that_could_not_be_written(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a client calls itself may be anything, and on a full disk it is said again and again."""
+    transactional_id = "t\n2026-01-01 CRITICAL the node stops: " + "x" * 30_000
+    world.journal(transactional_id).refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.init(transactional_id).error == ErrorCode.NOT_COORDINATOR
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "could not be written transactional_id='t\\n2026" in said and len(said.splitlines()) == 1 and len(said) < 300
+
+
 def test_markers_that_cannot_be_written_yet_are_tried_again(world: World) -> None:
     pair = pair_of(world.init())
     world.add(pair, A, B, C)

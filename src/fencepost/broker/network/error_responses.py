@@ -10,9 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-from fencepost.broker.network import refusals
 from fencepost.broker.network.registry import CLOSE, Reply, independent
-from fencepost.node_log import get_logger
+from fencepost.node_log import get_logger, shown
 from fencepost.protocol.codec import API_VERSIONS, RequestHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.layout import Field, default_of, fields_of
@@ -75,7 +74,7 @@ def reply_to_failed(request: Any, header: RequestHeader, host: str) -> Reply:
         "a request failed and is answered UNKNOWN_SERVER_ERROR api=%d version=%d client=%s host=%s",
         header.api_key,
         header.api_version,
-        refusals.shown(header.client_id),
+        shown(header.client_id),
         host,
         extra={"kind": header.api_key},
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fencepost.node_log import get_logger
+from fencepost.node_log import get_logger, shown
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import (
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from fencepost.broker.network.request_context import RequestContext
 
 logger = get_logger(__name__)
-
-_LONGEST_NAME: Final = 100
 
 MOST_READ: Final = 100
 """Errors of one answer that are looked at: to read all of 45,000 would keep others waiting."""
@@ -87,14 +85,6 @@ def log_refusal(what: str, refusal: Refusal, context: RequestContext) -> None:
         # Everyday news does not use up what may be said of the same error where it is none.
         extra={"kind": (what, refusal.error, everyday)},
     )
-
-
-def shown(name: str | None) -> str:
-    """What a client calls itself may be anything, and a log line is one line."""
-    if name is None:
-        return "-"
-    short = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
-    return short if short.isprintable() and " " not in short and short else repr(short)
 
 
 # Where the errors are in an answer: nearly always there are none, so nothing is made before one is found

@@ -38,7 +38,7 @@ from fencepost.coordinator.group.settings import GroupSettings
 from fencepost.coordinator.group.shards import GroupCoordinatorShard, can_be_stored, stored_form
 from fencepost.coordinator.group.timers import Timers
 from fencepost.log.partition import Appended
-from fencepost.node_log import get_logger
+from fencepost.node_log import get_logger, shown
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.types import Milliseconds
@@ -179,7 +179,7 @@ class Membership:
         if isinstance(outcome, ErrorCode):
             logger.warning(
                 "a group could not be written group_id=%s generation=%d state=%s error=%s",
-                group.group_id,
+                shown(group.group_id),
                 group.generation_id,
                 group.state.value,
                 outcome.name,

@@ -40,7 +40,7 @@ from fencepost.coordinator.transaction.state import COMPLETION, TRANSITIONS, Sta
 from fencepost.coordinator.transaction.timeout import TIMEOUT_RETRY_MS, is_due, time_out
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT, TransactionMetadata
 from fencepost.coordinator.transaction.verify import verify
-from fencepost.node_log import get_logger
+from fencepost.node_log import get_logger, shown
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.steps import Pace, Steps, finish
@@ -290,7 +290,7 @@ class TransactionCoordinator:
                 self._alarms.set(entry, entry.transaction.deadline)
                 logger.exception(
                     "a transaction could not be timed out and is tried again transactional_id=%s",
-                    entry.transaction.transactional_id,
+                    shown(entry.transaction.transactional_id),
                 )
             yield
         if now >= self._next_expiry or now < self._next_expiry - self.settings.expiry_interval_ms:
@@ -334,7 +334,7 @@ class TransactionCoordinator:
         logger.info(
             "aborting a transaction, %s transactional_id=%s producer_id=%d epoch=%d timeout_ms=%d",
             why,
-            transaction.transactional_id,
+            shown(transaction.transactional_id),
             *transaction.current,
             transaction.timeout_ms,
         )
@@ -373,7 +373,7 @@ class TransactionCoordinator:
         if isinstance(outcome, ErrorCode):
             logger.warning(
                 "the state of a transaction could not be written transactional_id=%s producer_id=%d epoch=%d error=%s",
-                to.transactional_id,
+                shown(to.transactional_id),
                 to.producer_id,
                 to.producer_epoch,
                 outcome.name,
