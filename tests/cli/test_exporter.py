@@ -3,32 +3,72 @@
 from __future__ import annotations
 
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fencepost.cli.exporter import exported
+from fencepost.cli.exporter import _answered, exported
 from fencepost.client.blocking import Admin, Producer
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
+@contextmanager
+def running(data: Path) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
+    """Where a broker answers its clients, and where Prometheus; and its process."""
+    command = [sys.executable, "-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
+    command += ["--metrics", "127.0.0.1:0", "--set", "transaction.state.log.num.partitions=3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        yield words[4].rstrip(","), words[-1], process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """Where a broker answers its clients, and where Prometheus."""
-    command = [sys.executable, "-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]
-    command += ["--metrics", "127.0.0.1:0", "--set", "transaction.state.log.num.partitions=3"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        words = process.stdout.readline().split()
-        yield words[4].rstrip(","), words[-1]
+    with running(tmp_path / "data") as (bootstrap, url, _):
+        yield bootstrap, url
+
+
+def reset(address: tuple[str, int], sent: bytes) -> None:
+    """Send this, and end the connection as a crash does."""
+    with socket.create_connection(address, 5) as connection:
+        connection.sendall(sent)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET", b"GET /metrics HTTP/1.0\r\n\r\n", b"\x16\x03\x01\r\n\r\n", b"POST / HTTP/1.0\r\n\r\n"]
+)
+def test_a_reader_who_is_gone_or_sends_nonsense_leaves_nothing_in_the_log(tmp_path: Path, sent: bytes) -> None:
+    with running(tmp_path / "data") as (_, url, process):
+        for _ in range(20):
+            reset(("127.0.0.1", int(url.split(":")[2].partition("/")[0])), sent)
+        assert read(url)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_metrics_that_cannot_be_told_are_a_line_of_the_log_and_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def failing(*_: object) -> list[bytes]:
+        raise TimeoutError("the event loop has no time")
+
+    started: list[str] = []
+    body = _answered(failing)({}, lambda status, _: started.append(status))
+    assert started == ["503 Service Unavailable"] and b"log" in b"".join(body)
+    assert "could not be told" in caplog.text
 
 
 def read(url: str) -> Samples:

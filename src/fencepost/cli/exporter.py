@@ -7,19 +7,58 @@ case.  The other keys of a bean are labels.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+from wsgiref.simple_server import WSGIRequestHandler
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.metrics_core import Metric, UnknownMetricFamily
 
 from fencepost.broker.metrics import measure
+from fencepost.node_log import get_logger
 
 if TYPE_CHECKING:
     from fencepost.broker import Broker
 
+logger = get_logger(__name__)
+
 _PATIENCE = 10
-"""Seconds that a reader waits for the node's event loop."""
+"""Seconds that a reader waits for the node's event loop, and the server for a reader."""
+
+_App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class _Request(WSGIRequestHandler):
+    """One reader.  What he does wrong is nothing for the log, where the library would write a traceback each time."""
+
+    timeout = _PATIENCE
+
+    def handle(self) -> None:
+        with suppress(OSError):  # he is gone, or too slow
+            super().handle()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of requests."""
+
+    def get_stderr(self) -> io.StringIO:
+        """What is written there is lost: `_answered` says what went wrong in the node."""
+        return io.StringIO()
+
+
+def _answered(app: _App) -> _App:
+    """The same, with a line of the node's log, and an answer, where it fails."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        try:
+            return app(environ, start_response)
+        except Exception:
+            logger.exception("what the node measures could not be told")
+            start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+            return [b"what the node measures could not be told; its log says why\n"]
+
+    return answer
 
 
 class Exporter:
@@ -32,6 +71,8 @@ class Exporter:
         registry = CollectorRegistry()
         registry.register(self)
         self._server, self._thread = start_http_server(port, host, registry)
+        self._server.RequestHandlerClass = _Request
+        self._server.set_app(_answered(make_wsgi_app(registry)))
         self.port: int = self._server.server_port
 
     def collect(self) -> Iterator[Metric]:
