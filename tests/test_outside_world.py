@@ -26,7 +26,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "datetime.datetime.today": (),
     "datetime.datetime.utcnow": (),
     "datetime.date.today": (),
-    "open": ("cli/files.py",),
+    "open": ("cli/files.py", "cli/standard_output.py"),
     "__import__": (),
     "importlib": ("compiled/files.py", "simulation/bugs/__init__.py"),
     "importlib.import_module": (
@@ -48,6 +48,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "os.PathLike": ANYWHERE,
     "os.R_OK": ANYWHERE,
     "os.access": ("client/tls.py",),
+    "os.devnull": ANYWHERE,
+    "os.dup2": ("cli/standard_output.py",),
     "os.environ": (
         *("cli/serve.py", "compiled/in_use.py", "simulation/bugs/__init__.py", "spark/java.py", "spark/session.py"),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 
@@ -73,6 +74,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["--frob"], "a command is missing"),
         (["serve"], "--data"),
         (["serve", "--data"], "--data"),
+        (["serve", "--data", ""], "--data"),
         (["serve", "--data", "d", "--frob", "7"], "'--frob'"),
         (["serve", "--data", "d", "more"], "'more'"),
         (["serve", "--data", "d", "--flush", "never"], "'never'"),
@@ -87,6 +89,46 @@ def test_what_it_cannot_use_is_named_in_one_sentence(
     assert code == 2
     assert told.startswith("fencepost") and named in told
     assert len(told.splitlines()) == 1 and "usage" not in told
+
+
+PRINTING = (["--help"], ["--version"], ["simulate", "--faults", "list"], ["simulate", "--bug", "list"])
+buffered_or_not = pytest.mark.parametrize("unbuffered", ["", "1"])
+
+
+def printed_to(output: int, arguments: list[str], unbuffered: str) -> tuple[int, str]:
+    """Exit code, and what is said on standard error."""
+    command, environment = [sys.executable, "-m", "fencepost", *arguments], {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        command, stdout=output, stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, **environment}
+    )
+    os.close(output)
+    return done.returncode, done.stderr
+
+
+@buffered_or_not
+@pytest.mark.parametrize("arguments", PRINTING)
+def test_where_nothing_can_be_printed_it_says_so_in_one_sentence(arguments: list[str], unbuffered: str) -> None:
+    code, told = printed_to(os.open("/dev/full", os.O_WRONLY), arguments, unbuffered)
+    assert (code, told) == (1, "fencepost: what it says cannot be written: No space left on device\n")
+
+
+@buffered_or_not
+@pytest.mark.parametrize("arguments", PRINTING)
+def test_who_reads_no_further_is_told_nothing_more(arguments: list[str], unbuffered: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    assert printed_to(write, arguments, unbuffered) == (141, "")
+
+
+def test_ctrl_c_while_a_command_is_loaded_ends_it_quietly(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    assert main(["simulate"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_help_loads_no_command() -> None:

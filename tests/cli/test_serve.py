@@ -49,6 +49,37 @@ def test_it_says_when_it_is_ready_and_stops_cleanly_when_told(tmp_path: Path) ->
     assert told == ""
 
 
+def test_a_node_goes_on_where_its_ready_line_cannot_be_written(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = free.getsockname()
+    listen = f"127.0.0.1:{address[1]}"
+    command = [sys.executable, "-m", "fencepost", "serve", "--listen", listen, "--data", str(tmp_path / "data")]
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "No space left on device" in process.stderr.readline()
+    socket.create_connection(address, 5).close()
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=20)
+    assert (process.returncode, told) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file names are UTF-8")
+def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
+    named = os.fsencode(tmp_path) + b"/\xff\n"
+    command = ["-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", os.fsdecode(named)]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    process = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    assert "ready" in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=20)
+    assert (process.returncode, told) == (0, "")
+
+
 @pytest.mark.parametrize(("listen", "family"), [("127.0.0.1", socket.AF_INET), ("[::1]", socket.AF_INET6)])
 def test_it_listens_on_one_address_and_tells_another_one(
     tmp_path: Path, listen: str, family: socket.AddressFamily

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from fencepost import __version__
+from fencepost.cli.standard_output import StandardOutput
 
 #: group -> command -> what it does, and the module that does it
 GROUPS: Final = {
@@ -79,8 +80,31 @@ def parser(given: Sequence[str]) -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code: 0, 1 if it failed, 2 if it was given something that it cannot use."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    """Run a command.
+
+    Its exit code: 0, 1 if it failed, 2 if it was given something that it cannot use, 130 after Ctrl-C, 141 if nobody
+    reads any more what it prints.
+    """
+    with StandardOutput() as output:
+        try:
+            try:
+                code = _carried_out(sys.argv[1:] if arguments is None else list(arguments))
+            finally:
+                output.flush()
+        except KeyboardInterrupt:
+            code = 130
+        except (OSError, SystemExit):
+            if output.failure is None:
+                raise
+    if output.failure is None:
+        return code
+    if isinstance(output.failure, BrokenPipeError):
+        return 141
+    print(f"fencepost: what it says cannot be written: {output.failure.strerror}", file=sys.stderr)
+    return 1
+
+
+def _carried_out(given: list[str]) -> int:
     whole = parser(given)
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
         whole.error(f"there is no command {given[0]!r}")
@@ -98,6 +122,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as refused:
         print(f"fencepost {options.command}: {refused}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
     return code

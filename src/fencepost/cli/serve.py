@@ -17,6 +17,7 @@ from fencepost.broker.node import Endpoint
 from fencepost.cli import Refused
 from fencepost.cli.freed_memory import keep_freed_memory
 from fencepost.cli.garbage import GarbageCollection
+from fencepost.cli.standard_output import say
 from fencepost.log.descriptors import LEAST, raise_limit
 from fencepost.log.storage import DirectoryUnusable
 from fencepost.node_log import get_logger
@@ -93,6 +94,8 @@ def run(options: argparse.Namespace) -> int:
         )
     get_logger("asyncio")  # its lines are limited too
     keep_freed_memory(os.environ)
+    if not options.data:
+        raise Refused("--data is empty: name the directory of this node")
     listen = _address("--listen", options.listen)
     advertised = _address("--advertise", options.advertise) if options.advertise else None
     metrics = _address("--metrics", options.metrics) if options.metrics else None
@@ -177,7 +180,10 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.cancel)
     measured = f", metrics on http://{Endpoint(exporter.host, exporter.port)}/metrics" if exporter is not None else ""
-    print(f"fencepost is ready on {broker.bootstrap_servers}, data in {data}{measured}", flush=True)
+    where = data if data.isprintable() else repr(data)
+    unsaid = say(f"fencepost is ready on {broker.bootstrap_servers}, data in {where}{measured}")
+    if unsaid is not None:
+        logger.warning("nobody is told that the node is ready, and it is: %s", unsaid.strerror)
     assert broker.failed is not None
     waiting: list[asyncio.Future[Any]] = [signalled, broker.failed]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
