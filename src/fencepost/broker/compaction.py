@@ -15,6 +15,8 @@ from fencepost.protocol.types import Milliseconds
 #: make half as many passes; of 50 partitions each the journals then have 7 MB at most beside what is clean, and what
 #: the cleaner is behind with (`log.cleaner.pace`).
 JOURNAL_ROLL_BYTES: Final = 64 * 1024
+#: What fits into a segment of a journal at the least: Apache Kafka's size of theirs.
+JOURNAL_SEGMENT_BYTES: Final = 100 * 1024 * 1024
 #: How long tombstones and needless markers stay in a journal, unless its topic has a delete.retention.ms of its own.
 #: Only the coordinator reads it, and nothing is swapped while it does; of markers there is one for every transaction.
 JOURNAL_DELETE_RETENTION_MS: Final = 10_000
@@ -36,11 +38,18 @@ def cleaner_settings(settings: Settings) -> CleanerSettings:
 
 
 def journal_settings(settings: LogSettings, given: Mapping[str, str]) -> LogSettings:
-    """What a partition of a coordinator's journal is told, whatever size its topic says its segments have."""
+    """What a partition of a coordinator's journal is told, whatever size its topic says its segments have.
+
+    A segment must take what a coordinator writes at once, be it more than that size.
+    """
     retention = settings.delete_retention_ms
     if "delete.retention.ms" not in given:
         retention = min(retention, JOURNAL_DELETE_RETENTION_MS)
-    return settings.with_(journal_roll_bytes=JOURNAL_ROLL_BYTES, delete_retention_ms=retention)
+    return settings.with_(
+        segment_bytes=max(settings.segment_bytes, JOURNAL_SEGMENT_BYTES),
+        journal_roll_bytes=JOURNAL_ROLL_BYTES,
+        delete_retention_ms=retention,
+    )
 
 
 def measured(cleaner: LogCleaner, now: Milliseconds) -> dict[str, float]:

@@ -192,3 +192,21 @@ def test_no_setting_of_theirs_stops_what_coordinators_write(client: Client, code
     assert committed_offset(client, topic) == (7, ErrorCode.NONE)
     assert commit(client, topic, 8) == [ErrorCode.NONE]
     assert committed_offset(client, topic) == (8, ErrorCode.NONE)
+
+
+def test_no_segment_of_theirs_is_too_small_for_what_coordinators_write(client: Client) -> None:
+    """One commit may have 4 MiB, whatever a segment of other topics has."""
+    topic = new_topic(client, 400)
+    find_group(client)
+    assert incrementally(client, CONSUMER_OFFSETS, "segment.bytes", str(1024 * 1024), SET) == ErrorCode.NONE
+    assert set(commit(client, topic, *range(400), metadata="m" * 4000)) == {ErrorCode.NONE}
+
+
+def test_a_topic_with_nearly_the_same_name_does_not_keep_them_from_being_made(client: Client) -> None:
+    """Metrics would have one name for both; that nobody could have a group or a transaction would be worse."""
+    for name in INTERNAL:
+        assert made(client, name.replace("_", ".")).error_code == ErrorCode.NONE
+        assert made(client, name.replace("__", "_.")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    find_group(client)
+    find_coordinator(client, "anybody")
+    assert init(client, "anybody").producer_id >= 0

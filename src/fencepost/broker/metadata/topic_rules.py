@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from fencepost.broker.compaction import JOURNAL_SEGMENT_BYTES
 from fencepost.broker.metadata.settings import BadSetting, check_topic_settings
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
@@ -14,7 +15,7 @@ from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 logger = get_logger(__name__)
 
 INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
-_JOURNAL: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+_JOURNAL: Final = {"cleanup.policy": "compact", "segment.bytes": str(JOURNAL_SEGMENT_BYTES)}
 #: compression.type=uncompressed is Apache Kafka's for the journal of transactions; both are compacted.
 INTERNAL_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
     CONSUMER_OFFSETS: {**_JOURNAL, "compression.type": "producer"},

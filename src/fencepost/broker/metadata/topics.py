@@ -142,14 +142,15 @@ class Topics:
     def check_name(self, name: str) -> None:
         """Raises TopicRefused if a new topic cannot be called that.
 
-        Names that differ in dots and underscores only are one name to metrics; as in Apache Kafka there is one of them.
+        Names that differ in dots and underscores only are one name to metrics; as in Apache Kafka there is one of them,
+        but for the broker's own topics, which must be there.
         """
         if topic_name_error(name) is not None:
             why = "a topic name has 1 to 249 letters, digits, dots, underscores and hyphens"
             raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name: {why}")
         if name in self.by_name or name in self._coming:
             raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if "." in name or "_" in name:
+        if ("." in name or "_" in name) and name not in INTERNAL:
             alike = [
                 known for known in (*self.by_name, *self._coming) if known.replace(".", "_") == name.replace(".", "_")
             ]
