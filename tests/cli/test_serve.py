@@ -186,6 +186,10 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
         (("--listen", "[::1]"), "--listen [::1]: give a host and a port"),
         (("--advertise", "node.example"), "--advertise node.example: give a host and a port"),
         (("--metrics", "9404"), "--metrics 9404: give a host and a port"),
+        (("--listen", "x" * 64 + ":0"), ":0: give a host and a port"),
+        (("--listen", "127.0.0.1:" + "9" * 5000), "give a host and a port"),
+        (("--advertise", "a b:1"), "--advertise a b:1: give a host and a port"),
+        (("--metrics", "a..b:0"), "--metrics a..b:0: give a host and a port"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_what_to_do(

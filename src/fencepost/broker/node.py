@@ -31,6 +31,7 @@ from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
+from fencepost.protocol.hosts import is_host
 from fencepost.protocol.types import TRANSACTION_STATE
 from fencepost.runtime import Clock, Slices, Work
 
@@ -53,7 +54,8 @@ class Endpoint:
         host, colon, port = text.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
-        if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > _LARGEST_PORT:
+        is_port = len(port) <= 5 and port.isascii() and port.isdigit() and int(port) <= _LARGEST_PORT
+        if not colon or not is_host(host) or not is_port:
             raise ValueError(f"{text}: give a host and a port between 0 and {_LARGEST_PORT}, as in 127.0.0.1:9092")
         return cls(host, int(port))
 

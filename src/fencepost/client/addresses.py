@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from fencepost.protocol.hosts import is_host
+
 _MOST: Final = 65_535
-_IN_NO_HOST: Final = ";/@[]"
 
 
 def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
@@ -29,7 +30,7 @@ def _address(server: str) -> tuple[str, int]:
     host, colon, port = server.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]  # as in URLs (RFC 3986, 3.2.2)
-    if any(letter in _IN_NO_HOST or letter.isspace() for letter in host):
+    if host and not is_host(host):
         raise ValueError(f"bootstrap_servers has {server!r}: this is no host; commas separate several host:port")
     if not colon or not host or not (port.isascii() and port.isdigit()):
         raise ValueError(f"bootstrap_servers has {server!r}: it must be host:port, as in 127.0.0.1:9092")
