@@ -144,6 +144,23 @@ def test_an_isolation_that_nobody_knows_is_not_taken_for_another(client: Client)
     assert client.ask(request).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def test_an_isolation_that_nobody_knows_is_an_error_wherever_one_asks(client: Client) -> None:
+    """As in Apache Kafka, which looks up no partition for it."""
+    places = [
+        (new_topic(client), 0, LATEST),
+        (new_topic(client), 7, LATEST),
+        ("nowhere", 0, LATEST),
+        ("nowhere", 0, -7),
+    ]
+    for name, index, timestamp in places:
+        wanted = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=2, topics=[ListOffsetsTopic(name=name, partitions=[wanted])]
+        )
+        (answer,) = client.ask(request).topics[0].partitions
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_only_consumers_stop_at_the_last_stable_offset(client: Client) -> None:
     topic, pair = new_topic(client), init(client, "t")
     assert produce(client, topic, batch("a", pair=pair, sequence=0, transactional=True), "t").error_code == 0

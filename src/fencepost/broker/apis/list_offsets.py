@@ -60,7 +60,10 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Nod
         for wanted in {wanted.partition_index: wanted for wanted in topic.partitions}.values():
             yield from pace.spend(ITEM)
             partition = node.storage.partition(topic.name, wanted.partition_index)
-            if not seen:
+            if request.isolation_level not in (0, 1):
+                # Which fails the whole request in Apache Kafka, before anything is looked up.
+                answers.append(_refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
+            elif not seen:
                 answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             elif asked[wanted.partition_index] > 1:
                 answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
@@ -68,8 +71,6 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Nod
                 answers.append(_refused(wanted, ErrorCode.UNSUPPORTED_VERSION))
             elif partition is None:
                 answers.append(_refused(wanted, node.storage.refusal(topic.name, wanted.partition_index)))
-            elif request.isolation_level not in (0, 1):
-                answers.append(_refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
             elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 older = wanted.current_leader_epoch < partition.leader_epoch
                 answers.append(
