@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.group_talk import commit, find_group, txn_commit
@@ -288,3 +291,34 @@ def test_what_stands_in_the_place_of_a_file_of_the_node_is_named_where_it_cannot
     with node(data) as client:
         assert values(fetch(client, topic)) == ["x"]
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["metadata.sqlite", "{}-0/00000000000000000000.log"])
+def test_who_may_not_use_a_file_is_told_to_see_to_that_and_not_to_do_without_it(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata that are made again lack the settings of all topics."""
+    with node(tmp_path) as client:
+        topic = new_topic(client)
+        assert produce(client, topic, batch("x")).error_code == ErrorCode.NONE
+    path, opened = tmp_path / name.format(topic), os.open
+
+    def refusing(given: Any, *how: Any, **more: Any) -> int:
+        if Path(given) == path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(given, *how, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.open", refusing)
+        if name == "metadata.sqlite":
+            with pytest.raises(DirectoryUnusable) as refused, node(tmp_path):
+                pass
+            told = str(refused.value)
+        else:
+            with node(tmp_path) as client:
+                assert fetch(client, topic).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            (told,) = lines(caplog)
+    assert str(path) in told and "Permission denied" in told and "see to it that the node can read and write it" in told
+    assert "--rebuild-metadata" not in told
+    with node(tmp_path) as client:
+        assert values(fetch(client, topic)) == ["x"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from tests.simulation.librdkafkas_mock import mock_cluster
 
@@ -55,3 +59,20 @@ def test_what_cannot_be_worked_on_is_refused_in_a_sentence(
     assert told.out == ""
     assert len(told.err.splitlines()) == 1
     assert told.err.startswith(f"fencepost check: {says}")
+
+
+def test_who_hears_no_more_of_the_story_is_told_of_no_broken_promise() -> None:
+    with running_broker(flush="os") as broker:
+        command = [sys.executable, "-m", "fencepost", "check", "--bootstrap-server", broker.bootstrap_servers]
+        process = subprocess.Popen(
+            [*command, "--for", "500ms"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert process.stdout is not None and process.stderr is not None
+        assert "brokers: 1" in process.stdout.readline()
+        process.stdout.close()
+        assert (process.wait(60), process.stderr.read()) == (141, "")
+        process.stderr.close()

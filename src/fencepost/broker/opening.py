@@ -27,7 +27,6 @@ from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.data_directory import what_is_wrong
-from fencepost.log.disk import NothingLeft
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.runtime import Runtime, Slices
@@ -69,8 +68,8 @@ def _open(parts: Parts) -> Node:
     path, storage, settings, runtime = parts.path, parts.storage, parts.settings, parts.runtime
     try:
         store = parts.open_metadata(path / "metadata.sqlite")
-    except NothingLeft:
-        raise
+    except OSError:
+        raise  # which is no reason to do without it
     except Exception as error:
         raise _unusable(path, error) from error
     metadata: MetadataStore = guarded(store, storage.space.attempt, storage.fail)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from fencepost.cli import Refused
 from fencepost.cli.simulate import LARGEST_SEED, duration
+from fencepost.cli.standard_output import say
 from fencepost.client.addresses import addresses_of
 from fencepost.client.security import renamed
 from fencepost.runtime import Runtime
@@ -68,7 +69,7 @@ def _check(options: argparse.Namespace, seconds: float) -> int:
 
     failed = False
     for seed in range(options.seed, options.seed + options.runs):
-        tell = _untold if options.quiet else print
+        tell = _untold if options.quiet else _told
         report = asyncio.run(work_on(real_plan_of(seed, seconds), Runtime.real(), options.bootstrap_server, tell))
         for line in _lines(report):
             print(line)
@@ -78,6 +79,11 @@ def _check(options: argparse.Namespace, seconds: float) -> int:
             if options.until_broken:
                 break
     return 1 if failed else 0
+
+
+def _told(line: str) -> None:
+    # Whoever tells has other things to do than to look whether somebody reads it.
+    say(line)
 
 
 def _untold(line: str) -> None:

@@ -181,7 +181,7 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None)
         loop.add_signal_handler(number, signalled.cancel)
     measured = f", metrics on http://{Endpoint(exporter.host, exporter.port)}/metrics" if exporter is not None else ""
     where = data if data.isprintable() else repr(data)
-    unsaid = say(f"fencepost is ready on {broker.bootstrap_servers}, data in {where}{measured}")
+    unsaid = say(f"fencepost is ready on {broker.bootstrap_servers}, data in {where}{measured}", must_be_read=False)
     if unsaid is not None:
         logger.warning("nobody is told that the node is ready, and it is: %s", unsaid.strerror)
     assert broker.failed is not None

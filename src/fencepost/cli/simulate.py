@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fencepost.simulation.troubles import Trouble
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST: Final = 365 * 24 * 3600
+"""Seconds: nobody waits for the end of more, and what is no number any more has none."""
 LARGEST_SEED: Final = 2**63 - 1
 
 
@@ -172,7 +174,10 @@ def _troubles(names: str) -> list[Trouble]:
 
 def duration(text: str) -> float:
     """Seconds.  Raises Refused."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text, re.ASCII)
     if found is None or not float(found[1]):
         raise Refused(f"--for {text}: a time is a number and ms, s, m or h, as in 500ms or 10m")
-    return float(found[1]) * _UNITS[found[2]]
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > _LONGEST:
+        raise Refused(f"--for {text}: it must be at most {_LONGEST // 3600}h")
+    return seconds

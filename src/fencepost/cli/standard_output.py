@@ -56,12 +56,15 @@ class StandardOutput:
             os.dup2(nowhere.fileno(), self._inner.fileno())
 
 
-def say(line: str) -> OSError | None:
-    """Print a line at once that nobody need read: why it was not printed, which is no failure of the command."""
+def say(line: str, must_be_read: bool = True) -> OSError | None:
+    """Print a line at once, where an error would be taken for one of something else; why it was not printed.
+
+    Where it need not be read, that is no failure of the command either.
+    """
     try:
         print(line, flush=True)
     except OSError as error:
-        if isinstance(sys.stdout, StandardOutput):
+        if isinstance(sys.stdout, StandardOutput) and not must_be_read:
             sys.stdout.failure = None
         return error
     return None

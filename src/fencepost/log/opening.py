@@ -42,7 +42,11 @@ def open_partition(
         if not was_there:
             raise
         wrong = f"{error.filename or directory} cannot be used: {error.strerror or error}"
-        return _offline(partition, f"{wrong}; put back a copy of it, or move it away if it is not the node's")
+        return _offline(
+            partition,
+            f"{wrong}; see to it that the node can read and write it, put back a copy of it, or move it away if it is "
+            "not the node's",
+        )
     return partition
 
 

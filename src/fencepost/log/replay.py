@@ -260,7 +260,7 @@ class Replay:
             if not known.removed and not known.aside:
                 wrong = _what_is_lost(disk, root, known)
                 if wrong:
-                    self.lost.setdefault(known.partition, f"{wrong}, which were synced; put back a copy of this file")
+                    self.lost.setdefault(known.partition, wrong)
         noted: dict[KnownFile, list[tuple[int, memoryview]]] = {}
         for known, position, data in self._bytes:
             if position >= known.checkpoint_size:
@@ -374,23 +374,25 @@ def _joined(noted: Iterable[tuple[int, memoryview]]) -> Iterator[tuple[int, byte
 
 
 def _what_is_lost(disk: Disk, root: Path, known: KnownFile) -> str:
-    """What of a segment was synced and is not there: the beginning of a sentence, empty if there is nothing."""
+    """What of a segment was synced and is not there, and what to do; empty if there is nothing."""
+    what_to_do = "which were synced; put back a copy of this file"
     path = root / known.path
     if not disk.exists(path):
         least = max([known.checkpoint_size, *(position + length for position, length, _ in known.extents)])
-        return f"{path} is missing and once had {least} bytes" if least else ""
+        return f"{path} is missing and once had {least} bytes, {what_to_do}" if least else ""
     try:
         file = disk.open(path)
         try:
             if file.size() < known.checkpoint_size:
-                return f"{path} has {file.size()} bytes and once had {known.checkpoint_size}"
+                return f"{path} has {file.size()} bytes and once had {known.checkpoint_size}, {what_to_do}"
             for position, length, crc in known.extents:
                 if crc32c(file.pread(length, position)) != crc:
-                    return f"{path} has lost bytes {position} to {position + length}"
+                    return f"{path} has lost bytes {position} to {position + length}, {what_to_do}"
         finally:
             file.close()
     except NothingLeft:
         raise
     except OSError as error:
-        return f"{path} cannot be read ({error.strerror or error}), nor the records in it"
+        why = error.strerror or error
+        return f"{path} cannot be used ({why}): see to it that the node can read and write it, or put back a copy of it"
     return ""
