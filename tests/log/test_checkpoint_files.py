@@ -67,7 +67,7 @@ def test_leader_epochs() -> None:
         (b"2\n", "use the newer Fencepost"),
         *(
             (wrong, "/fencepost.version is damaged")
-            for wrong in (b"x", b"1\x1a", b"\0\0", "\u00b2".encode(), b"\xff\n")
+            for wrong in (b"x", b"1\x1a", b"\0\0", "\u00b2".encode(), b"\xff\n", b"1\n" + bytes(10_000), b"9" * 5_000)
         ),
     ],
 )
@@ -75,8 +75,9 @@ def test_the_format_of_the_directory(found: bytes, refused: str) -> None:
     disk = SimulatedDisk(Random(1))
     disk.open(ROOT / "fencepost.version").pwrite(found, 0)
     if refused:
-        with pytest.raises(ValueError, match=refused):
+        with pytest.raises(ValueError, match=refused) as told:
             files.check_version(disk, ROOT, 1, ValueError)
+        assert len(str(told.value)) < 300, "a sentence, however long the file is"
     else:
         files.check_version(disk, ROOT, 1, ValueError)
         assert text(disk, "fencepost.version") == b"1\n"

@@ -18,6 +18,8 @@ STARTS_FILE = "starts"
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 _LEADER_EPOCHS = re.compile(r"0\n[0-9]+\n([0-9]{1,10} [0-9]{1,19}\n)*")
+_SHOWN = 20
+"""Letters of what a damaged file says."""
 _KAFKA_UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -52,10 +54,10 @@ def check_version(disk: Disk, root: Path, ours: int, refusal: type[Exception]) -
     found = _read(disk, root / _VERSION_FILE)
     if not found:
         _write(disk, root / _VERSION_FILE, f"{ours}\n")
-    elif re.fullmatch(r"[0-9]+\n?", found) is None:
+    elif re.fullmatch(r"[0-9]{1,9}\n?", found) is None:
         raise refusal(
-            f"{root / _VERSION_FILE} is damaged, it says {found!r}: put back a copy of it, or write {ours} into it, if "
-            "no newer Fencepost wrote the directory"
+            f"{root / _VERSION_FILE} is damaged, it says {found[:_SHOWN]!r}: put back a copy of it, or write {ours} "
+            "into it, if no newer Fencepost wrote the directory"
         )
     elif int(found) > ours:
         raise refusal(
