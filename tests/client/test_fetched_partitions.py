@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 
 from fencepost.client.errors import ConnectionLostError
+from fencepost.client.fetch_session import Answer
 from fencepost.client.fetcher import Fetcher
+from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
 
@@ -54,12 +56,15 @@ def test_what_is_read_already_goes_on_where_it_is() -> None:
 def test_a_node_may_wait_for_records_and_then_take_as_long_as_for_any_answer() -> None:
     given: list[int] = []
 
-    async def call(*_: object, timeout_ms: int, **__: object) -> None:
+    async def request(_: object, __: int, timeout_ms: int) -> None:
         given.append(timeout_ms)
         raise ConnectionLostError("it is gone")
 
+    async def connection(_: int) -> Any:
+        return SimpleNamespace(version_of=lambda *_: 12, request=request)
+
     async def main() -> None:
-        found = fetcher(SimpleNamespace(call=call, request_timeout_ms=2000, topics={}))
+        found = fetcher(SimpleNamespace(connection=connection, request_timeout_ms=2000, topics={}))
         await found._fetch(1, [found.followed[A]], 500)
 
     asyncio.run(main())
@@ -70,23 +75,18 @@ def test_a_node_may_wait_for_records_and_then_take_as_long_as_for_any_answer() -
 def test_an_answer_that_was_asked_for_in_a_former_assignment_is_not_handed_out(again: uuid.UUID) -> None:
     """At the same offset: the topic may have been deleted meanwhile, and made again."""
 
-    def answer(topic_id: uuid.UUID, value: bytes) -> Any:
+    def answer(value: bytes) -> Answer:
         records = encode_batch([(0, None, value, ())])
-        part = SimpleNamespace(
-            partition_index=0, records=records, error_code=0, aborted_transactions=None, high_watermark=1
-        )
-        return SimpleNamespace(
-            error_code=0, responses=[SimpleNamespace(topic="", topic_id=topic_id, partitions=[part])]
-        )
+        return Answer({A: PartitionData(partition_index=0, error_code=0, high_watermark=1, records=records)}, {})
 
     async def main() -> None:
         found = fetcher()
         found.follow({A: 0}, {"t": OLD})
         asked = {A: (found.followed[A], 0)}
         found.follow({A: 0}, {"t": again})
-        found._take_answer(answer(OLD, b"old"), asked)
+        found._take_answer(answer(b"old"), asked)
         assert found.take(10) == []
-        found._take_answer(answer(again, b"new"), {A: (found.followed[A], 0)})
+        found._take_answer(answer(b"new"), {A: (found.followed[A], 0)})
         assert [record.value for record in found.take(10)] == [b"new"]
 
     asyncio.run(main())

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from tests.client.test_producer import simulate
 
+from fencepost.broker.leader.fetch_plan import FetchPlan
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import ClientError, Consumer, ConsumerRecord, Producer, TopicPartition
 from fencepost.client.fetcher import Fetcher
@@ -117,18 +118,17 @@ def test_a_node_that_says_it_does_not_lead_is_not_asked_as_fast_as_it_answers(mo
     asked = list[None]()
     take_answer = Fetcher._take_answer
 
-    def not_leader(self: Fetcher, answer: Any, *rest: Any) -> None:
+    def counted(self: Fetcher, *answer: Any) -> None:
         asked.append(None)
-        for partition in answer.responses[0].partitions:
-            partition.error_code, partition.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, b""
-        take_answer(self, answer, *rest)
+        take_answer(self, *answer)
 
     async def scenario(world: World) -> None:
         await fill(world, [BUSY], 1)
         async with reader(world) as consumer:
             consumer.assign([BUSY])
             with monkeypatch.context() as patch:
-                patch.setattr(Fetcher, "_take_answer", not_leader)
+                patch.setattr(Fetcher, "_take_answer", counted)
+                patch.setattr(FetchPlan, "_place", lambda *_: ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 assert await consumer.poll(1000) == []
             assert 5 <= len(asked) <= 12
             assert len(await consumer.poll(1000)) == 1

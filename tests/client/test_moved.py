@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -91,6 +92,12 @@ class Moving:
 
     def ready_connection(self, node: int) -> None:
         """None yet to any node."""
+
+    async def connection(self, node: int) -> Any:
+        def request(message: Any, version: int, timeout_ms: int) -> Awaitable[Any]:  # noqa: ARG001
+            return self.call(node, message)
+
+        return SimpleNamespace(version_of=lambda *_: 13, request=request)
 
     async def call(self, node: int, message: Any, **_: object) -> Any:
         here = node == LAST

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.test_producer import simulate
 
+from fencepost.broker.leader.fetch_plan import FetchPlan
 from fencepost.client import Consumer, Producer, TopicPartition
-from fencepost.client.fetcher import Fetcher
 from fencepost.client.unread import SAID_AFTER, SAID_AGAIN_AFTER, Unread
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
@@ -60,14 +59,6 @@ def test_many_are_counted() -> None:
 def test_a_consumer_says_which_partition_it_cannot_read(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = Fetcher._take_answer
-
-    def damaged(self: Fetcher, answer: Any, asked: Any) -> None:
-        for topic in answer.responses:
-            for found in topic.partitions:
-                found.error_code, found.records = ErrorCode.KAFKA_STORAGE_ERROR, None
-        taken(self, answer, asked)
-
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
             for partition in (0, 1):
@@ -79,7 +70,7 @@ def test_a_consumer_says_which_partition_it_cannot_read(
             assert await reader.poll(5000) == []
             assert caplog.messages == []
             with monkeypatch.context() as patch:
-                patch.setattr(Fetcher, "_take_answer", damaged)
+                patch.setattr(FetchPlan, "_place", lambda *_: ErrorCode.KAFKA_STORAGE_ERROR)
                 assert await reader.poll(10_000) == []
             (said,) = caplog.messages
             assert "nothing could be read of t-0 for 2 s (KAFKA_STORAGE_ERROR)" in said

@@ -167,7 +167,7 @@ class Consumer:
         async with AsyncExitStack() as last:
             last.callback(self._closed.set)
             last.push_async_callback(self._cluster.close)
-            last.push_async_callback(self._fetcher.close)
+            last.push_async_callback(attempt, self._fetcher.close, deadline)
             last.callback(self._commits.close)
             last.push_async_callback(self._leave, deadline)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.followed import Followed
+from fencepost.client.fetch_session import TOPIC_IDS_SINCE, SessionRequest, Wanted
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
-from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
-TOPIC_IDS_SINCE: Final = 13
-"""The version of Fetch that names topics by their ids, and no more by their names."""
 #: Another node leads the partition by now, or nobody does, or the topic is another one.
 LEADER_MOVED: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -30,31 +28,50 @@ LEADER_MOVED: Final = (
 )
 
 
-def fetch_request(
-    asked: Mapping[TopicPartition, tuple[Followed, int]],
-    *,
-    max_wait_ms: int,
-    min_bytes: int,
-    max_bytes: int,
-    max_partition_bytes: int,
-    isolation: Isolation,
-) -> FetchRequest:
-    """A Fetch of these partitions, each from an offset on."""
-    by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
-    for at, (partition, offset) in asked.items():
-        by_topic.setdefault((at.topic, partition.topic_id), []).append(
-            FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=max_partition_bytes)
-        )
+class FetchSettings(NamedTuple):
+    """What is the same in all requests of a reader.  Sizes are in bytes."""
+
+    max_wait_ms: int
+    """Milliseconds that a node may wait for `min_bytes`."""
+    min_bytes: int
+    max_bytes: int
+    max_partition_bytes: int
+    isolation: Isolation
+
+
+def fetch_request(asked: SessionRequest, settings: FetchSettings, max_wait_ms: int) -> FetchRequest:
+    """A Fetch that names these partitions, each from an offset on, and forgets those."""
     return FetchRequest(
         max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=isolation,
-        topics=[
-            FetchTopic(topic=name, topic_id=topic_id, partitions=wanted)
-            for (name, topic_id), wanted in by_topic.items()
-        ],
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        isolation_level=settings.isolation,
+        session_id=asked.session_id,
+        session_epoch=asked.epoch,
+        topics=_named(asked.named, settings.max_partition_bytes),
+        forgotten_topics_data=_forgotten(asked),
     )
+
+
+def _named(named: Mapping[TopicPartition, Wanted], max_bytes: int) -> list[FetchTopic]:
+    by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
+    for at, (topic_id, offset) in named.items():
+        by_topic.setdefault((at.topic, topic_id), []).append(
+            FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+        )
+    return [
+        FetchTopic(topic=name, topic_id=topic_id, partitions=wanted) for (name, topic_id), wanted in by_topic.items()
+    ]
+
+
+def _forgotten(asked: SessionRequest) -> list[ForgottenTopic]:
+    by_topic: dict[tuple[str, uuid.UUID], list[int]] = {}
+    for at, topic_id in asked.forgotten:
+        by_topic.setdefault((at.topic, topic_id), []).append(at.partition)
+    return [
+        ForgottenTopic(topic=name, topic_id=topic_id, partitions=partitions)
+        for (name, topic_id), partitions in by_topic.items()
+    ]
 
 
 async def fetch_partition(

@@ -21,7 +21,9 @@ from fencepost.client.errors import (
     SpillError,
     UnreachableError,
 )
-from fencepost.client.fetch_requests import LEADER_MOVED, TOPIC_IDS_SINCE, fetch_request
+from fencepost.client.fetch_requests import LEADER_MOVED, FetchSettings
+from fencepost.client.fetch_session import Answer, Ends
+from fencepost.client.fetch_sessions import FetchSessions
 from fencepost.client.followed import Fetched, Followed
 from fencepost.client.lent import Lending
 from fencepost.client.partition_batch import PartitionBatch
@@ -56,9 +58,9 @@ class Fetcher:
         self._cluster = cluster
         self._isolation = isolation
         self._max_wait_ms = max_wait_ms
-        self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
-        self._max_partition_bytes = max_partition_bytes
+        self._sessions = FetchSessions(
+            cluster, FetchSettings(max_wait_ms, min_bytes, max_bytes, max_partition_bytes, isolation)
+        )
         self._order = order
         self.followed: dict[TopicPartition, Followed] = {}
         self.working: dict[TopicPartition, int | Position] = {}
@@ -332,21 +334,11 @@ class Fetcher:
 
     async def _fetch(self, node: int, partitions: list[Followed], max_wait_ms: int) -> None:
         asked = {partition.at: (partition, partition.fetch_offset) for partition in partitions}
+        wanted = {at: (partition.topic_id, offset) for at, (partition, offset) in asked.items()}
         try:
-            answer = await self._cluster.call(
-                node,
-                fetch_request(
-                    asked,
-                    max_wait_ms=max_wait_ms,
-                    min_bytes=self._min_bytes,
-                    max_bytes=self._max_bytes,
-                    max_partition_bytes=self._max_partition_bytes,
-                    isolation=self._isolation,
-                ),
-                most=None if _have_ids(partitions) else TOPIC_IDS_SINCE - 1,
-                timeout_ms=self._cluster.request_timeout_ms + self._max_wait_ms,
-            )
-            self._take_answer(answer, asked)
+            answer = await self._sessions.fetch(node, wanted, max_wait_ms, have_ids=_have_ids(partitions))
+            if answer is not None:
+                self._take_answer(answer, asked)
         except (ConnectionLostError, UnreachableError):
             self._cluster.topics.clear()
             await asyncio.sleep(_PAUSE)
@@ -360,41 +352,35 @@ class Fetcher:
                 partition.in_flight = False
         self.wake()
 
-    def _take_answer(self, answer: Any, asked: dict[TopicPartition, tuple[Followed, int]]) -> None:
-        if answer.error_code:
-            raise BrokerError(answer.error_code, "the fetch was refused")
-        names = {partition.topic_id: at.topic for at, (partition, _) in asked.items()}
-        now = asyncio.get_running_loop().time()
-        for topic in answer.responses:
-            for found in topic.partitions:
-                at = TopicPartition(topic.topic or names.get(topic.topic_id, ""), found.partition_index)
-                if at not in asked:
-                    raise ProtocolError("it is about what was not asked")
-                partition, offset = asked[at]
-                if self.followed.get(at) is not partition or partition.fetch_offset != offset:
-                    continue  # no longer read, or from elsewhere
-                partition.had_some = bool(found.records)
-                self._warn(partition, found)
-                error = ErrorCode(found.error_code)
-                if error in LEADER_MOVED:
-                    self._cluster.forget_topic(at.topic)
-                    self._unread.failed(at, error.name, now)
-                    continue
-                self._unread.answered(at)
-                if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self.out_of_range[at] = offset
-                elif error:
-                    raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
-                elif found.records:
-                    data = memoryview(found.records)
-                    partition.fetched = Fetched(offset, data, self._aborted(found), now, found.high_watermark)
+    def _take_answer(self, answer: Answer, asked: Mapping[TopicPartition, tuple[Followed, int]]) -> None:
+        now, refused = asyncio.get_running_loop().time(), dict[TopicPartition, ErrorCode]()
+        for at, (partition, offset) in asked.items():
+            if self.followed.get(at) is not partition or partition.fetch_offset != offset:
+                continue  # no longer read, or from elsewhere
+            found = answer.told.get(at)
+            partition.had_some = found is not None and bool(found.records)
+            self._warn(partition, answer.ends.get(at), now)
+            error = ErrorCode(found.error_code) if found is not None else ErrorCode.NONE
+            if error in LEADER_MOVED:
+                self._cluster.forget_topic(at.topic)
+                self._unread.failed(at, error.name, now)
+                continue
+            self._unread.answered(at)
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.out_of_range[at] = offset
+            elif error:
+                refused[at] = error
+            elif found is not None and found.records:
+                data = memoryview(found.records)
+                partition.fetched = Fetched(offset, data, self._aborted(found), now, found.high_watermark)
+        for at, error in refused.items():
+            raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
 
-    def _warn(self, partition: Followed, found: Any) -> None:
-        if partition.in_commit_order is not None and not found.error_code:
-            now = asyncio.get_running_loop().time()
-            if not found.records:
-                partition.in_commit_order.answered(now, found.high_watermark)
-            ends = found.high_watermark, found.last_stable_offset, found.log_start_offset
+    def _warn(self, partition: Followed, ends: Ends | None, now: float) -> None:
+        """`ends`: what the leader told last, which it tells again only if it has changed."""
+        if partition.in_commit_order is not None and ends is not None:
+            if not partition.had_some:
+                partition.in_commit_order.answered(now, ends.high_watermark)
             for warning in partition.in_commit_order.warnings(now, *ends):
                 logger.warning(warning)
 
@@ -404,11 +390,13 @@ class Fetcher:
         return [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
 
     async def close(self) -> None:
+        """Fetch no more, and tell the nodes that have a session for us."""
         for task in list(self._tasks):
             task.cancel()
         if self._order is not None:
             self._order.buffers.close()
         self.wake()
+        await self._sessions.end()
 
 
 def _differ(known: uuid.UUID, told: uuid.UUID) -> bool:

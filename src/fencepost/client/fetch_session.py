@@ -1,0 +1,180 @@
+"""A fetch session as its reader keeps it (KIP-227): one node is told once which partitions are wanted, then only what
+has changed, and leaves out of its answers whatever there is no news of.
+
+    session id, epoch    what a request says with it
+    0, -1                no session: before version 7
+    0, 0                 begin a session with these partitions
+    n, 0                 close session n and begin another one: nobody knows how far the node has come with n
+    n, epoch >= 1        the partitions named are added or changed, those forgotten leave, the others stay
+    n, -1                close session n
+
+A request that is not answered may or may not have reached the node, so that from then on nobody knows what it takes to
+be wanted.  Therefore a session goes on only from an answer: whatever is asked without one begins anew.
+
+As Apache Kafka's FetchSessionHandler.  Nothing here reads a clock or a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from fencepost.client.errors import BrokerError
+from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.messages.fetch import PartitionData
+from fencepost.protocol.types import TopicPartition
+
+NO_SESSION: Final = 0
+BEGIN: Final = 0
+CLOSE: Final = -1
+LAST_SESSION_EPOCH: Final = 2**31 - 1
+SESSIONS_SINCE: Final = 7
+"""The version of Fetch that has them."""
+TOPIC_IDS_SINCE: Final = 13
+"""The version of Fetch that names topics by their ids, and no more by their names."""
+#: The node does not have the session, or not as the request says: it is begun anew, and nothing is lost.
+_SESSION_LOST: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+Wanted = tuple[UUID, int]
+"""Of one partition: the id of its topic (zero: not known), and the offset to fetch from.  What else a request says of a
+partition is the same in all requests of a reader."""
+
+
+class SessionRequest(NamedTuple):
+    """What one request says of partitions, and of the session that it belongs to."""
+
+    session_id: int
+    epoch: int
+    named: Mapping[TopicPartition, Wanted]
+    forgotten: Sequence[tuple[TopicPartition, UUID]] = ()
+
+
+class Ends(NamedTuple):
+    """What a node told last of where a log ends and begins."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+class Answer(NamedTuple):
+    """What there is to know after an answer: of what it leaves out, there is nothing new."""
+
+    told: Mapping[TopicPartition, PartitionData]
+    ends: Mapping[TopicPartition, Ends]
+    """Of all partitions that were asked for, whenever it was told; missing where there was an error."""
+
+
+class FetchSession:
+    """The session with one node.  For each request there is an `ask`, and an `answered` if its answer comes."""
+
+    __slots__ = ("_by_id", "_ends", "_epoch", "_names", "_next_epoch", "_partitions", "session_id")
+
+    def __init__(self) -> None:
+        self.session_id = NO_SESSION
+        """The one that the node may have for this reader."""
+        self._next_epoch = BEGIN
+        self._epoch = BEGIN
+        """Of the last request."""
+        self._by_id = False
+        self._partitions: dict[TopicPartition, Wanted] = {}
+        """What the node takes to be wanted, if it has the session."""
+        self._names: dict[UUID, str] = {}
+        """Of the topics that were named by id."""
+        self._ends: dict[TopicPartition, Ends] = {}
+
+    def ask(self, wanted: Mapping[TopicPartition, Wanted], version: int) -> SessionRequest:
+        """What a request of this version is to say, so that the node reads these partitions and no others.
+
+        Since TOPIC_IDS_SINCE all of them have ids.
+        """
+        by_id = version >= TOPIC_IDS_SINCE
+        epoch = self._next_epoch if by_id == self._by_id and version >= SESSIONS_SINCE else BEGIN
+        self._epoch, self._next_epoch, self._by_id = epoch, BEGIN, by_id
+        if epoch == BEGIN:
+            self._partitions, self._names, self._ends = {}, {}, {}
+        named, forgotten = self._changes(wanted)
+        if by_id:
+            for at, (topic_id, _) in named.items():
+                self._names[topic_id] = at.topic
+        self._partitions = dict(wanted)
+        if version < SESSIONS_SINCE:
+            self.session_id = NO_SESSION
+            return SessionRequest(NO_SESSION, CLOSE, named)
+        return SessionRequest(self.session_id, epoch, named, forgotten)
+
+    def _changes(
+        self, wanted: Mapping[TopicPartition, Wanted]
+    ) -> tuple[dict[TopicPartition, Wanted], list[tuple[TopicPartition, UUID]]]:
+        """What is to be named, and what forgotten, so that a node that knows the last request knows this one."""
+        known = self._partitions
+        named = {at: what for at, what in wanted.items() if known.get(at) != what}
+        forgotten = [(at, topic_id) for at, (topic_id, _) in known.items() if at not in wanted]
+        if self._by_id:
+            # By name a topic that was made anew takes the place of the former, and would be forgotten with it.
+            former = ((at, known[at][0], topic_id) for at, (topic_id, _) in named.items() if at in known)
+            forgotten += [(at, was) for at, was, now in former if was != now]
+        for at, _ in forgotten:
+            self._ends.pop(at, None)
+        return named, forgotten
+
+    def answered(self, response: Any) -> Answer | None:
+        """Take the answer to the last request.  None: there is no such session any more, and all is to be asked again.
+
+        Raises BrokerError if the node refuses the request for another reason, ProtocolError for what was not asked.
+        Then too the next request begins anew.
+        """
+        error = ErrorCode(response.error_code)
+        if error:
+            if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self.session_id = NO_SESSION
+            if error in _SESSION_LOST and self._epoch != BEGIN:
+                return None
+            raise BrokerError(error, "the fetch was refused")
+        former, told_id = self.session_id, response.session_id
+        if self._epoch == BEGIN or told_id == NO_SESSION:
+            self.session_id = told_id
+        told = self._told(response)
+        if self._epoch == BEGIN:
+            # Whether a node that leaves something out will read it later nobody knows.
+            if told_id != NO_SESSION and len(told) == len(self._partitions):
+                self._next_epoch = 1
+        elif told_id == former:
+            self._next_epoch = next_epoch(self._epoch)
+        return Answer(told, self._ends)
+
+    def _told(self, response: Any) -> dict[TopicPartition, PartitionData]:
+        told: dict[TopicPartition, PartitionData] = {}
+        for topic in response.responses:
+            name = self._names.get(topic.topic_id, "") if self._by_id else topic.topic
+            for found in topic.partitions:
+                at = TopicPartition(name, found.partition_index)
+                asked = self._partitions.get(at)
+                if asked is None or (self._by_id and asked[0] != topic.topic_id):
+                    raise ProtocolError("it is about what was not asked")
+                told[at] = found
+                if found.error_code:
+                    self._ends.pop(at, None)
+                else:
+                    self._ends[at] = Ends(found.high_watermark, found.last_stable_offset, found.log_start_offset)
+        return told
+
+    def begin_anew(self) -> None:
+        """Nobody knows what the node knows: the next request names everything, and closes the session there is."""
+        self._next_epoch = BEGIN
+
+    def end(self) -> SessionRequest | None:
+        """What a last request is to say, so that the node keeps nothing for us; None: it has no session of ours."""
+        session_id, self.session_id = self.session_id, NO_SESSION
+        self._next_epoch = BEGIN
+        return None if session_id == NO_SESSION else SessionRequest(session_id, CLOSE, {})
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of the request after one with this epoch: after the largest comes 1, as 0 begins a session."""
+    return 1 if epoch == LAST_SESSION_EPOCH else epoch + 1
