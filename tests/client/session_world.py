@@ -42,15 +42,18 @@ class Node:
         self.sessions = FetchSessions(3, 5, random.Random(f"{self.number} {self.starts}"))
         self.unheard: set[int] = set()
         """Sessions that began without their reader's being told: they can only be evicted."""
+        self.has_forgotten = True
+        """Whether a session may have gone that its reader goes on with."""
 
     def evict(self) -> None:
         self.sessions._sessions.clear()
+        self.has_forgotten = True
 
     def near_the_last_epoch(self, reader: FetchSession) -> None:
         """As after a year of requests."""
-        for session in self.sessions._sessions.values():
-            if reader._next_epoch == session.epoch:
-                session.epoch = reader._next_epoch = LAST_SESSION_EPOCH - 1
+        session = self.sessions._sessions.get(reader.session_id)
+        if session is not None and reader._next_epoch == session.epoch:
+            session.epoch = reader._next_epoch = LAST_SESSION_EPOCH - 1
 
     def serve(self, request: FetchRequest, version: int, at_most: int) -> FetchResponse:
         """The answer, with records of so many partitions."""
@@ -204,9 +207,13 @@ class World:
 
     def fetch(self, node: int, at_most: int) -> None:
         while (asked := self.ask(node)) is not None:
-            answer = self.sessions[node].answered(self.nodes[node].serve(*asked[1:], at_most))
+            served = self.nodes[node].serve(*asked[1:], at_most)
+            answer = self.sessions[node].answered(served)
             if answer is not None:
                 break
+            assert served.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            assert self.nodes[node].has_forgotten, "nobody is asked to go on with what it does not have"
+            self.nodes[node].has_forgotten = False
         if asked is None or answer is None:
             return
         self.check_node(node, asked[0], asked[2])
