@@ -257,22 +257,3 @@ def test_who_is_given_no_session_reads_without() -> None:
         assert {(each.session_id, each.epoch) for each in said} == {(0, 0)}
 
     simulate(scenario, **{"max.incremental.fetch.session.cache.slots": 0})
-
-
-def test_an_answer_about_the_former_topic_comes_when_the_new_one_is_known() -> None:
-    """It is of nobody's interest, and no error."""
-
-    async def scenario(world: World) -> None:
-        async with reader(world, fetch_max_wait_ms=2000) as consumer:
-            consumer.assign([A, B])
-            assert await consumer.poll(100) == []
-            assert consumer._fetcher.followed[A].in_flight
-            await make_anew(world)
-            await consumer._cluster.refresh(["t"])
-            await write(world, A)
-            found = list[Any]()
-            while not found:
-                found = await consumer.poll(5000)
-            assert len(found) == 1
-
-    simulate(scenario)

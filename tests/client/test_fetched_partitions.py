@@ -9,10 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from fencepost.client.cluster import TopicView
 from fencepost.client.errors import ConnectionLostError
 from fencepost.client.fetch_session import Answer
 from fencepost.client.fetcher import Fetcher
-from fencepost.protocol.messages.fetch import PartitionData
+from fencepost.client.lost_positions import find_lost_positions
+from fencepost.protocol.messages import FetchResponse
+from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
 
@@ -82,11 +85,42 @@ def test_an_answer_that_was_asked_for_in_a_former_assignment_is_not_handed_out(a
     async def main() -> None:
         found = fetcher()
         found.follow({A: 0}, {"t": OLD})
-        asked = {A: (found.followed[A], 0)}
+        asked = {A: (found.followed[A], (OLD, 0))}
         found.follow({A: 0}, {"t": again})
         found._take_answer(answer(b"old"), asked)
         assert found.take(10) == []
-        found._take_answer(answer(b"new"), {A: (found.followed[A], 0)})
+        found._take_answer(answer(b"new"), {A: (found.followed[A], (again, 0))})
         assert [record.value for record in found.take(10)] == [b"new"]
+
+    asyncio.run(main())
+
+
+def test_an_answer_of_a_topic_that_was_deleted_is_neither_handed_out_nor_an_error() -> None:
+    """It may come when the topic that was made anew is known, and read from the same offset."""
+    records = encode_batch([(0, None, b"of old", ())])
+    told = PartitionData(partition_index=0, error_code=0, high_watermark=1, records=records)
+    response = FetchResponse(responses=[FetchableTopicResponse(topic_id=OLD, partitions=[told])])
+
+    async def main() -> None:
+        found = fetcher()
+
+        async def request(*_: object) -> FetchResponse:
+            await find_lost_positions(found, cast(Any, SimpleNamespace(ends=ends, instead_of=ends)))
+            return response
+
+        async def connection(_: int) -> Any:
+            return SimpleNamespace(version_of=lambda *_: 13, request=request)
+
+        async def ends(partitions: Any, *_: object) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 0)
+
+        topics = {"t": TopicView("t", NEW, {0: 1})}
+        known: dict[str, Any] = {"topics": topics, "is_led": lambda _: True, "request_timeout_ms": 2000}
+        found = fetcher(SimpleNamespace(connection=connection, **known))
+        found.follow({A: 0}, {"t": OLD})
+        await found._fetch(1, [found.followed[A]], 500)
+        assert found.error is None
+        assert found.take(10) == []
+        assert found.followed[A].wanted == (NEW, 0)
 
     asyncio.run(main())

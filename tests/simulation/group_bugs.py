@@ -76,8 +76,8 @@ def seeking_keeps_what_was_fetched(patch: Patch) -> None:
 
 @bug(LOOPS, seed=2)
 def an_answer_from_before_a_seek_is_taken_for_one_after_it(patch: Patch) -> None:
-    def aged(self: Fetcher, answer: Any, asked: dict[TopicPartition, tuple[Followed, int]]) -> None:
-        now = {at: (partition, partition.fetch_offset) for at, (partition, _) in asked.items()}
+    def aged(self: Fetcher, answer: Any, asked: dict[TopicPartition, tuple[Followed, Any]]) -> None:
+        now = {at: (partition, partition.wanted) for at, (partition, _) in asked.items()}
         take_answer(self, answer, now)
 
     take_answer = Fetcher._take_answer

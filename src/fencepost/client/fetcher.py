@@ -22,7 +22,7 @@ from fencepost.client.errors import (
     UnreachableError,
 )
 from fencepost.client.fetch_requests import LEADER_MOVED, FetchSettings
-from fencepost.client.fetch_session import Answer, Ends
+from fencepost.client.fetch_session import Answer, Ends, Wanted
 from fencepost.client.fetch_sessions import FetchSessions
 from fencepost.client.followed import Fetched, Followed
 from fencepost.client.lent import Lending
@@ -333,8 +333,8 @@ class Fetcher:
         self.wake()
 
     async def _fetch(self, node: int, partitions: list[Followed], max_wait_ms: int) -> None:
-        asked = {partition.at: (partition, partition.fetch_offset) for partition in partitions}
-        wanted = {at: (partition.topic_id, offset) for at, (partition, offset) in asked.items()}
+        wanted = {partition.at: partition.wanted for partition in partitions}
+        asked = {partition.at: (partition, wanted[partition.at]) for partition in partitions}
         try:
             answer = await self._sessions.fetch(node, wanted, max_wait_ms, have_ids=_have_ids(partitions))
             if answer is not None:
@@ -352,10 +352,10 @@ class Fetcher:
                 partition.in_flight = False
         self.wake()
 
-    def _take_answer(self, answer: Answer, asked: Mapping[TopicPartition, tuple[Followed, int]]) -> None:
+    def _take_answer(self, answer: Answer, asked: Mapping[TopicPartition, tuple[Followed, Wanted]]) -> None:
         now, refused = asyncio.get_running_loop().time(), dict[TopicPartition, ErrorCode]()
-        for at, (partition, offset) in asked.items():
-            if self.followed.get(at) is not partition or partition.fetch_offset != offset:
+        for at, (partition, wanted) in asked.items():
+            if self.followed.get(at) is not partition or partition.wanted != wanted:
                 continue  # no longer read, or from elsewhere
             found = answer.told.get(at)
             partition.had_some = found is not None and bool(found.records)
@@ -367,12 +367,14 @@ class Fetcher:
                 continue
             self._unread.answered(at)
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.out_of_range[at] = offset
+                self.out_of_range[at] = partition.fetch_offset
             elif error:
                 refused[at] = error
             elif found is not None and found.records:
                 data = memoryview(found.records)
-                partition.fetched = Fetched(offset, data, self._aborted(found), now, found.high_watermark)
+                partition.fetched = Fetched(
+                    partition.fetch_offset, data, self._aborted(found), now, found.high_watermark
+                )
         for at, error in refused.items():
             raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
 

@@ -9,6 +9,7 @@ from fencepost.client.commit_order.options import CommitOrder
 from fencepost.client.commit_order.partition import PartitionInCommitOrder
 from fencepost.client.commit_order.position import Position, position_of
 from fencepost.client.errors import damage_named
+from fencepost.client.fetch_session import Wanted
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord, Opened, opened
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
@@ -92,6 +93,11 @@ class Followed:
     @property
     def fetch_offset(self) -> int:
         return self.chunk
+
+    @property
+    def wanted(self) -> Wanted:
+        """What a request is to ask for."""
+        return self.topic_id, self.chunk
 
     def decode(self) -> None:
         """Look into what was fetched, if nothing is ready.  Raises DamagedRecordsError, SpillError."""
