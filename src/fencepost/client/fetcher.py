@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import CommitOrder
-from fencepost.client.commit_order.partition import OpenTransaction
+from fencepost.client.commit_order.partition import OpenTransaction, PartitionInCommitOrder
 from fencepost.client.commit_order.position import Position
 from fencepost.client.errors import (
     BrokerError,
@@ -32,6 +32,7 @@ from fencepost.client.settings import check_counts
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.client.unread import Unread
 from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -359,34 +360,40 @@ class Fetcher:
                 continue  # no longer read, or from elsewhere
             found = answer.told.get(at)
             partition.had_some = found is not None and bool(found.records)
-            self._warn(partition, answer.ends.get(at), now)
-            error = ErrorCode(found.error_code) if found is not None else ErrorCode.NONE
-            if error in LEADER_MOVED:
-                self._cluster.forget_topic(at.topic)
-                self._unread.failed(at, error.name, now)
-                continue
-            self._unread.answered(at)
-            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.out_of_range[at] = partition.fetch_offset
-            elif error:
+            if partition.in_commit_order is not None and at in answer.ends:
+                self._told_ends(partition, partition.in_commit_order, answer.ends[at], now)
+            if found is None:
+                self._unread.answered(at)
+            elif error := self._take_news(partition, found, now):
                 refused[at] = error
-            elif found is not None and found.records:
-                data = memoryview(found.records)
-                partition.fetched = Fetched(
-                    partition.fetch_offset, data, self._aborted(found), now, found.high_watermark
-                )
         for at, error in refused.items():
             raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
 
-    def _warn(self, partition: Followed, ends: Ends | None, now: float) -> None:
-        """`ends`: what the leader told last, which it tells again only if it has changed."""
-        if partition.in_commit_order is not None and ends is not None:
-            if not partition.had_some:
-                partition.in_commit_order.answered(now, ends.high_watermark)
-            for warning in partition.in_commit_order.warnings(now, *ends):
-                logger.warning(warning)
+    def _take_news(self, partition: Followed, found: PartitionData, now: float) -> ErrorCode | None:
+        """What a node told of a partition; the error that the user is to know of."""
+        at, error = partition.at, ErrorCode(found.error_code)
+        if error in LEADER_MOVED:
+            self._cluster.forget_topic(at.topic)
+            self._unread.failed(at, error.name, now)
+            return None
+        self._unread.answered(at)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.out_of_range[at] = partition.fetch_offset
+        elif error:
+            return error
+        elif found.records:
+            data, offset = memoryview(found.records), partition.fetch_offset
+            partition.fetched = Fetched(offset, data, self._aborted(found), now, found.high_watermark)
+        return None
 
-    def _aborted(self, found: Any) -> list[tuple[int, int]] | None:
+    def _told_ends(self, partition: Followed, reader: PartitionInCommitOrder, ends: Ends, now: float) -> None:
+        """`ends`: what the leader told last, which it tells again only if it has changed."""
+        if not partition.had_some:
+            reader.answered(now, ends.high_watermark)
+        for warning in reader.warnings(now, *ends):
+            logger.warning(warning)
+
+    def _aborted(self, found: PartitionData) -> list[tuple[int, int]] | None:
         if self._isolation is Isolation.READ_UNCOMMITTED:
             return None
         return [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
