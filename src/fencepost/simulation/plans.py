@@ -138,7 +138,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         # A batch would be taken for one that the broker remembers (seed 2090).
         limits["largest sequence"] = small_limits.LIMITS["largest sequence"].drawn_from[-1]
     skew = chance.choice((0, 0, 50, 3000, HOUR_MS))
-    settings = _settings(chance, drawn, skew, applications=with_applications)
+    settings = _settings(chance, drawn, skew, applications=with_applications) | _few_fetch_sessions(seed)
     # Their records have the time when they were made, which a clock set back would have refused.
     any_time = settings["log.message.timestamp.after.max.ms"] != HOUR_MS
     log = _log(chance)
@@ -226,6 +226,14 @@ def _settings(chance: Random, troubles: Sequence[Trouble], skew: int, *, applica
         "log.cleaner.backoff.ms": chance.choice((20, 15_000)),
         "log.record.check.max.records": chance.choice((0, 16, 2147483647)),
         "log.message.timestamp.after.max.ms": _ANY_TIME if skew else chance.choice((HOUR_MS, _ANY_TIME, _ANY_TIME)),
+    }
+
+
+def _few_fetch_sessions(seed: int) -> dict[str, object]:
+    chance = Random(f"{seed}/fetch sessions")
+    return {
+        "max.incremental.fetch.session.cache.slots": chance.choice((0, 1, 2, 4, 1000)),
+        "min.incremental.fetch.session.eviction.ms": chance.choice((0, 20, 200, 120_000)),
     }
 
 

@@ -103,6 +103,21 @@ MARKS: Final[Sequence[Mark]] = (
     ),
     Mark("a client's batch is sent again", "fencepost.client.batch_ends:BatchEnds.again"),
     Mark("a client takes the next epoch by itself", "fencepost.client.transactions:Transactions._next_identity"),
+    Mark(
+        "a reader gives partitions of its fetch session up",
+        "fencepost.client.fetch_session:FetchSession.ask",
+        lambda asked, _: bool(asked.forgotten),
+    ),
+    Mark(
+        "a reader's fetch session begins anew",
+        "fencepost.client.fetch_session:FetchSession.ask",
+        lambda asked, _: asked.session_id != 0 and asked.epoch == 0,
+    ),
+    Mark(
+        "a node has forgotten a reader's fetch session",
+        "fencepost.client.fetch_session:FetchSession.answered",
+        lambda answer, _: answer is None,
+    ),
 )
 
 
