@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
-from fencepost.client.fetch_requests import TOPIC_IDS_SINCE, fetch_partition
+from fencepost.client.fetch_requests import fetch_partition
+from fencepost.client.fetch_session import TOPIC_IDS_SINCE
 from fencepost.client.positions import list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.client.security import Security
