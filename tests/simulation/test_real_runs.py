@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,32 @@ def no_warnings_of_clients() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def plan(seed: int, faults: float = 0.03) -> RealPlan:
-    return RealPlan(seed, SECONDS, EVERYBODY, LOAD, dict.fromkeys(RequestFault, faults) if faults else {})
+def plan(seed: int, faults: float = 0.03, longer: int = 0) -> RealPlan:
+    """`longer`: how often its time is doubled, where others keep the machine so busy that a run gets to little."""
+    return RealPlan(seed, SECONDS * 2**longer, EVERYBODY, LOAD, dict.fromkeys(RequestFault, faults) if faults else {})
+
+
+@dataclass
+class Seen:
+    """What there was to see in some runs."""
+
+    committed: int = 0
+    aborted: int = 0
+    reads: int = 0
+    positions: int = 0
+    befallen: set[str] = field(default_factory=set)
+
+    def add(self, report: Report) -> None:
+        self.committed += len(report.outcomes.committed)
+        self.aborted += len(report.outcomes.aborted)
+        self.reads += report.reads
+        self.positions += len(report.outcomes.positions)
+        self.befallen |= set(report.befallen)
+
+    @property
+    def is_enough(self) -> bool:
+        much = self.committed > 20 and self.aborted > 5 and self.reads > 1 and self.positions > 0
+        return much and self.befallen == {fault.value for fault in RequestFault}
 
 
 def carry_out(plan: RealPlan, address: str, story: list[str] | None = None) -> Report:
@@ -80,15 +105,18 @@ def test_no_promise_is_broken(level: int) -> None:
             return [name for name in await admin.topics() if name[0] != "_"], list(await admin.list_groups())
 
     story: list[str] = []
+    seen = Seen()
     with running_broker(settings=SETTINGS, flush="os") as broker:
         asyncio.run(finalize(broker.bootstrap_servers))
-        report = carry_out(plan(level), broker.bootstrap_servers, story)
-        assert asyncio.run(left(broker.bootstrap_servers)) == ([], []), "nothing of a run stays"
-    assert report.faults == []
-    assert report.found.level == level
-    assert len(report.outcomes.committed) > 20 and len(report.outcomes.aborted) > 5 and report.reads > 1
-    assert report.outcomes.positions
-    assert set(report.befallen) == {fault.value for fault in RequestFault}
+        for number in range(5):
+            report = carry_out(plan(level + 2 * number, longer=number), broker.bootstrap_servers, story)
+            assert asyncio.run(left(broker.bootstrap_servers)) == ([], []), "nothing of a run stays"
+            assert report.faults == []
+            assert report.found.level == level
+            seen.add(report)
+            if seen.is_enough and any("is fenced" in line for line in story):
+                break
+    assert seen.is_enough, seen
     assert any("is fenced" in line for line in story), "zombies went on"
 
 
@@ -102,17 +130,23 @@ def test_no_promise_is_broken(level: int) -> None:
 )
 def test_a_node_that_breaks_one_is_found_out(bug: str, broken: str, tmp_path: Path) -> None:
     with node_with_a_bug(bug, tmp_path) as address:
-        runs = (carry_out(plan(seed, 0), address) for seed in range(5))
+        runs = (carry_out(plan(seed, 0, longer=seed // 2), address) for seed in range(7))
         assert any(broken in map(property_of, report.faults) for report in runs)
 
 
 def test_librdkafkas_mock_cluster_breaks_them() -> None:
     """The negative control: it knows transactions only as far as its own clients' tests need them."""
+    to_find = {"_ of the aborted transaction _ is shown", "_ was committed by a zombie"}
+    found, committed = set[str](), 0
     with mock_cluster() as address:
-        report = carry_out(plan(1), address)
-    found = {property_of(fault) for fault in report.faults}
-    assert {"_ of the aborted transaction _ is shown", "_ was committed by a zombie"} <= found
-    assert len(report.outcomes.committed) > 20
+        for number in range(5):
+            report = carry_out(plan(1, longer=number), address)
+            found |= {property_of(fault) for fault in report.faults}
+            committed += len(report.outcomes.committed)
+            if to_find <= found and committed > 20:
+                break
+    assert to_find <= found
+    assert committed > 20
 
 
 def test_a_seed_decides_the_plan() -> None:

@@ -66,6 +66,12 @@ def test_what_was_not_read_counts_from_the_beginning(read: Positions | None, wai
     assert (found.max_offsets, found.min_offsets) == (waiting, waiting)
 
 
+def test_a_source_without_any_topic_is_behind_with_nothing() -> None:
+    """As `subscribePattern` has it before the first topic is made."""
+    none = Positions({}, "here")
+    assert offsets_behind_latest(progress((none, none))) == [Behind("fencepost[no topic of cluster here]", 0, 0, 0)]
+
+
 @pytest.mark.parametrize("nothing", [None, {}, {"sources": []}, progress((None, None)), {"sources": [{}]}])
 def test_nothing_is_known_before_the_first_progress(nothing: Any) -> None:
     assert offsets_behind_latest(nothing) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.spark.claims import Written, follows, is_slot_name, refusal, slot_name
 
-CLAIMS = st.builds(ProducerIdAndEpoch.of, st.integers(0, 3), st.integers(0, 32767))
+EPOCHS = (0, 1, 2, 3, 100, 32765, 32766, 32767)
+CLAIMS = [ProducerIdAndEpoch.of(producer_id, epoch) for producer_id in range(3) for epoch in EPOCHS]
 
 
 @given(st.text(), st.integers(0, 10**6))
@@ -19,20 +20,27 @@ def test_the_name_of_every_slot_is_known_for_one(application_id: str, slot: int)
     assert is_slot_name(slot_name(application_id, slot))
 
 
-@pytest.mark.parametrize("name", ["orders", "orders/slot", "orders/slot/", "orders/slot/x", "slot/1", "a/slot/0/b"])
+@pytest.mark.parametrize(
+    "name", ["orders", "orders/slot", "orders/slot/", "orders/slot/x", "slot/1", "a/slot/0/b", "5"]
+)
 def test_other_names_are_none_of_a_slot(name: str) -> None:
     assert not is_slot_name(name)
 
 
-@given(st.one_of(st.none(), CLAIMS), CLAIMS)
-def test_a_claim_follows_only_its_predecessor(known: ProducerIdAndEpoch | None, claimed: ProducerIdAndEpoch) -> None:
-    expected = (
-        claimed.producer_epoch == 0
-        if known is None
-        else claimed == ProducerIdAndEpoch.of(known.producer_id, known.producer_epoch + 1)
-        or (claimed.producer_id != known.producer_id and claimed.producer_epoch == 0 and known.producer_epoch >= 32766)
-    )
-    assert follows(claimed, known) == expected
+def test_a_claim_follows_only_its_predecessor() -> None:
+    """A new producer id is given out only where the epochs of the one before are used up."""
+    for known, claimed in product([None, *CLAIMS], CLAIMS):
+        expected = (
+            claimed.producer_epoch == 0
+            if known is None
+            else claimed == ProducerIdAndEpoch.of(known.producer_id, known.producer_epoch + 1)
+            or (
+                claimed.producer_id != known.producer_id
+                and claimed.producer_epoch == 0
+                and known.producer_epoch >= 32766
+            )
+        )
+        assert follows(claimed, known) == expected, (known, claimed)
 
 
 @given(st.integers(2, 6), st.integers(0, 5))
@@ -88,6 +96,19 @@ def test_a_slot_that_somebody_else_claimed_as_well_is_refused(slot: int) -> None
         assert refusal(earlier, REPORTS, AFTER) == "slot 0 was claimed by more than one attempt"
         silent = [report for report in REPORTS if report.slot != 0]
         assert refusal(BEFORE, silent, AFTER) == "slot 0 was claimed by more than one attempt"
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_slot_that_does_not_have_the_claim_that_was_reported_is_refused(slot: int) -> None:
+    """Be it as it was before, which without a report is one whose task was not started."""
+    assert (
+        refusal(BEFORE, REPORTS, {**AFTER, slot: BEFORE[slot]}) == f"slot {slot} was claimed by more than one attempt"
+    )
+
+
+def test_a_slot_that_is_forgotten_meanwhile_is_refused() -> None:
+    """Somebody may have claimed it in between, as the first one."""
+    assert refusal(BEFORE, REPORTS, {**AFTER, 2: None}) == "slot 2 was claimed by more than one attempt"
 
 
 def test_each_row_counts_for_its_own_slot() -> None:
