@@ -110,7 +110,7 @@ def test_no_promise_is_broken(level: int) -> None:
         asyncio.run(finalize(broker.bootstrap_servers))
         for number in range(5):
             report = carry_out(plan(level + 2 * number, longer=number), broker.bootstrap_servers, story)
-            assert asyncio.run(left(broker.bootstrap_servers)) == ([], []), "nothing of a run stays"
+            assert asyncio.run(left(broker.bootstrap_servers)) == ([], []), story[-3:]
             assert report.faults == []
             assert report.found.level == level
             seen.add(report)
