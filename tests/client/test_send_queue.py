@@ -105,6 +105,67 @@ def test_when_the_loop_has_ended_whoever_leaves_a_record_is_told() -> None:
     assert len(loop.queue) == 0
 
 
+class TakesInWhenAsked(Loop):
+    """Puts what is there into batches just when it is asked how much is in them, before or after it has looked."""
+
+    def __init__(self, limit: int) -> None:
+        self.before = self.after = False
+        super().__init__(limit)
+
+    @property
+    def buffer_used(self) -> int:
+        if self.before:
+            self.turn()
+        used = self._used
+        if self.after:
+            self.turn()
+        return used
+
+    @buffer_used.setter
+    def buffer_used(self, used: int) -> None:
+        self._used = used
+
+
+@pytest.mark.parametrize("asked", ["before", "after"])
+def test_what_goes_into_batches_while_somebody_looks_is_not_overlooked(asked: str) -> None:
+    """Nobody else leaves a record then, since that takes the lock."""
+    loop = TakesInWhenAsked(3 * SIZE)
+    for record in range(3):
+        assert loop.queue.leave(record, SIZE)  # type: ignore[arg-type]
+    setattr(loop, asked, True)
+    assert loop.queue.is_full
+    assert loop.batches == [0, 1, 2]
+    assert loop.queue.is_full
+
+
+@pytest.mark.parametrize("asked", ["before", "after"])
+def test_each_record_counts_once_in_what_is_told(asked: str) -> None:
+    loop = TakesInWhenAsked(3 * SIZE)
+    for record in range(3):
+        assert loop.queue.leave(record, SIZE)  # type: ignore[arg-type]
+    setattr(loop, asked, True)
+    assert loop.queue.used == 3 * SIZE
+    assert loop.batches == [0, 1, 2]
+
+
+def test_what_is_taken_in_while_others_are_counts_as_taken() -> None:
+    """As when one of them cannot be put into a batch, its transaction fails by that, and the queue is emptied."""
+
+    class Failing(Loop):
+        def put_in(self, record: Any) -> Any:
+            if record == 1:
+                assert self.queue.leave("late", SIZE)  # type: ignore[arg-type]
+                self.queue.take_in()
+            return super().put_in(record)
+
+    loop = Failing(100 * SIZE)
+    for number in range(4):
+        assert loop.queue.leave(number, SIZE)  # type: ignore[arg-type]
+    loop.turn()
+    assert set(loop.batches) == {0, 1, 2, 3, "late"}
+    assert (len(loop.queue), loop.queue.size) == (0, 0)
+
+
 class StoppedWhenAsked(Loop):
     """Takes no more records from when it was asked whether it does, as soon as it can empty the queue."""
 

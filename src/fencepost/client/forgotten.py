@@ -50,7 +50,7 @@ def left_by_a_consumer(named: str) -> tuple[str, int]:
 
 def unacknowledged_records(named: str, sender: Sender, sending: Sending) -> tuple[str, int]:
     """What is lost with a producer that is forgotten, and how many records."""
-    lost = sender.unacknowledged + sending.queued[0]
+    lost = sender.unacknowledged + sending.queued
     return (
         f"{named} was not closed, and {lost} records were not acknowledged: they may be lost. Use it in a `with` "
         "(`async with`) block, or close() it",

@@ -285,9 +285,10 @@ class Producer:
 
     def statistics(self) -> ProducerStatistics:
         """What was sent, acknowledged, sent again and refused since this was made; also after it is closed."""
-        records, size = self._sending.queued
-        used = size + (0 if self._sender is None else self._sender.buffer_used)
-        return self._counts.snapshot(self._buffer_bytes, used, records)
+        queued, used = self._sending.queued, self._sending.used
+        if self._sending.sender is None and self._sender is not None:
+            used = self._sender.buffer_used  # which ends: nothing more is handed over
+        return self._counts.snapshot(self._buffer_bytes, used, queued)
 
     # Transactions
 

@@ -62,10 +62,10 @@ class SendQueue:
         self._portal = portal
         self._limit = limit
         self._lock = threading.RLock()  # a signal's handler may send while its thread does
-        self._waiting: list[tuple[Delivery[RecordMetadata], Placed]] = []
+        self._waiting: list[tuple[Delivery[RecordMetadata], Placed, int]] = []
         self._is_woken = False
         self._taking = 0
-        """How many more are being put into batches now."""
+        """How many are still to be put into batches of those that the loop has taken."""
         self._left = self._taken = 0
         """Bytes that were ever left here, and that were taken from here and put into batches."""
 
@@ -81,7 +81,20 @@ class SendQueue:
     @property
     def is_full(self) -> bool:
         """Whether a record has to wait.  In any thread."""
-        return self._producer.buffer_used + self.size >= self._limit or len(self._waiting) >= MOST_WAITING
+        # First what waits here: what goes into a batch between the two counts twice.  Else it would count nowhere.
+        return self.size + self._producer.buffer_used >= self._limit or len(self._waiting) >= MOST_WAITING
+
+    @property
+    def used(self) -> int:
+        """Bytes of what is here and in batches; each record counts once, but for the one that is on its way.
+
+        In any thread.
+        """
+        while True:
+            taken = self._taken
+            used = self._left - taken + self._producer.buffer_used
+            if taken == self._taken:
+                return used
 
     def leave(self, record: Placed, size: int) -> Delivery[RecordMetadata] | None:
         """Leave a record of at most so many bytes; None if none is taken, or it has to wait.  In any thread.
@@ -95,7 +108,7 @@ class SendQueue:
                 self._portal.wake(self._wake_up)
                 self._is_woken = True
             delivery: Delivery[RecordMetadata] = Delivery(self._portal)
-            self._waiting.append((delivery, record))
+            self._waiting.append((delivery, record, size))
             self._left += size
         return delivery
 
@@ -103,11 +116,12 @@ class SendQueue:
         """Put all that are here into batches, in the event loop."""
         with self._lock:  # who is about to leave one does so before
             taken, self._waiting = self._waiting, []
-            left, self._taking = self._left, len(taken)
+            self._taking += len(taken)
         put_in = self._producer.put_in
-        for delivery, record in taken:
+        for delivery, record, size in taken:
             delivery.future = put_in(record)
-        self._taken, self._taking = left, 0
+            self._taken += size
+            self._taking -= 1
 
     def _wake_up(self) -> None:
         with self._lock:

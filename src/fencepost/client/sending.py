@@ -54,9 +54,14 @@ class Sending:
             self._rules.take_in = queue.take_in
 
     @property
-    def queued(self) -> tuple[int, int]:
-        """How many records are in no batch yet, and their bytes at most."""
-        return (0, 0) if self._queue is None else (len(self._queue), self._queue.size)
+    def queued(self) -> int:
+        """How many records are in no batch yet."""
+        return 0 if self._queue is None else len(self._queue)
+
+    @property
+    def used(self) -> int:
+        """Bytes of the records in batches, and of those that are in none yet."""
+        return self.buffer_used if self._queue is None else self._queue.used
 
     def stop(self) -> None:
         """Take no more records."""
