@@ -1,4 +1,4 @@
-"""The producer's states and calls, as the tables say."""
+"""The producer's states and calls: what the tables say, against what they are to say in words."""
 
 from __future__ import annotations
 
@@ -8,6 +8,65 @@ import pytest
 
 from fencepost.client.errors import MisuseError
 from fencepost.client.transaction_state import CALLS, TRANSITIONS, State, check_call, follow
+
+S = State
+#: What is open, in whatever way it may still end.
+OPEN = {S.IN_TRANSACTION, S.PREPARED, S.COMMITTING, S.ABORTING, S.ABORTABLE_ERROR}
+
+
+def may_be_called(call: str, state: State) -> bool:
+    """In words: what a transaction has begun with ends it, and what has failed can only be aborted."""
+    match call:
+        case "init_transactions":
+            return state is S.UNINITIALIZED
+        case "begin_transaction":
+            return state is S.READY
+        case "send" | "send_offsets_to_transaction":
+            return state is S.IN_TRANSACTION  # nothing comes behind what was prepared, or is being ended
+        case "prepare_transaction":
+            return state in (S.IN_TRANSACTION, S.PREPARED)  # again: to be told once more
+        case "complete_transaction":
+            return state in (S.UNINITIALIZED, S.PREPARED, S.READY)  # what another process prepared, too
+        case "commit_transaction":
+            return state in OPEN - {S.ABORTING, S.ABORTABLE_ERROR}
+        case _:
+            assert call == "abort_transaction"
+            return state in OPEN - {S.COMMITTING}  # it may be committed by then
+
+
+def may_follow(state: State, following: State) -> bool:
+    """In words: what has begun to end in one way does not end in the other, unless it failed."""
+    if following is S.FATAL_ERROR:
+        return state is not S.FATAL_ERROR
+    match following:
+        case S.UNINITIALIZED:
+            return state is S.INITIALIZING
+        case S.INITIALIZING:
+            return state is S.UNINITIALIZED
+        case S.READY:
+            return state in (S.INITIALIZING, S.COMMITTING, S.ABORTING)
+        case S.IN_TRANSACTION:
+            return state is S.READY
+        case S.PREPARED:
+            return state in (S.IN_TRANSACTION, S.INITIALIZING)  # or it was kept from an earlier producer
+        case S.COMMITTING:
+            return state in (S.IN_TRANSACTION, S.PREPARED)
+        case S.ABORTING:
+            return state in (S.IN_TRANSACTION, S.PREPARED, S.ABORTABLE_ERROR)
+        case _:
+            return state in OPEN - {S.ABORTABLE_ERROR}
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_may_be_made_where_the_words_say(call: str, state: State) -> None:
+    assert (state in CALLS[call]) == may_be_called(call, state)
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("following", State)
+def test_a_state_follows_another_where_the_words_say(state: State, following: State) -> None:
+    assert (following in TRANSITIONS[state]) == may_follow(state, following)
 
 
 @pytest.mark.parametrize("state", State)
