@@ -11,16 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError, TimedOutError
+from fencepost.client.errors import ClientError, ClosedError, CommitInDoubtError, ConnectionLostError, TimedOutError
 from fencepost.client.outcomes import Outcome, outcome_of
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalId
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import AddPartitionsToTxnResponse, TxnOffsetCommitResponse
+from fencepost.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from fencepost.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
 from fencepost.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
@@ -49,10 +63,11 @@ class Patience:
 
 
 class Answering:
-    """A cluster that gives these answers, one after the other."""
+    """A cluster that gives these answers, or raises them, one after the other."""
 
     def __init__(self, answers: Sequence[Any]) -> None:
         self.left = list(answers)
+        self.asked: list[Any] = []
 
     def deadline(self, what: str) -> Patience:  # noqa: ARG002
         return Patience()
@@ -63,8 +78,12 @@ class Answering:
     def forget_coordinator(self, *_: object) -> None:
         pass
 
-    async def call(self, *_: object, **__: object) -> Any:
-        return self.left.pop(0)
+    async def call(self, _: int, request: Any, **__: object) -> Any:
+        self.asked.append(request)
+        answer = self.left.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
 def added(codes: Sequence[ErrorCode]) -> AddPartitionsToTxnResponse:
@@ -140,3 +159,107 @@ def test_only_what_may_have_been_sent_is_in_doubt(where: str, how: type[BaseExce
         return transactional_id.unsettled
 
     assert asyncio.run(main()) == (where == "call")
+
+
+@given(
+    st.lists(st.sampled_from(["lost", "timed out", "cancelled", "in time"]), max_size=4),
+    st.sampled_from(["refused", "closed"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_an_end_is_in_doubt_if_any_try_of_it_may_have_been_carried_out(
+    before: list[str], then: str, commit: bool, tv2: bool
+) -> None:
+    """However many calls ago that was; with transaction.version 2 a repetition is told what became of the first one."""
+    tries = {
+        "lost": ConnectionLostError("x"),
+        "timed out": TimedOutError("x"),
+        "cancelled": asyncio.CancelledError(),
+        "in time": EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS),
+    }
+    last = EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE) if then == "refused" else ClosedError("x")
+    answers = [tries[each] for each in before]
+    transactional_id = TransactionalId(cast(Cluster, Answering([*answers, last])), "id")
+
+    async def main() -> type[BaseException]:
+        while True:
+            try:
+                await transactional_id.end(WHO, commit, tv2)
+            except (TimedOutError, asyncio.CancelledError):
+                continue  # the caller asks again
+            except ClientError as error:
+                return type(error)
+
+    found = asyncio.run(main())
+    was_lost = any(each != "in time" for each in before)
+    is_in_doubt = commit and was_lost and (then == "closed" or not tv2)
+    assert (found is CommitInDoubtError) == is_in_doubt
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**15 - 1))
+def test_the_pair_to_go_on_with_is_the_one_that_the_end_was_answered(producer_id: int, epoch: int) -> None:
+    cluster = Answering(
+        [EndTxnResponse(error_code=0, producer_id=producer_id, producer_epoch=epoch), EndTxnResponse(error_code=0)]
+    )
+    transactional_id = TransactionalId(cast(Cluster, cluster), "id")
+
+    async def main() -> list[ProducerIdAndEpoch]:
+        return [await transactional_id.end(WHO, True, tv2) for tv2 in (True, False)]
+
+    assert asyncio.run(main()) == [ProducerIdAndEpoch.of(producer_id, epoch), WHO]
+
+
+def test_requests_carry_all_that_they_are_about() -> None:
+    """Nothing of what a call was given, or is known, is left at the default of its field."""
+    answers: list[Any] = [
+        InitProducerIdResponse(error_code=0, producer_id=1, producer_epoch=2),
+        added([ErrorCode.NONE]),
+        AddOffsetsToTxnResponse(error_code=0),
+        committed([ErrorCode.NONE]),
+        EndTxnResponse(error_code=0),
+    ]
+    cluster = Answering(answers)
+    transactional_id = TransactionalId(cast(Cluster, cluster), "id")
+    first, second = TopicPartition("t", 5), TopicPartition("u", 6)
+    group = ConsumerGroupMetadata("g", 8, "member", "instance")
+    positions = {first: OffsetAndMetadata(10, "why", 11), second: OffsetAndMetadata(12)}
+
+    async def main() -> None:
+        await transactional_id.init(9000, WHO)
+        await transactional_id.add_partitions(WHO, [first, second])
+        await transactional_id.add_offsets(WHO, "g")
+        await transactional_id.commit_offsets(WHO, group, positions, tv2=True)
+        await transactional_id.end(WHO, True, tv2=True)
+
+    asyncio.run(main())
+    pair: dict[str, Any] = {"producer_id": WHO.producer_id, "producer_epoch": WHO.producer_epoch}
+    parts = [
+        TxnOffsetCommitRequestPartition(
+            partition_index=5, committed_offset=10, committed_leader_epoch=11, committed_metadata="why"
+        ),
+        TxnOffsetCommitRequestPartition(
+            partition_index=6, committed_offset=12, committed_leader_epoch=-1, committed_metadata=""
+        ),
+    ]
+    assert cluster.asked == [
+        InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=9000, **pair),
+        AddPartitionsToTxnRequest(
+            transactional_id="id",
+            **pair,
+            topics=[
+                AddPartitionsToTxnTopic(name="t", partitions=[5]),
+                AddPartitionsToTxnTopic(name="u", partitions=[6]),
+            ],
+        ),
+        AddOffsetsToTxnRequest(transactional_id="id", **pair, group_id="g"),
+        TxnOffsetCommitRequest(
+            transactional_id="id",
+            group_id="g",
+            **pair,
+            generation_id=8,
+            member_id="member",
+            group_instance_id="instance",
+            topics=[TxnOffsetCommitRequestTopic(name=n, partitions=[p]) for n, p in zip("tu", parts, strict=True)],
+        ),
+        EndTxnRequest(transactional_id="id", **pair, committed=True),
+    ]
