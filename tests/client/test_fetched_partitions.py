@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 
 from fencepost.client.cluster import TopicView
-from fencepost.client.errors import ConnectionLostError
+from fencepost.client.errors import BrokerError, ConnectionLostError
 from fencepost.client.fetch_session import Answer
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.lost_positions import find_lost_positions
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from fencepost.protocol.records import encode_batch
@@ -124,3 +125,41 @@ def test_an_answer_of_a_topic_that_was_deleted_is_neither_handed_out_nor_an_erro
         assert found.followed[A].wanted == (NEW, 0)
 
     asyncio.run(main())
+
+
+def test_what_is_worked_on_counts_no_more_where_somebody_seeks() -> None:
+    """It would be committed in place of where reading goes on."""
+    found = fetcher()
+    found.seek(A, 9)
+    assert found.before_work() == {B: 1}
+    assert {at: each.next_offset() for at, each in found.followed.items()} == {A: 9, B: 2}
+
+
+#: What the next leader may know better, or this one later.
+ANOTHER_LEADER = {
+    *(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE),
+    *(ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE),
+    *(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID),
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+
+
+@pytest.mark.parametrize("error", ErrorCode)
+def test_another_leader_is_looked_for_where_one_may_know_better_and_else_the_error_is_told(error: ErrorCode) -> None:
+    forgotten: list[str] = []
+    answer = Answer({A: PartitionData(partition_index=0, error_code=error, high_watermark=-1, records=b"")}, {})
+
+    async def main() -> tuple[dict[TopicPartition, int], int]:
+        found = fetcher(SimpleNamespace(forget_topic=forgotten.append))
+        found.follow({A: 1}, {})
+        try:
+            found._take_answer(answer, {A: (found.followed[A], found.followed[A].wanted)})
+        except BrokerError as raised:
+            return found.out_of_range, raised.code
+        return found.out_of_range, 0
+
+    out_of_range, raised = asyncio.run(main())
+    is_out = error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert forgotten == ["t"] * (error in ANOTHER_LEADER)
+    assert out_of_range == ({A: 1} if is_out else {})
+    assert raised == (0 if is_out or error in ANOTHER_LEADER else error)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.client.test_producer import producer, simulate
 
+from fencepost.broker.network.registry import SERVED
 from fencepost.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
 from fencepost.client.errors import CommitFailedError, FencedInstanceIdError, TimedOutError
 from fencepost.coordinator.group.classic.group import ClassicGroup
 from fencepost.simulation.world import ADDRESS, World
 
+JOIN_GROUP = 11
 PARTITIONS = [TopicPartition("t", n) for n in range(2)]
 QUICK: dict[str, Any] = {
     "session_timeout_ms": 500,
@@ -343,3 +346,25 @@ def test_a_commit_does_not_wait_behind_a_rebalance_that_waits_for_others() -> No
                 assert first._assignment.preparation.is_under_way
 
     simulate(scenario)
+
+
+def test_who_joins_waits_for_the_others_for_longer_than_for_any_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be at work until the rebalance time-out: to ask again on a new connection would only begin it anew."""
+    handler, asked = SERVED[JOIN_GROUP].handler, list[str]()
+
+    def counted(request: Any, context: Any, node: Any) -> Any:
+        asked.append(context.client_id)
+        return handler(request, context, node)
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first", client_id="first") as first, member(world, "second") as second:
+            await take(first, 1)
+            monkeypatch.setitem(SERVED, JOIN_GROUP, replace(SERVED[JOIN_GROUP], handler=counted))
+            joining = asyncio.ensure_future(second.poll(4000))
+            await asyncio.sleep(3 * QUICK["request_timeout_ms"] / 1000)
+            await asyncio.gather(first.poll(100), joining)
+            assert sorted(first.assignment() + second.assignment()) == PARTITIONS
+        assert asked == ["fencepost-consumer"] * 2 + ["first"], "to be given an id, and with it"
+
+    simulate(scenario, **SHORT_SESSIONS)

@@ -130,14 +130,20 @@ def test_what_is_behind_a_failed_batch_fails_unless_that_failed_by_itself(
     assert all(batch.data is None and not batch.is_stranded for batch in lane.queue)
 
 
-@given(counts=st.lists(st.integers(2, 9), min_size=1, max_size=4), place=st.integers(0, 3))
-def test_halves_stand_in_the_place_of_their_batch_and_have_its_numbers(counts: list[int], place: int) -> None:
+@given(
+    counts=st.lists(st.integers(2, 9), min_size=1, max_size=4),
+    place=st.integers(0, 3),
+    start=st.one_of(st.just(0), st.integers(MAX_INT32 - 20, MAX_INT32)),
+)
+def test_halves_stand_in_the_place_of_their_batch_and_have_its_numbers(
+    counts: list[int], place: int, start: int
+) -> None:
     lane = lane_with()
     for count in counts:
         batch = batch_of(count)
         batch.futures = [None] * count  # type: ignore[list-item]
         lane.queue.append(batch)
-    lane.is_known, lane.identity = True, FIRST
+    lane.is_known, lane.identity, lane.next_sequence = True, FIRST, start
     batches = [lane.take(FIRST, None, False) for _ in counts]
     split = batches[place % len(batches)]
     halves = lane.split(split, False)
@@ -145,8 +151,9 @@ def test_halves_stand_in_the_place_of_their_batch_and_have_its_numbers(counts: l
     found = list(lane.in_flight)
     assert found == [each for batch in batches for each in (halves if batch is split else [batch])]
     numbers = [batch.base_sequence for batch in found]
-    assert numbers == [sum(batch.builder.count for batch in found[:n]) for n in range(len(found))]
-    assert lane.next_sequence == sum(counts)
+    before = [sum(batch.builder.count for batch in found[:n]) for n in range(len(found))]
+    assert numbers == [(start + count) % (MAX_INT32 + 1) for count in before]
+    assert lane.next_sequence == (start + sum(counts)) % (MAX_INT32 + 1)
 
 
 @given(sizes=st.lists(st.integers(1, 5), max_size=8))

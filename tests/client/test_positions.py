@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.client.test_group import PARTITIONS, PATIENT, SHORT_SESSIONS, member, take, write
@@ -13,9 +13,12 @@ from tests.client.test_producer import producer, simulate
 
 from fencepost.broker.network.registry import SERVED, Reply
 from fencepost.client import Admin, Consumer, Producer, TopicPartition
+from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, MisuseError, NoOffsetError
+from fencepost.client.positions import Positions
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Isolation
 from fencepost.simulation.world import ADDRESS, World
 
 FIRST, SECOND = PARTITIONS
@@ -309,6 +312,17 @@ def test_the_first_and_the_last_record_can_be_gone_to_and_the_lag_is_known() -> 
                 await reader.lag([TopicPartition("t", 9)])
 
     simulate(scenario)
+
+
+def test_where_a_log_has_lost_its_end_there_is_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A position behind the end is mended when it is fetched from: until then nothing is left to be read, not less."""
+    places = Positions(cast(Cluster, None), "earliest", Isolation.READ_COMMITTED, in_commit_order=False)
+
+    async def ends(*_: object, **__: object) -> dict[TopicPartition, int]:
+        return {FIRST: 3, SECOND: 7}
+
+    monkeypatch.setattr(places, "ends", ends)
+    assert asyncio.run(places.lag({FIRST: 5, SECOND: 5})) == {FIRST: 0, SECOND: 2}
 
 
 RETRIABLE = [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
