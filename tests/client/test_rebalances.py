@@ -370,3 +370,38 @@ def test_topics_and_partitions_are_chosen_one_after_the_other() -> None:
             await settle(first, second)
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_what_goes_to_another_member_is_committed_before_it_does() -> None:
+    """By whoever commits by itself, however long ago it did that last."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"0", b"1", b"2"], partition=partition)
+        how = {"auto_commit": True, "auto_commit_interval_ms": 600_000, **COOPERATIVE}
+        async with member(world, "first", **how) as first, member(world, "second", **how) as second:
+            assert len(await take(first, 6)) == 6
+            while not second.assignment():
+                told = await asyncio.gather(first.poll(100), second.poll(100))
+                assert not any(told), "they were handed out before"
+            assert await second.poll(500) == []
+            (at,) = second.assignment()
+            assert await second.committed([at]) == {at: OffsetAndMetadata(3)}
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_whoever_leads_shares_out_the_partitions_that_there_are_by_now() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        how = {"metadata_max_age_ms": 3_600_000}
+        async with member(world, "first", **how) as first, member(world, "second", **how) as second:
+            await take(first, 1)
+            async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+                await admin.create_partitions("t", 3)
+            while not second.assignment():
+                await asyncio.gather(first.poll(100), second.poll(100))
+            shares = sorted(first.assignment() + second.assignment())
+            assert [at.partition for at in shares] == [0, 1, 2]
+
+    simulate(scenario, **SHORT_SESSIONS)

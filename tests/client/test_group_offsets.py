@@ -1,0 +1,152 @@
+"""Positions of a group as they are asked for and stored: what each error comes to, and what requests carry."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fencepost.client.errors import BrokerError, ClientError, CommitFailedError, FencedInstanceIdError
+from fencepost.client.group_offsets import GroupOffsets
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from fencepost.protocol.messages.offset_commit import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from fencepost.protocol.types import TopicPartition
+
+WHO = ConsumerGroupMetadata("g", 4, "member", "instance")
+FIRST, SECOND = TopicPartition("t", 5), TopicPartition("u", 6)
+POSITIONS = {FIRST: OffsetAndMetadata(10, "why", 11), SECOND: OffsetAndMetadata(0)}
+IDS = {"t": uuid.UUID(int=1), "u": uuid.UUID(int=2)}
+
+
+class Patience:
+    async def pause(self, because: object) -> None:
+        """Nobody waits here."""
+
+    async def within(self, work: Awaitable[Any]) -> Any:
+        return await work
+
+
+class Scene:
+    """A member, and a coordinator that answers a commit with these errors, then with none."""
+
+    has_epochs = is_cooperative = False
+
+    def __init__(self, *errors: ErrorCode) -> None:
+        self.errors = list(errors)
+        self.asked: list[Any] = []
+        self.forgotten = 0
+        self.refused: list[ConsumerGroupMetadata] = []
+        self.requests = SimpleNamespace(
+            group_id="g",
+            ask=self.ask,
+            forget_coordinator=self.forget,
+            cluster=SimpleNamespace(deadline=lambda *_: Patience()),
+        )
+        self.offsets = GroupOffsets(cast(Any, self))
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        return WHO
+
+    def as_of_now(self, _: ConsumerGroupMetadata) -> None:
+        """The place is lost."""
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+    def check_fenced(self, error: ErrorCode) -> None:
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            raise FencedInstanceIdError("x")
+
+    def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
+        self.refused.append(member)
+
+    async def ask(self, request: Any, *_: object, **__: object) -> Any:
+        self.asked.append(request)
+        error = self.errors.pop(0) if self.errors else ErrorCode.NONE
+        topics = [
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=part.partition_index, error_code=error if topic.name == "u" else 0
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return OffsetCommitResponse(topics=topics)
+
+    def commit(self) -> ClientError | None:
+        """What is raised."""
+        try:
+            asyncio.run(self.offsets.commit(POSITIONS, IDS))
+        except ClientError as error:
+            return error
+        return None
+
+
+E = ErrorCode
+#: The group has gone on without us.
+LOST = {
+    *(E.UNKNOWN_MEMBER_ID, E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS),
+    *(E.FENCED_MEMBER_EPOCH, E.STALE_MEMBER_EPOCH, E.GROUP_ID_NOT_FOUND),
+}
+
+
+@pytest.mark.parametrize("error", [error for error in ErrorCode if error])
+def test_what_the_error_of_a_position_comes_to(error: ErrorCode) -> None:
+    scene = Scene(error)
+    raised = scene.commit()
+    tries, is_lost = 1, error in LOST
+    if error is E.UNKNOWN_TOPIC_ID:  # it was made anew, and has no positions of ours
+        assert raised is None
+    elif error is E.FENCED_INSTANCE_ID:
+        assert type(raised) is FencedInstanceIdError
+    elif is_lost:
+        assert type(raised) is CommitFailedError
+    elif error.retriable and error is not E.UNKNOWN_TOPIC_OR_PARTITION:
+        assert raised is None
+        tries = 2
+    else:
+        assert isinstance(raised, BrokerError) and raised.code is error
+    assert len(scene.asked) == tries
+    assert scene.refused == [WHO] * is_lost
+    assert scene.forgotten == (error in (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE))
+
+
+def test_a_commit_carries_all_that_it_is_about() -> None:
+    scene = Scene()
+    assert scene.commit() is None
+    parts = [
+        OffsetCommitRequestPartition(
+            partition_index=5, committed_offset=10, committed_leader_epoch=11, committed_metadata="why"
+        ),
+        OffsetCommitRequestPartition(
+            partition_index=6, committed_offset=0, committed_leader_epoch=-1, committed_metadata=""
+        ),
+    ]
+    topics = [
+        OffsetCommitRequestTopic(name=name, topic_id=IDS[name], partitions=[part])
+        for name, part in zip("tu", parts, strict=True)
+    ]
+    assert scene.asked == [
+        OffsetCommitRequest(
+            group_id="g",
+            generation_id_or_member_epoch=4,
+            member_id="member",
+            group_instance_id="instance",
+            topics=topics,
+        )
+    ]
