@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -156,9 +156,13 @@ def test_halves_stand_in_the_place_of_their_batch_and_have_its_numbers(
     assert lane.next_sequence == (start + sum(counts)) % (MAX_INT32 + 1)
 
 
-@given(sizes=st.lists(st.integers(1, 5), max_size=8))
-def test_portions_have_every_lane_once_and_none_is_empty(sizes: list[int]) -> None:
-    lanes = [lane_with(size) for size in sizes]
-    found = list(portions(lanes, batch_of(5).builder.size))
+@given(sizes=st.lists(st.integers(1, 9), max_size=9))
+def test_portions_have_every_lane_once_in_order_and_as_many_as_there_is_room_for(sizes: list[int]) -> None:
+    """One in any case, however large it is."""
+    lanes, largest = [lane_with(size) for size in sizes], batch_of(5).builder.size
+    found = list(portions(lanes, largest))
     assert [lane for portion in found for lane in portion] == lanes
     assert all(found)
+    weights = [[lane.upcoming().builder.size for lane in portion] for portion in found]
+    assert all(len(each) == 1 or sum(each) <= largest for each in weights)
+    assert all(sum(each) + following[0] > largest for each, following in pairwise(weights))

@@ -372,21 +372,42 @@ def test_topics_and_partitions_are_chosen_one_after_the_other() -> None:
     simulate(scenario, **SHORT_SESSIONS)
 
 
-def test_what_goes_to_another_member_is_committed_before_it_does() -> None:
+def test_what_was_read_on_through_a_rebalance_is_committed_before_it_goes_to_another_member() -> None:
     """By whoever commits by itself, however long ago it did that last."""
 
     async def scenario(world: World) -> None:
-        for partition in range(2):
-            await write(world, [b"0", b"1", b"2"], partition=partition)
+        found: list[bytes] = []
         how = {"auto_commit": True, "auto_commit_interval_ms": 600_000, **COOPERATIVE}
-        async with member(world, "first", **how) as first, member(world, "second", **how) as second:
-            assert len(await take(first, 6)) == 6
-            while not second.assignment():
-                told = await asyncio.gather(first.poll(100), second.poll(100))
-                assert not any(told), "they were handed out before"
-            assert await second.poll(500) == []
-            (at,) = second.assignment()
-            assert await second.committed([at]) == {at: OffsetAndMetadata(3)}
+
+        async def poll(*readers: Consumer) -> None:
+            for records in await asyncio.gather(*(reader.poll(100) for reader in readers)):
+                found.extend(record.value or b"" for record in records)
+
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await admin.create_partitions("t", 3)
+        async with (
+            member(world, "1", **how) as one,
+            member(world, "2", **how) as two,
+            member(world, "3", **how) as third,
+        ):
+            while len(one.assignment()) + len(two.assignment()) < 3:
+                await poll(one, two)
+            first, slow = sorted([one, two], key=lambda reader: -len(reader.assignment()))
+            await poll(first, slow)
+            joining = asyncio.ensure_future(third.poll(100))
+            for number in range(10):  # it waits for the slow one
+                await poll(first)
+                for at in first.assignment():
+                    await write(world, [b"%d-%d" % (at.partition, number)], partition=at.partition)
+            assert len(first.assignment()) == 2
+            assert len(found) >= 10, "it is read on"
+            await joining
+            while not third.assignment():
+                await poll(first, slow, third)
+            for _ in range(5):
+                await poll(first, slow, third)
+        assert len(found) == 20
+        assert len(set(found)) == 20, "nobody else was given it again"
 
     simulate(scenario, **SHORT_SESSIONS)
 

@@ -11,9 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError, ClosedError, CommitInDoubtError, ConnectionLostError, TimedOutError
-from fencepost.client.outcomes import Outcome, outcome_of
-from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalId
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    ClosedError,
+    CommitInDoubtError,
+    ConnectionLostError,
+    ProducerFencedError,
+    TimedOutError,
+    TransactionAbortableError,
+    TransactionTimedOutError,
+)
+from fencepost.client.outcomes import OUTCOMES, Outcome, outcome_of
+from fencepost.client.transactional_id import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    StaleIdentityError,
+    TransactionalId,
+)
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -263,3 +278,56 @@ def test_requests_carry_all_that_they_are_about() -> None:
         ),
         EndTxnRequest(transactional_id="id", **pair, committed=True),
     ]
+
+
+def raised_for(request: str, error: ErrorCode, *, timed_out: bool = False) -> type[BaseException]:
+    """What a call raises whose request is answered so, and then, if it is asked again, that something else is wrong."""
+    else_wrong = ErrorCode.UNKNOWN_SERVER_ERROR
+    how = {} if request == "InitProducerId" else {"transaction_timed_out": timed_out}
+    form: Any = {
+        "InitProducerId": lambda code: InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1),
+        "AddPartitionsToTxn": lambda code: added([code]),
+        "AddOffsetsToTxn": lambda code: AddOffsetsToTxnResponse(error_code=code),
+        "TxnOffsetCommit": lambda code: committed([code]),
+        "EndTxn": lambda code: EndTxnResponse(error_code=code),
+    }[request]
+    answers = [form(error), form(else_wrong)]
+    for name, value in how.items():
+        setattr(answers[0], name, value)
+    found = TransactionalId(cast(Cluster, Answering(answers)), "id")
+    at, group = TopicPartition("t", 0), ConsumerGroupMetadata("g")
+    calls: dict[str, Any] = {
+        "InitProducerId": lambda: found.init(1000, WHO),
+        "AddPartitionsToTxn": lambda: found.add_partitions(WHO, [at]),
+        "AddOffsetsToTxn": lambda: found.add_offsets(WHO, "g"),
+        "TxnOffsetCommit": lambda: found.commit_offsets(WHO, group, {at: OffsetAndMetadata(0)}, tv2=True),
+        "EndTxn": lambda: found.end(WHO, False, tv2=True),
+    }
+    with pytest.raises(ClientError) as raised:
+        asyncio.run(calls[request]())
+    if isinstance(raised.value, BrokerError):
+        assert raised.value.code in (error, else_wrong)
+        assert (raised.value.code is else_wrong) == (outcome_of(request, error) in _GOES_ON or error is else_wrong)
+        return BrokerError
+    return type(raised.value)
+
+
+REQUESTS = [name for name in OUTCOMES if name != "Produce"]
+ERRORS = [error for error in ErrorCode if error]
+
+
+@pytest.mark.parametrize("request_name", REQUESTS)
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_a_refused_request_raises(request_name: str, error: ErrorCode) -> None:
+    """Only to who asks for a new epoch with its pair an old pair means that somebody else has the id."""
+    outcome = outcome_of(request_name, error)
+    expected: type[BaseException] = BrokerError
+    if request_name == "InitProducerId" and error in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
+        expected = ProducerFencedError
+    elif outcome is Outcome.STALE:
+        expected = StaleIdentityError
+    elif outcome is Outcome.ABORTABLE:
+        expected = TransactionAbortableError
+    assert raised_for(request_name, error) is expected
+    if request_name != "InitProducerId" and outcome not in _GOES_ON:
+        assert raised_for(request_name, error, timed_out=True) is TransactionTimedOutError
