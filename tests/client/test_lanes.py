@@ -156,10 +156,10 @@ def test_halves_stand_in_the_place_of_their_batch_and_have_its_numbers(
     assert lane.next_sequence == (start + sum(counts)) % (MAX_INT32 + 1)
 
 
-@given(sizes=st.lists(st.integers(1, 9), max_size=9))
-def test_portions_have_every_lane_once_in_order_and_as_many_as_there_is_room_for(sizes: list[int]) -> None:
+@given(sizes=st.lists(st.integers(1, 40), max_size=12), room=st.integers(1, 4))
+def test_portions_have_every_lane_once_in_order_and_as_many_as_there_is_room_for(sizes: list[int], room: int) -> None:
     """One in any case, however large it is."""
-    lanes, largest = [lane_with(size) for size in sizes], batch_of(5).builder.size
+    lanes, largest = [lane_with(size) for size in sizes], room * batch_of(10).builder.size
     found = list(portions(lanes, largest))
     assert [lane for portion in found for lane in portion] == lanes
     assert all(found)
