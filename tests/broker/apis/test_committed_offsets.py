@@ -19,9 +19,10 @@ from tests.broker.group_talk import (
     txn_commit,
     txn_commit_request,
 )
-from tests.broker.wire import Client, clients, ended, init, new_topic, serving, wait_until
+from tests.broker.wire import Client, clients, ended, init, new_topic, on_the_loop, serving, wait_until
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.coordinator.group import CommittedOffset
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     CreateTopicsRequest,
@@ -40,6 +41,7 @@ from fencepost.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from fencepost.protocol.types import TopicPartition
 
 client = clients()
 COMMITS, FETCHES = range(2, 11), range(1, 11)
@@ -246,19 +248,30 @@ def test_the_position_in_a_topic_id_of_nothing_is_told_as_unknown_beside_the_oth
     assert told == {there: (5, ErrorCode.NONE), nothing: (-1, ErrorCode.UNKNOWN_TOPIC_ID)}
 
 
+@pytest.mark.parametrize("retention_ms", [-1, 0, 1, 86_400_000, 2**63 - 1])
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_an_offset_may_be_kept_for_ever(client: Client, version: int) -> None:
+def test_an_offset_expires_when_its_commit_says_so_or_never_or_as_the_broker_is_set(
+    client: Client, version: int, retention_ms: int
+) -> None:
+    """-1: as the broker is set."""
     find_group(client)
     topic = new_topic(client)
     partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=3)]
     request = OffsetCommitRequest(
         group_id="g",
         member_id="",
-        retention_time_ms=2**63 - 1,
+        retention_time_ms=retention_ms,
         topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
     )
     assert client.ask(request, version).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert committed_offset(client, topic) == (3, ErrorCode.NONE)
+    at, groups = TopicPartition(topic, 0), client.broker.node.groups
+    stored = on_the_loop(client.broker, lambda: groups.fetch_offsets("g", [at], False))
+    assert not isinstance(stored, ErrorCode)
+    found = stored[at]
+    assert isinstance(found, CommittedOffset)
+    expires = -1 if retention_ms < 0 else min(found.commit_timestamp + retention_ms, 2**63 - 1)
+    assert found.expire_timestamp == expires
 
 
 @pytest.mark.parametrize("lengths", list(product((0, 4096, 4097), repeat=3)))
