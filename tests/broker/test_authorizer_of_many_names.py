@@ -309,3 +309,14 @@ def test_nothing_is_added_to_a_transaction_where_one_topic_may_not_be_written(sc
     (state,) = scene.client.ask(DescribeTransactionsRequest(transactional_ids=["t"])).transaction_states
     assert (state.transaction_state, state.topics) == ("Empty", [])
     assert add(scene.client, "t", scene.pair, names[(place + 1) % 3]) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_who_may_not_see_a_group_is_told_so_of_each_partition_and_since_version_2_of_the_whole(
+    scene: Scene, version: int
+) -> None:
+    scene.deny(GROUP)
+    topics = [offset_fetch.OffsetFetchRequestTopic(name=scene.topic, partition_indexes=[0, 1])]
+    answer = scene.client.ask(OffsetFetchRequest(group_id="g", topics=topics), version)
+    told = [part.error_code for topic in answer.topics for part in topic.partitions]
+    assert (answer.error_code, told) == ((ErrorCode.NONE, [NO_GROUP] * 2) if version == 1 else (NO_GROUP, []))
