@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.client.connection import Connection, open_connection
@@ -94,3 +98,71 @@ def test_the_answer_to_an_earlier_request_ends_the_connection() -> None:
     """As one to a later request does: nothing that follows it could be told apart."""
     earlier = encode_response(MetadataResponse(brokers=[], topics=[]), 1, 1)
     assert not talk(lambda: Peer(served(), earlier), ends="out of order").is_open
+
+
+#: Two ends of a range of versions, in order.
+RANGES = st.tuples(st.integers(0, 15), st.integers(0, 15)).map(sorted)
+
+
+@given(RANGES, RANGES, st.one_of(st.none(), st.integers(0, 15)), st.integers(0, 15))
+def test_the_version_is_the_newest_that_both_sides_speak_and_the_caller_allows(
+    ours: list[int], theirs: list[int], most: int | None, least: int
+) -> None:
+    asked: Any = SimpleNamespace(__schema__=SimpleNamespace(api=3, versions=tuple(ours)), __name__="SomeRequest")
+    fit = [
+        version
+        for version in range(max(ours[0], theirs[0], least), min(ours[1], theirs[1]) + 1)
+        if most is None or version <= most
+    ]
+
+    async def main() -> int | None:
+        connection = Connection("test", TIMEOUT_MS)
+        with pytest.raises(UnsupportedByBrokerError, match="does not serve Some: use a newer one"):
+            connection.version_of(asked)
+        connection.ranges[3] = theirs[0], theirs[1]
+        try:
+            return connection.version_of(asked, most, least)
+        except UnsupportedByBrokerError:
+            return None
+
+    assert asyncio.run(main()) == (fit[-1] if fit else None)
+
+
+def conversation(scenario: Callable[[Connection], Coroutine[Any, Any, None]], *answers: bytes) -> None:
+    """With a peer that gives these answers after that to ApiVersions."""
+
+    async def main(_: VirtualLoop) -> None:
+        network = SimulatedNetwork(random.Random(3))
+        quotas = ConnectionQuotas(most=10, most_per_ip=10)
+        await network.listen(lambda: Peer(served(), *answers), "127.0.0.1", PORT, quotas)
+        await scenario(await open_connection(network, "127.0.0.1", PORT, "test", TIMEOUT_MS))
+
+    run(main)
+
+
+def test_after_the_last_number_of_requests_come_those_from_0_on() -> None:
+    """A correlation id is an int32, and is compared with what the broker sends back."""
+
+    async def scenario(connection: Connection) -> None:
+        connection._correlation_id = 2**31 - 2
+        for _ in range(2):
+            assert (await connection.request(MetadataRequest(topics=[]), 1)).brokers == []
+
+    nothing = MetadataResponse(brokers=[], topics=[])
+    conversation(scenario, *(encode_response(nothing, 1, number) for number in (2**31 - 1, 0)))
+
+
+@pytest.mark.parametrize("patience", [(5000, 700), (700, 5000)])
+def test_a_connection_ends_when_any_answer_is_late_whichever_request_it_is_to(patience: tuple[int, int]) -> None:
+    """One that may wait for records may take longer than what is asked behind it; it is looked now and then."""
+
+    async def scenario(connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        waiting = [connection.request(MetadataRequest(topics=[]), 1, timeout_ms) for timeout_ms in patience]
+        for each in waiting:
+            with pytest.raises(ConnectionLostError, match="did not answer in time"):
+                await each
+        assert 0.7 <= loop.time() - begun <= TIMEOUT_MS / 1000
+
+    conversation(scenario)

@@ -16,9 +16,10 @@ def test_every_filter_is_sent_to_every_broker() -> None:
             await admin.list_transactions(
                 ["Ongoing", "PrepareAbort"], producer_ids=[7, 8], running_longer_than_ms=900, pattern="pay.*"
             )
+            await admin.list_transactions(running_longer_than_ms=0)
             await admin.list_transactions()
         asked = nodes.requests(ListTransactionsRequest)
-        assert sorted(node for node, _ in asked) == [0, 0, 1, 1, 2, 2]
+        assert sorted(node for node, _ in asked) == [node for node in range(3) for _ in range(3)]
         filters = [
             (
                 request.state_filters,
@@ -28,6 +29,7 @@ def test_every_filter_is_sent_to_every_broker() -> None:
             )
             for _, request in asked
         ]
-        assert filters == [(["Ongoing", "PrepareAbort"], [7, 8], 900, "pay.*")] * 3 + [([], [], -1, None)] * 3
+        whole = (["Ongoing", "PrepareAbort"], [7, 8], 900, "pay.*")
+        assert filters == [whole] * 3 + [([], [], 0, None)] * 3 + [([], [], -1, None)] * 3
 
     play(scenario)
