@@ -111,6 +111,29 @@ def test_two_members_share(client: Client) -> None:
     assert {(each.client_id, each.client_host) for each in described.members} == {("wire", "/127.0.0.1")}
 
 
+def test_while_a_group_rebalances_it_is_not_told_which_protocol_its_members_have(client: Client) -> None:
+    """It is about to be another one."""
+    two = Two(client)
+    two.share()
+    third = Client(client.broker)
+    promised = third.ask(join_request())
+    third.send(join_request(promised.member_id))
+    wait_until("it rebalances", lambda: describe(client).group_state == "PreparingRebalance")
+    found = describe(client)
+    assert (found.protocol_type, found.protocol_data) == ("consumer", "")
+    assert [each.member_metadata for each in found.members] == [b""] * 3
+    third.close()
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_who_is_refused_is_given_no_protocol(client: Client, version: int) -> None:
+    """There is no null for it before version 7."""
+    find_group(client)
+    refused = client.ask(join_request("somebody"), version)
+    assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused.protocol_name == (None if version >= 7 else "")
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_who_leaves_makes_room(client: Client, version: int) -> None:
     two = Two(client)

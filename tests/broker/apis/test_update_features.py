@@ -59,6 +59,17 @@ def test_what_is_refused(client: Client, feature: str, level: int, kind: int, ve
     assert finalized(client) == before
 
 
+@pytest.mark.parametrize("place", range(2))
+def test_where_one_is_refused_none_changes(client: Client, place: int) -> None:
+    """Whichever of them it is."""
+    before = finalized(client)
+    keys = [FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=SAFE)]
+    keys.insert(place, FeatureUpdateKey(feature="unknown", max_version_level=1, upgrade_type=UPGRADE))
+    answer = client.ask(UpdateFeaturesRequest(feature_updates=keys))
+    assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+    assert finalized(client) == before
+
+
 @pytest.mark.parametrize("kind", [UPGRADE, SAFE])
 def test_version_0_lowers_no_level_whatever_it_allows(client: Client, kind: int) -> None:
     before = finalized(client)
