@@ -50,7 +50,7 @@ def _withdraw_all(
             responses.append(_withdraw(topic, context, node, withdrawn))
         else:
             message = "a topic is named once, by its name or by its id"
-            responses.append(_refused(topic, ErrorCode.INVALID_REQUEST, message))
+            responses.append(_answer(topic, None, ErrorCode.INVALID_REQUEST, message))
         yield
     return responses, withdrawn
 
@@ -63,8 +63,12 @@ def _named(asked: DeleteTopicState, node: Node) -> object:
     return asked.name if topic is None else topic.topic_id
 
 
-def _refused(asked: DeleteTopicState, error: ErrorCode, message: str) -> DeletableTopicResult:
-    return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=error, error_message=message)
+def _answer(
+    asked: DeleteTopicState, topic: Topic | None, error: ErrorCode, message: str | None
+) -> DeletableTopicResult:
+    """With the name and the id of `topic`; None: with what was asked with."""
+    name, topic_id = (asked.name, asked.topic_id) if topic is None else (topic.name, topic.topic_id)
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
 
 
 def _withdraw(
@@ -73,10 +77,12 @@ def _withdraw(
     topics = node.topics
     topic = topics.by_id.get(asked.topic_id) if asked.name is None else topics.by_name.get(asked.name)
     name = asked.name if topic is None else topic.name
-    error, message = ErrorCode.NONE, None
     if name is not None and not context.may(Operation.DELETE, Resource.TOPIC, name):
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    elif topic is None:
+        # Whoever may not see the topic is told nothing that was not asked with.
+        seen = topic if context.may(Operation.DESCRIBE, Resource.TOPIC, name) else None
+        return _answer(asked, seen, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    error, message = ErrorCode.NONE, None
+    if topic is None:
         error = _unknown(asked)
     elif not node.settings["delete.topic.enable"]:
         error, message = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
@@ -88,8 +94,7 @@ def _withdraw(
             withdrawn.append(topic)
         except TopicRefused as refused:
             error, message = refused.error, str(refused)
-    topic_id = asked.topic_id if topic is None else topic.topic_id
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
+    return _answer(asked, topic, error, message)
 
 
 def _unknown(asked: DeleteTopicState) -> ErrorCode:
