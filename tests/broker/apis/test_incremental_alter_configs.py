@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from fencepost.broker.apis.incremental_alter_configs import changed
@@ -12,9 +14,9 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 KNOWN = {"cleanup.policy": "compact", "retention.ms": "5"}
 
 
-def after(*operations: tuple[str, int, str | None]) -> dict[str, str]:
+def after(*operations: tuple[str, int, str | None], known: Mapping[str, str] = KNOWN) -> dict[str, str]:
     configs = [AlterableConfig(name=name, config_operation=kind, value=value) for name, kind, value in operations]
-    return changed(AlterConfigsResource(resource_type=2, resource_name="t", configs=configs), KNOWN)
+    return changed(AlterConfigsResource(resource_type=2, resource_name="t", configs=configs), known)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,11 @@ def test_one_setting_is_changed_and_the_others_stay(
     operation: tuple[str, int, str | None], settings: dict[str, str]
 ) -> None:
     assert after(operation) == settings
+
+
+def test_a_list_that_is_not_set_begins_with_what_it_is_by_default() -> None:
+    assert after(("cleanup.policy", APPEND, "compact"), known={}) == {"cleanup.policy": "delete,compact"}
+    assert after(("cleanup.policy", SUBTRACT, "delete"), known={}) == {"cleanup.policy": ""}
 
 
 @pytest.mark.parametrize(
