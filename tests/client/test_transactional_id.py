@@ -211,6 +211,28 @@ def test_an_end_is_in_doubt_if_any_try_of_it_may_have_been_carried_out(
     assert (found is CommitInDoubtError) == is_in_doubt
 
 
+@pytest.mark.parametrize("lost", ["the end", "what came before it"])
+def test_what_was_lost_is_remembered_as_long_as_it_may_come_late(lost: str) -> None:
+    """By the next transaction an end that was answered counts no more; a request until there is a new epoch."""
+    nothing = ErrorCode.INVALID_TXN_STATE
+    before, end = ([], [ConnectionLostError("x")]) if lost == "the end" else ([ConnectionLostError("x")], [])
+    answers = [*before, AddOffsetsToTxnResponse(error_code=0), *end, EndTxnResponse(error_code=0)]
+    answers.append(EndTxnResponse(error_code=nothing))
+    answers.append(InitProducerIdResponse(error_code=0, producer_id=1, producer_epoch=2))
+    found = TransactionalId(cast(Cluster, Answering(answers)), "id")
+
+    async def main() -> None:
+        await found.add_offsets(WHO, "g")
+        await found.end(WHO, True, tv2=False)
+        assert found.unsettled
+        with pytest.raises(TransactionAbortableError):
+            await found.end(WHO, True, tv2=False)
+        await found.init(1000, WHO)
+        assert not found.unsettled
+
+    asyncio.run(main())
+
+
 @given(st.integers(0, 2**40), st.integers(0, 2**15 - 1))
 def test_the_pair_to_go_on_with_is_the_one_that_the_end_was_answered(producer_id: int, epoch: int) -> None:
     cluster = Answering(
