@@ -18,7 +18,7 @@ from fencepost.simulation.request_faults import Passage
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 #: Seconds for which a broker may answer what its client no longer waits for.
-_LINGERS: Final = 1.0
+LINGERS: Final = 1.0
 _NOBODYS: Final = 64 * 1024
 
 
@@ -120,7 +120,7 @@ class CutConnection(asyncio.Transport, asyncio.BufferedProtocol):
 
     def lose_ours(self, late: float) -> None:  # noqa: ARG002 - it is known when the last of it leaves
         sent = max(self._loop.time(), self._last)
-        self._end(ConnectionResetError(104, "connection reset"), sent + _LINGERS)
+        self._end(ConnectionResetError(104, "connection reset"), sent + LINGERS)
 
     def _end(self, error: Exception | None, closing: float) -> None:
         """The client's end is gone, its socket at that time of the loop."""

@@ -11,8 +11,8 @@ from typing import Any
 from fencepost.client import Admin, OffsetSpec
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
-from fencepost.simulation.cutting_network import CuttingNetwork
-from fencepost.simulation.request_faults import RequestFaults, Sending
+from fencepost.simulation.cutting_network import LINGERS, CuttingNetwork
+from fencepost.simulation.request_faults import LATEST, RequestFaults, Sending
 from fencepost.simulation.script import Prompter, RequestFault
 from fencepost.simulation.surroundings import Cluster
 
@@ -45,6 +45,8 @@ class RealWorld:
         """Once set nothing goes wrong any more."""
         self.befallen: Counter[str] = Counter()
         """How many requests each fault befell."""
+        self._late_until = 0.0
+        """By the loop's clock."""
         self._seed = seed
         self._tell = tell
         self._begun = self.loop.time()
@@ -69,6 +71,11 @@ class RealWorld:
     def befell(self, what: str) -> None:
         """Something becomes of a request."""
         self.befallen[what] += 1
+        self._late_until = self.loop.time() + LATEST + LINGERS
+
+    async def arrived(self) -> None:
+        """Wait until what was sent late has arrived, be its sender there or not."""
+        await self.until(self._late_until)
 
 
 class RealProcess:
