@@ -144,7 +144,35 @@ def test_where_a_committed_batch_ended_a_stream_goes_on_and_nothing_else_does() 
     stream, batch = parse(given, streaming=True).start, parse(given, streaming=False).start
     stream.check([TopicPartition("a", 0), TopicPartition("a", 1)])
     assert stream.resumed == Positions({TopicPartition("a", 0): 1}, "ours")
+    assert stream.otherwise == -2, "of what came later nothing was read yet"
     assert batch.resumed is None
+    without = parse(LEAST | {"startingOffsets": '{"a": {"0": 1}}'}, streaming=True).start
+    assert without.resumed is None, "it does not say of which cluster"
+
+
+@pytest.mark.parametrize("given", ["Offsets", "OffsetsByTimestamp"])
+def test_what_is_not_named_begins_at_the_beginning_and_ends_at_the_end(given: str) -> None:
+    """Where that is allowed: a partition that comes later."""
+    places = {f"{which}{given}": '{"a": {"0": 1}}' for which in ("starting", "ending")}
+    options = parse(LEAST | places, streaming=False)
+    assert (options.start.otherwise, options.end.otherwise) == (-2, -1)
+
+
+def test_the_least_and_the_most_of_a_micro_batch_may_be_the_same() -> None:
+    options = parse(LEAST | {"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "8"}, streaming=True)
+    assert (options.min_offsets_per_trigger, options.max_offsets_per_trigger) == (8, 8)
+
+
+@pytest.mark.parametrize("flag", ["includeHeaders", "failOnDataLoss"])
+def test_a_flag_is_as_it_is_given(flag: str) -> None:
+    for text, wanted in (("true", True), ("FALSE", False)):
+        options = parse(LEAST | {flag: text}, streaming=False)
+        assert {"includeHeaders": options.include_headers, "failOnDataLoss": options.fail_on_data_loss}[flag] is wanted
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(BadOption, match=r"subscribePattern=\(: no regular expression"):
+        parse({"kafka.bootstrap.servers": "h:1", "subscribePattern": "("}, streaming=False)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -41,6 +41,29 @@ def test_what_is_no_offset_is_not_taken_for_one(fields: Any) -> None:
         Positions.decode(fields)
 
 
+@pytest.mark.parametrize("number", ["-1", "+1", "1_0", " 5", "\u0663", "x", "", "2147483648"])
+def test_what_is_no_partition_is_not_taken_for_one(number: str) -> None:
+    with pytest.raises(ValueError, match="is no partition"):
+        Positions.decode({"a": {number: 1}})
+
+
+def test_the_largest_numbers_are_those_of_the_protocol() -> None:
+    most = {"a": {"2147483647": 2**63 - 1}}
+    assert Positions.decode(most).offsets == {TopicPartition("a", 2**31 - 1): 2**63 - 1}
+    with pytest.raises(ValueError, match="which is no offset"):
+        Positions.decode({"a": {"0": 2**63}})
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "is_another"),
+    [("one", "two", True), ("one", "one", False), (None, "two", False), ("one", None, False), (None, None, False)],
+)
+def test_a_topic_is_another_one_only_where_both_ids_are_known(
+    here: str | None, there: str | None, is_another: bool
+) -> None:
+    assert at({}, here).is_in_another_topic("in", at({}, there)) is is_another
+
+
 def at(offsets: Mapping[int, int], topic_id: str | None = "one") -> Positions:
     ids = {} if topic_id is None else {"in": topic_id}
     return Positions({TopicPartition("in", number): offset for number, offset in offsets.items()}, "ours", ids)

@@ -52,6 +52,18 @@ def test_a_clock_that_is_set_back_takes_nothing_away() -> None:
     assert course.report(0).begin_ms == 0
 
 
+def test_the_age_is_that_of_the_attempt_and_before_the_first_one_of_the_write() -> None:
+    clock = Hand()
+    course = Course(clock)
+    clock.shows += 30
+    assert course.age_ms() == 30
+    course.attempt()
+    clock.shows += 7
+    course.done("begin")
+    clock.shows += 5
+    assert course.age_ms() == 12
+
+
 @pytest.mark.parametrize("failing", [0, 2])
 def test_a_driver_tells_what_a_batch_took(failing: int) -> None:
     async def test(bench: Bench) -> None:

@@ -123,6 +123,8 @@ WRONG: list[tuple[dict[str, str], str]] = [
     (SASL | {"tokenProvider": "not.there:f"}, "tokenProvider=not.there:f: it must be package.module:function"),
     (SASL | {"tokenProvider": "json:nothing"}, "tokenProvider=json:nothing"),
     (SASL | {"tokenProvider": "json"}, "tokenProvider=json: it must be"),
+    (SASL | {"tokenProvider": ":loads"}, "tokenProvider=:loads: it must be"),
+    (SASL | {"tokenProvider": ""}, "tokenProvider=: it must be"),
     (
         SSL | {"kafka.ssl.truststore.location": CA},
         "kafka.ssl.truststore.type is JKS, which is the default: only PEM can be read",
