@@ -368,8 +368,10 @@ def test_what_was_left_before_the_end_is_sent_and_what_is_left_after_an_error_fo
 def test_none_that_is_left_by_a_thread_comes_after_the_stop() -> None:
     """Threads leave records as fast as they can while the loop takes them, stops and starts."""
     loop, per_thread, accepted = Loop(1 << 40), 20_000, [list[tuple[int, int]]() for _ in range(3)]
+    stopped = threading.Event()
 
     def leave(thread: int) -> None:
+        stopped.wait()  # else they may be done before the loop has begun
         for number in range(per_thread):
             record: Any = (thread, number)
             if loop.queue.leave(record, 0) is not None:
@@ -378,11 +380,14 @@ def test_none_that_is_left_by_a_thread_comes_after_the_stop() -> None:
     threads = [threading.Thread(target=leave, args=(thread,)) for thread in range(3)]
     for each in threads:
         each.start()
+    stops = 0
     while any(each.is_alive() for each in threads):
         loop.takes_records = True
         loop.turn()
         loop.stop()  # where put_in asserts that none comes later
+        stopped.set()
+        stops += 1
     loop.stop()
-    assert sorted(loop.batches) == sorted(record for each in accepted for record in each)
+    assert stops > 0 and sorted(loop.batches) == sorted(record for each in accepted for record in each)
     for thread in range(3):
         assert [record for record in loop.batches if record[0] == thread] == accepted[thread]
