@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,19 +56,21 @@ def verdict(outcomes: Outcomes, visible: Iterable[str]) -> list[str]:
 
 
 class Node:
-    """A `fencepost serve` process on one port and directory."""
+    """A `fencepost serve` process on one port and directory.  What it says is added to `said`."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, said: Path | None = None) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
         self.command = [sys.executable, "-m", "fencepost", "serve", "--listen", self.address, "--data", str(data)]
+        self._said = said
         self._process: subprocess.Popen[str] | None = None
         self.slowest_start = 0.0
 
     def start(self) -> None:
         begin = time.monotonic()
-        process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        with nullcontext() if self._said is None else self._said.open("a") as said:
+            process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=said, text=True)
         assert process.stdout is not None
         line = process.stdout.readline()
         assert self.address in line, f"the broker did not start: {line!r}"
@@ -86,9 +89,19 @@ class Node:
         """A clean stop."""
         self.kill(signal.SIGTERM)
 
+    def ended(self) -> int:
+        """The exit code of a process that ends by itself, within a minute."""
+        assert self._process is not None
+        return self._process.wait(60)
 
-async def produce(address: str, name: str, outcomes: Outcomes, chance: random.Random, stop: asyncio.Event) -> None:
-    """Transactions of one to six records until told to stop; one in five is aborted on purpose."""
+
+async def produce(
+    address: str, name: str, outcomes: Outcomes, chance: random.Random, stop: asyncio.Event, size: int = 0
+) -> None:
+    """Transactions of one to six records until told to stop; one in five is aborted on purpose.
+
+    Records are filled up to `size` bytes with blanks.
+    """
     number = 0
     while not stop.is_set():
         async with Producer(address, transactional_id=name, request_timeout_ms=2000) as producer:
@@ -101,7 +114,8 @@ async def produce(address: str, name: str, outcomes: Outcomes, chance: random.Ra
                     await producer.begin_transaction()
                     for record in records:
                         topic = chance.choice(list(TOPICS))
-                        await producer.send(topic, record.encode(), partition=chance.randrange(TOPICS[topic]))
+                        value = record.encode().ljust(size)
+                        await producer.send(topic, value, partition=chance.randrange(TOPICS[topic]))
                     if chance.random() < 0.2:
                         await producer.abort_transaction()
                         outcomes.aborted[tag] = outcomes.unknown.pop(tag)

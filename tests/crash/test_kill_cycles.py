@@ -13,7 +13,7 @@ from tests.seeds import seeds
 
 
 def read_committed(address: str) -> list[str]:
-    """Every record that a read_committed librdkafka consumer is shown, up to the high watermark."""
+    """Every record that a read_committed librdkafka consumer is shown up to the high watermark, without filling."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -32,7 +32,7 @@ def read_committed(address: str) -> list[str]:
         assert message is not None, f"a transaction hangs: nothing more comes, still waiting for {waiting}"
         key = (message.topic() or "", message.partition() or 0)
         if message.error() is None:
-            records.append((message.value() or b"").decode())
+            records.append((message.value() or b"").decode().rstrip())
         elif (message.offset() or 0) >= ends[key]:
             waiting.pop(key, None)
     consumer.close()
