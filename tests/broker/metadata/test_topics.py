@@ -26,6 +26,7 @@ from tests.broker.wire import (
 from fencepost.broker import Broker, running_broker
 from fencepost.broker.metadata.store import SqliteMetadataStore
 from fencepost.broker.metadata.topic_rules import LARGEST_COUNT
+from fencepost.log.space import Space
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     CreatePartitionsRequest,
@@ -125,23 +126,43 @@ def test_a_topic_named_twice_is_not_made(client: Client) -> None:
     assert [each.error_code for each in made] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
 
 
+def grow(client: Client, name: str, count: int, *, dry: bool = False, version: int = 3) -> int:
+    wanted = CreatePartitionsTopic(name=name, count=count)
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=dry)
+    return int(client.ask(request, version).results[0].error_code)
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_a_topic_grows_and_never_shrinks(client: Client, version: int) -> None:
     name = new_topic(client, 2)
     init(client, "t")
-
-    def grow(name: str, count: int, *, dry: bool = False) -> int:
-        wanted = CreatePartitionsTopic(name=name, count=count)
-        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=dry)
-        return int(client.ask(request, version).results[0].error_code)
-
-    assert grow(name, 5, dry=True) == ErrorCode.NONE
+    assert grow(client, name, 5, dry=True, version=version) == ErrorCode.NONE
     assert len(shown(client, name)[0].partitions) == 2
     for count, error in [(2, ErrorCode.INVALID_PARTITIONS), (1, ErrorCode.INVALID_PARTITIONS), (5, ErrorCode.NONE)]:
-        assert grow(name, count) == error
+        assert grow(client, name, count, version=version) == error
     assert len(shown(client, name)[0].partitions) == 5
-    assert grow("unknown", 5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert grow("__transaction_state", 60) == ErrorCode.INVALID_REQUEST
+    assert grow(client, "unknown", 5, version=version) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert grow(client, "__transaction_state", 60, version=version) == ErrorCode.INVALID_REQUEST
+
+
+def test_a_topic_grows_to_the_largest_number_of_partitions_and_no_further(client: Client) -> None:
+    name = new_topic(client, 2)
+    assert grow(client, name, LARGEST_COUNT, dry=True) == ErrorCode.NONE
+    assert grow(client, name, LARGEST_COUNT + 1, dry=True) == ErrorCode.INVALID_PARTITIONS
+
+
+def test_what_the_disk_has_no_room_for_is_refused_before_anything_is_written(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new topic, and the partitions that one gets more."""
+    name = new_topic(client, 2)
+    monkeypatch.setattr(Space, "has_room_for", lambda _, partitions: partitions <= 3)
+    (refused,) = create(client, topic("large", 4))
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused.error_message == "no space is left on the disk for topic 'large': free some"
+    assert grow(client, name, 6) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [(each.name, len(each.partitions)) for each in shown(client)] == [(name, 2)]
+    assert grow(client, name, 5) == create(client, topic("large", 3))[0].error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", range(1, 7))
