@@ -72,6 +72,21 @@ def test_what_was_kept_of_a_transaction_whose_end_is_gone_is_not_part_of_the_nex
     reader.end()
 
 
+@pytest.mark.parametrize("left", [("gap", 1, 2), ("emptied", 1, 2)], ids=["gone", "emptied"])
+def test_whoever_goes_on_in_a_transaction_whose_rest_was_compacted_away_goes_on_behind_it(left: Step) -> None:
+    """It was committed in the middle of it, and what comes then has newer values of the same keys."""
+    reader = Reader(
+        build([("data", 1, 2), ("data", 1, 2), ("commit", 1, 0), ("plain", 3, 1)]), BEGINNING, 0, 1, iter(())
+    )
+    assert reader.take(2) == [0, 1]
+    log = build([("data", 1, 2), left, ("commit", 1, 0), ("plain", 3, 1)])
+    again = Reader(log, reader.next_offset(), 0, 1, iter(()))
+    assert again.take(10) == [5]
+    assert again.next_offset() == OffsetAndMetadata(log.end)
+    for each in (reader, again):
+        each.end()
+
+
 @pytest.mark.promise("2014.offset-pair", "2014.inside-transaction")
 @given(STEPS, st.lists(st.tuples(LIMITS, MOST, st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6), FATES)
 def test_whoever_goes_on_from_a_committed_position_is_given_exactly_what_was_not_delivered_before_it(
