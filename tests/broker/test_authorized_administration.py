@@ -22,6 +22,7 @@ from fencepost.protocol.messages import (
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     LeaveGroupRequest,
+    ListPartitionReassignmentsRequest,
     ListTransactionsRequest,
     OffsetDeleteRequest,
     OffsetForLeaderEpochRequest,
@@ -105,6 +106,10 @@ def leave(scene: Scene) -> Any:
     return scene.client.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")])).error_code
 
 
+def moving(scene: Scene) -> Any:
+    return scene.client.ask(ListPartitionReassignmentsRequest()).error_code
+
+
 CASES: Final[dict[str, tuple[Resource, Operation, Callable[[Scene], Any], ErrorCode]]] = {
     "CreatePartitions": (TOPIC, Operation.ALTER, grow, NO_TOPIC),
     "DeleteRecords": (TOPIC, Operation.DELETE, delete_records, NO_TOPIC),
@@ -112,6 +117,7 @@ CASES: Final[dict[str, tuple[Resource, Operation, Callable[[Scene], Any], ErrorC
     "DescribeConfigs of a broker": (CLUSTER, Operation.DESCRIBE_CONFIGS, describe(BROKER_CONFIG), NO_CLUSTER),
     "IncrementalAlterConfigs": (TOPIC, Operation.ALTER_CONFIGS, change, NO_TOPIC),
     "AlterConfigs": (TOPIC, Operation.ALTER_CONFIGS, replace, NO_TOPIC),
+    "ListPartitionReassignments": (CLUSTER, Operation.DESCRIBE, moving, NO_CLUSTER),
     "DescribeProducers": (TOPIC, Operation.READ, producers, NO_TOPIC),
     "OffsetForLeaderEpoch": (TOPIC, Operation.DESCRIBE, epochs, NO_TOPIC),
     "OffsetDelete of a group": (GROUP, Operation.DELETE, delete_offset, NO_GROUP),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.broker.apis.test_every_version import sample
 from tests.broker.group_talk import commit, find_group, join, sync_request, txn_commit
 from tests.broker.wire import (
     Client,
@@ -21,6 +22,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.network.registry import SERVED
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -58,10 +60,12 @@ class Denies:
         self.denied: set[tuple[Resource, Operation]] = set()
         self.only: str | None = None
         """The one name of which that is so, if not of all."""
+        self.asked: set[tuple[Resource, Operation]] = set()
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
         assert (principal, host) == ("User:ANONYMOUS", "/127.0.0.1")
         assert name or resource is Resource.GROUP
+        self.asked.add((resource, operation))
         return (resource, operation) not in self.denied or self.only not in (None, name)
 
 
@@ -236,3 +240,21 @@ def test_topics_that_may_not_be_seen_are_left_out(scene: Scene) -> None:
     assert client.ask(MetadataRequest(topics=None)).topics == []
     (found,) = client.ask(DescribeTransactionsRequest(transactional_ids=["t"])).transaction_states
     assert (found.transaction_state, found.topics) == ("Ongoing", [])
+
+
+#: They tell what a client has to know before it can ask for anything, as Apache Kafka tells it to all.
+FOR_ALL = {"ApiVersions", "DescribeCluster"}
+
+
+@pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: SERVED[key].request.__name__.removesuffix("Request"))
+def test_every_api_asks_whether_the_caller_may(scene: Scene, key: int) -> None:
+    served = SERVED[key]
+    assert commit(scene.client, scene.topic, 1) == [0]
+    scene.denies.denied = {(resource, operation) for resource in Resource for operation in Operation}
+    scene.denies.asked.clear()
+    newest = served.newest(scene.client.broker.node.settings)
+    for version in range(served.first, newest + 1):
+        for count in (0, 1):
+            scene.client.ask(sample(served.request, version, count), version)
+    name = served.request.__name__.removesuffix("Request")
+    assert bool(scene.denies.asked) == (name not in FOR_ALL)

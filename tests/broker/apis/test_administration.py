@@ -14,12 +14,14 @@ from fencepost.protocol.messages import (
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    ListPartitionReassignmentsRequest,
     MetadataRequest,
 )
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsTopics
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 
 client = clients()
@@ -98,3 +100,18 @@ def test_records_of_what_is_only_compacted_are_not_deleted(client: Client, polic
     name = new_topic(client, cleanup_policy=policy)
     assert produce(client, name, batch("v")).error_code == ErrorCode.NONE
     assert delete_records(client, name, 1).error_code == error
+
+
+@pytest.mark.parametrize(
+    "asked", [None, [], [[0]], [[0, 9], []]], ids=["all", "none", "one", "some that are not there"]
+)
+def test_no_partition_is_ever_being_moved(client: Client, asked: list[list[int]] | None) -> None:
+    names = (new_topic(client), "never-made")
+    topics = None
+    if asked is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+            for name, indexes in zip(names, asked, strict=False)
+        ]
+    answer = client.ask(ListPartitionReassignmentsRequest(topics=topics))
+    assert (answer.error_code, answer.error_message, answer.topics) == (ErrorCode.NONE, None, [])

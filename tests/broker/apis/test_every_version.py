@@ -19,6 +19,9 @@ from fencepost.protocol.messages import REQUESTS, ApiVersionsRequest, ApiVersion
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 EVERY = [(key, version) for key, served in sorted(SERVED.items()) for version in range(served.first, served.last + 1)]
+TOPIC = 2
+#: fields that mean something with few values only
+MEANT: dict[str, Any] = {"acks": -1, "resource_type": TOPIC}
 SAMPLES: dict[str, Any] = {
     "boolean": False,
     "string": "sample",
@@ -49,8 +52,8 @@ def sample(of: type[Message], version: int, count: int) -> Any:
 
 
 def value(field: Field, version: int, count: int) -> Any:
-    if field.name == "acks":
-        return -1
+    if field.name in MEANT:
+        return MEANT[field.name]
     if field.kind == "struct":
         return sample(field.of, version, count)
     if field.kind == "array":

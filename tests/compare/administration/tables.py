@@ -28,12 +28,14 @@ from fencepost.protocol.messages import (
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
 )
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_topic_partitions import Cursor, TopicRequest
+from fencepost.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsTopics as Moved
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from fencepost.protocol.types import ZERO_UUID
@@ -202,6 +204,14 @@ class Tables:
                 for told in (False, True):
                     request = DescribeClusterRequest(include_cluster_authorized_operations=told, endpoint_type=kind)
                     yield f"cluster, endpoint {kind}", partial(self.nodes.ask, request, version)
+        moved: tuple[list[Moved] | None, ...] = (
+            None, [], [Moved(name=HERE, partition_indexes=[0, 1])], [Moved(name=HERE, partition_indexes=[])],
+            [Moved(name=HERE, partition_indexes=[9, -1])], [Moved(name="no.such", partition_indexes=[0])],
+            [Moved(name="", partition_indexes=[0])], [Moved(name=HERE, partition_indexes=[0, 0])] * 2,
+        )  # fmt: skip
+        for number, which in enumerate(moved):
+            moving = ListPartitionReassignmentsRequest(topics=which)
+            yield f"what is being moved, {number}", partial(self.nodes.ask, moving, 0)
         names = ([HERE, THERE], [THERE, "no.such", HERE], ["a b", "", THERE], [HERE, HERE])
         cursors = (None, (HERE, 0), (HERE, 1), (HERE, 3), (HERE, -1), (THERE, 0), ("no.such", 0), ("", 0), ("zz", 5))
         for wanted in names:

@@ -42,6 +42,10 @@ from fencepost.protocol.messages.join_group import JoinGroupRequest, JoinGroupRe
 from fencepost.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fencepost.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from fencepost.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from fencepost.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from fencepost.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from fencepost.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -94,6 +98,7 @@ REQUESTS: dict[int, Any] = _by_key(
         LeaveGroupRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
+        ListPartitionReassignmentsRequest,
         ListTransactionsRequest,
         MetadataRequest,
         OffsetCommitRequest,
@@ -144,6 +149,7 @@ RESPONSES: dict[int, Any] = _by_key(
         LeaveGroupResponse,
         ListGroupsResponse,
         ListOffsetsResponse,
+        ListPartitionReassignmentsResponse,
         ListTransactionsResponse,
         MetadataResponse,
         OffsetCommitResponse,
@@ -221,6 +227,8 @@ __all__ = [
     "ListGroupsResponse",
     "ListOffsetsRequest",
     "ListOffsetsResponse",
+    "ListPartitionReassignmentsRequest",
+    "ListPartitionReassignmentsResponse",
     "ListTransactionsRequest",
     "ListTransactionsResponse",
     "MetadataRequest",
