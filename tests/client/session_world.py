@@ -8,8 +8,9 @@ from uuid import UUID
 
 from fencepost.broker.leader.fetch_sessions import Asked, FetchSessions, partitions_of
 from fencepost.client.fetch_requests import FetchSettings, fetch_request
-from fencepost.client.fetch_session import BEGIN, LAST_SESSION_EPOCH, Answer, Ends, FetchSession, Wanted
+from fencepost.client.fetch_session import Answer, Ends, FetchSession, Wanted
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.fetch_sessions import BEGIN, LAST_SESSION_EPOCH
 from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from fencepost.protocol.steps import Pace, finish

@@ -12,17 +12,9 @@ from hypothesis import strategies as st
 from tests.client.session_world import BY_ID, BY_NAME, PARTITIONS, WITHOUT_SESSIONS, World
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.fetch_session import (
-    BEGIN,
-    CLOSE,
-    LAST_SESSION_EPOCH,
-    NO_SESSION,
-    FetchSession,
-    SessionRequest,
-    Wanted,
-    next_epoch,
-)
+from fencepost.client.fetch_session import FetchSession, SessionRequest, Wanted
 from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.fetch_sessions import BEGIN, CLOSE, NO_SESSION
 from fencepost.protocol.messages import FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from fencepost.protocol.types import TopicPartition
@@ -177,10 +169,6 @@ def test_a_session_is_ended_once() -> None:
     assert session.end() == SessionRequest(5, CLOSE, {})
     assert session.end() is None
     assert session.ask(wanted(A), BY_NAME) == SessionRequest(NO_SESSION, BEGIN, wanted(A), [])
-
-
-def test_epochs_begin_again_at_1() -> None:
-    assert [next_epoch(each) for each in (1, LAST_SESSION_EPOCH - 1, LAST_SESSION_EPOCH)] == [2, LAST_SESSION_EPOCH, 1]
 
 
 # Against nodes

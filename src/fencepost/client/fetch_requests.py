@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.fetch_session import TOPIC_IDS_SINCE, SessionRequest, Wanted
+from fencepost.client.fetch_session import SessionRequest, Wanted
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.fetch_sessions import TOPIC_IDS_SINCE
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition

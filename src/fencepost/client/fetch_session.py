@@ -22,17 +22,17 @@ from uuid import UUID
 
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.fetch_sessions import (
+    BEGIN,
+    CLOSE,
+    NO_SESSION,
+    SESSIONS_SINCE,
+    TOPIC_IDS_SINCE,
+    next_epoch,
+)
 from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.types import TopicPartition
 
-NO_SESSION: Final = 0
-BEGIN: Final = 0
-CLOSE: Final = -1
-LAST_SESSION_EPOCH: Final = 2**31 - 1
-SESSIONS_SINCE: Final = 7
-"""The version of Fetch that has them."""
-TOPIC_IDS_SINCE: Final = 13
-"""The version of Fetch that names topics by their ids, and no more by their names."""
 #: The node does not have the session, or not as the request says: it is begun anew, and nothing is lost.
 _SESSION_LOST: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -173,8 +173,3 @@ class FetchSession:
         session_id, self.session_id = self.session_id, NO_SESSION
         self._next_epoch = BEGIN
         return None if session_id == NO_SESSION else SessionRequest(session_id, CLOSE, {})
-
-
-def next_epoch(epoch: int) -> int:
-    """The epoch of the request after one with this epoch: after the largest comes 1, as 0 begins a session."""
-    return 1 if epoch == LAST_SESSION_EPOCH else epoch + 1

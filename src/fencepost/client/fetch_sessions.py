@@ -11,7 +11,8 @@ from fencepost.client.cluster import Cluster, Use
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.client.fetch_requests import FetchSettings, fetch_request
-from fencepost.client.fetch_session import TOPIC_IDS_SINCE, Answer, FetchSession, SessionRequest, Wanted
+from fencepost.client.fetch_session import Answer, FetchSession, SessionRequest, Wanted
+from fencepost.protocol.fetch_sessions import TOPIC_IDS_SINCE
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.types import TopicPartition
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
 from fencepost.client.fetch_requests import fetch_partition
-from fencepost.client.fetch_session import TOPIC_IDS_SINCE
 from fencepost.client.positions import list_offsets
 from fencepost.client.records import visible_batches
 from fencepost.client.security import Security
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.fetch_sessions import TOPIC_IDS_SINCE
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.record_columns import record_batches

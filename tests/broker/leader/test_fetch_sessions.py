@@ -9,11 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from fencepost.broker.leader.fetch_sessions import (
-    BEGIN,
-    CLOSE,
     LARGEST_ID,
-    LAST_SESSION_EPOCH,
-    NO_SESSION,
     SMALLEST_ID,
     Fetching,
     FetchSessions,
@@ -21,6 +17,7 @@ from fencepost.broker.leader.fetch_sessions import (
     partitions_of,
 )
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.fetch_sessions import BEGIN, CLOSE, LAST_SESSION_EPOCH, NO_SESSION
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchTopic, ForgottenTopic, PartitionData
 from fencepost.protocol.steps import Pace, finish

@@ -14,7 +14,8 @@ from tests.compare.two_nodes import TwoNodes, two_nodes
 from fencepost.client import Consumer, fetcher
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
-from fencepost.client.fetch_session import CLOSE, FetchSession
+from fencepost.client.fetch_session import FetchSession
+from fencepost.protocol.fetch_sessions import CLOSE
 from fencepost.protocol.messages import FetchRequest
 
 pytestmark = pytest.mark.compare

@@ -26,7 +26,7 @@ from tests.compare.fetch_sessions.steps import (
     Write,
 )
 
-from fencepost.broker.leader.fetch_sessions import LAST_SESSION_EPOCH
+from fencepost.protocol.fetch_sessions import LAST_SESSION_EPOCH
 
 UNKNOWN = "unknown"
 _WEIGHTS = {"read": 12, "write": 5, "write_transactional": 3, "end": 2, "delete": 0.5, "remove": 0.1, "nonsense": 0.6}

@@ -19,12 +19,13 @@ from collections.abc import Callable
 from functools import partial
 
 from fencepost.broker.leader.fetch_plan import FetchPlan, Found, partition_error
-from fencepost.broker.leader.fetch_sessions import TOPIC_IDS_SINCE, partitions_of
+from fencepost.broker.leader.fetch_sessions import partitions_of
 from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.fetch_sessions import TOPIC_IDS_SINCE
 from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse
 from fencepost.protocol.steps import Pace, Steps

@@ -23,16 +23,18 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.fetch_sessions import (
+    BEGIN,
+    CLOSE,
+    LAST_SESSION_EPOCH,
+    NO_SESSION,
+    TOPIC_IDS_SINCE,
+    next_epoch,
+)
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, PartitionData
 from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Milliseconds
-
-NO_SESSION: Final = 0
-BEGIN: Final = 0
-CLOSE: Final = -1
-LAST_SESSION_EPOCH: Final = 2**31 - 1
-TOPIC_IDS_SINCE: Final = 13
 
 _SHARD: Final = LAST_SESSION_EPOCH // 8
 """Apache Kafka spreads its sessions over eight caches, by ranges of their ids; outside of these it fails."""
@@ -179,7 +181,7 @@ class FetchSessions:
             return Fetching(list(asked.values()), by_id)
         self._sessions[session.session_id] = session
         session.last_used = now
-        session.epoch = 1 if session.epoch == LAST_SESSION_EPOCH else session.epoch + 1
+        session.epoch = next_epoch(session.epoch)
         return Fetching(list(session.partitions.values()), by_id, session=session, epoch=session.epoch)
 
     def tell(self, fetching: Fetching, results: Sequence[Result], now: Milliseconds) -> SessionAnswer:
