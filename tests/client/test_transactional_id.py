@@ -26,7 +26,7 @@ from fencepost.client.outcomes import OUTCOMES, Outcome, outcome_of
 from fencepost.client.transactional_id import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
-    StaleIdentityError,
+    StaleProducerEpochError,
     TransactionalId,
 )
 from fencepost.protocol.errors import ErrorCode
@@ -347,7 +347,7 @@ def test_what_a_refused_request_raises(request_name: str, error: ErrorCode) -> N
     if request_name == "InitProducerId" and error in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
         expected = ProducerFencedError
     elif outcome is Outcome.STALE:
-        expected = StaleIdentityError
+        expected = StaleProducerEpochError
     elif outcome is Outcome.ABORTABLE:
         expected = TransactionAbortableError
     assert raised_for(request_name, error) is expected

@@ -8,13 +8,12 @@ from typing import Final, NamedTuple, Self
 from fencepost.client.arguments import text
 from fencepost.client.errors import BrokerError, ClientError, UnsupportedByBrokerError
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
+from fencepost.protocol.types import MAX_PRODUCER_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
 
 #: The version of InitProducerId that knows of two-phase commit.
 SINCE_TWO_PHASE: Final = 6
 _AS_TEXT: Final = re.compile(r"(\d{1,19}):(\d{1,5})", re.ASCII)
 _LARGEST_ID: Final = 2**63 - 1
-_LARGEST_EPOCH: Final = 2**15 - 1
 
 
 class PreparedTxnState(NamedTuple):
@@ -42,7 +41,7 @@ class PreparedTxnState(NamedTuple):
             return cls()
         found = _AS_TEXT.fullmatch(kept)
         state = cls(int(found[1]), int(found[2])) if found else None
-        if state is None or state.producer_id > _LARGEST_ID or state.epoch > _LARGEST_EPOCH:
+        if state is None or state.producer_id > _LARGEST_ID or state.epoch > MAX_PRODUCER_EPOCH:
             raise ValueError(f"{kept!r} is no prepared transaction: it is written as producer id, ':' and epoch, or ''")
         return state
 

@@ -55,7 +55,7 @@ MAY_PASS: Final = (TimedOutError, AuthenticationError)
 _NAMES_TOPICS_UNTIL: Final = {"TxnOffsetCommit": 5}
 
 
-class StaleIdentityError(TransactionAbortableError):
+class StaleProducerEpochError(TransactionAbortableError):
     """The pair is an old one; whether it timed out or was fenced is to be found out."""
 
     def __init__(self, what: str, *, is_forgotten: bool = False) -> None:
@@ -255,7 +255,7 @@ class TransactionalId:
             answer = await self._ask(
                 "EndTxn", request, lambda found: found.error_code, deadline, versions=_Versions.of("EndTxn", tv2)
             )
-        except (TransactionAbortableError, StaleIdentityError, BrokerError) as error:
+        except (TransactionAbortableError, StaleProducerEpochError, BrokerError) as error:
             if commit and not tv2 and (self.unsettled or self._end_unsettled):
                 # The first one may have been carried out, and something late have come between (KAFKA-17754).
                 raise CommitInDoubtError(
@@ -288,7 +288,7 @@ class TransactionalId:
         """
         try:
             await self.end(prepared.pair, commit=True, tv2=True)
-        except StaleIdentityError:
+        except StaleProducerEpochError:
             return False
         except MAY_PASS as error:
             raise unconfirmed(error, "complete_transaction") from error
@@ -352,7 +352,7 @@ class TransactionalId:
         if name == "InitProducerId" and error in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
             return fenced_error(self.name)
         if outcome is Outcome.STALE:
-            return StaleIdentityError(what, is_forgotten=error is ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return StaleProducerEpochError(what, is_forgotten=error is ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if outcome is Outcome.ABORTABLE:
             return TransactionAbortableError(f"{what}: abort the transaction, then go on")
         return BrokerError(error, what)

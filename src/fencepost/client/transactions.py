@@ -37,7 +37,7 @@ from fencepost.client.transactional_id import (
     SINCE_TV2,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
-    StaleIdentityError,
+    StaleProducerEpochError,
     TransactionalId,
     forgotten_error,
     timed_out_error,
@@ -128,7 +128,7 @@ class Transactions:
         self._needs_new_epoch = True
         old = isinstance(error, BrokerError) and error.code in _OLD_PAIR
         is_forgotten = isinstance(error, BrokerError) and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        stale = StaleIdentityError(str(error), is_forgotten=is_forgotten)
+        stale = StaleProducerEpochError(str(error), is_forgotten=is_forgotten)
         self.fail(stale if old else error, fatal=outcome is Outcome.FATAL)
         if outcome is Outcome.FATAL:
             return error
@@ -305,11 +305,11 @@ class Transactions:
         """Raises what has gone wrong, once it is known what it was."""
         if self._error is None:
             return
-        if isinstance(self._error, StaleIdentityError) and self._following is None:
+        if isinstance(self._error, StaleProducerEpochError) and self._following is None:
             await self._tell_old_pair(self._error)
         raise self._error
 
-    async def _tell_old_pair(self, stale: StaleIdentityError) -> None:
+    async def _tell_old_pair(self, stale: StaleProducerEpochError) -> None:
         """Was the transaction timed out, was the id forgotten, or is there a successor?"""
         try:
             self._following = await self._next_identity()
@@ -340,7 +340,7 @@ class Transactions:
 
     async def _end(self, commit: bool) -> None:
         """EndTxn, and whatever it takes to have a good pair afterwards."""
-        if not commit and (self._following is not None or isinstance(self._error, StaleIdentityError)):
+        if not commit and (self._following is not None or isinstance(self._error, StaleProducerEpochError)):
             self._identity, self._following = self._following or await self._next_identity(), None
             return
         asked_at = asyncio.get_running_loop().time()
@@ -393,7 +393,7 @@ class Transactions:
         if self._state not in (State.IN_TRANSACTION, State.PREPARED, State.COMMITTING):
             return
         if isinstance(error, TransactionTimedOutError):
-            self._error = StaleIdentityError(str(error))
+            self._error = StaleProducerEpochError(str(error))
         elif isinstance(error, TransactionAbortableError):
             self._error = error
         else:

@@ -28,7 +28,7 @@ from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxn
 from fencepost.protocol.messages.find_coordinator import TRANSACTION
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 from fencepost.simulation.surroundings import ClientProcess
 from fencepost.simulation.waiting import outcomes_of
 from fencepost.simulation.workload import Load, Outcomes, Sent
@@ -59,11 +59,10 @@ class _Refused(Exception):
     """The transaction cannot be committed."""
 
 
-class _Identity(NamedTuple):
-    """Under what its requests are."""
+class _Writer(NamedTuple):
+    """Who writes a transaction, and whether it ends with another epoch (transaction.version 2)."""
 
-    producer_id: int
-    epoch: int
+    pair: ProducerIdAndEpoch
     tv2: bool
 
 
@@ -90,7 +89,7 @@ class _Windowed:
         self._newest = newest
         self._connections: list[Connection] = []
         self._opening = asyncio.Lock()
-        self._identity: _Identity | None = None
+        self._writer: _Writer | None = None
         """None: it must be asked for, for a request of the last one may still arrive."""
         self._sequences: dict[TopicPartition, int] = {}
         self._number = 0
@@ -98,13 +97,13 @@ class _Windowed:
     async def work(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
-                identity = await self._ready()
-                await self._transaction(identity)
+                writer = await self._ready()
+                await self._transaction(writer)
             except (OSError, ClientError, TimeoutError):
-                self._identity = None
+                self._writer = None
             except _Refused as refused:
                 self._process.world.note(f"{self._name} goes on under another epoch: {refused}")
-                self._identity = None
+                self._writer = None
             pause = self._load.pause
             await asyncio.sleep(self._chance.expovariate(1 / pause) if pause else self._chance.uniform(0, 0.005))
         for connection in self._connections:
@@ -123,14 +122,14 @@ class _Windowed:
         self._connections.append(connection)
         return connection
 
-    async def _ready(self) -> _Identity:
+    async def _ready(self) -> _Writer:
         """Under what the next transaction is: another protocol, or anything in doubt, takes another epoch."""
         tv2 = min((await self._connection()).features.levels.get(_FEATURE, 0), self._newest) >= _TV2
-        if self._identity is None or self._identity.tv2 != tv2:
-            self._identity = await self._take_over(await self._connection(), tv2)
-        return self._identity
+        if self._writer is None or self._writer.tv2 != tv2:
+            self._writer = await self._take_over(await self._connection(), tv2)
+        return self._writer
 
-    async def _take_over(self, connection: Connection, tv2: bool) -> _Identity:
+    async def _take_over(self, connection: Connection, tv2: bool) -> _Writer:
         """Whatever is open is aborted before this is answered."""
         request = InitProducerIdRequest(
             transactional_id=self._id, transaction_timeout_ms=self._load.transaction_timeout_ms
@@ -144,12 +143,12 @@ class _Windowed:
             self._outcomes.surprises.append(f"{self._name} cannot take its transactional id: {refused}")
             raise
         self._sequences.clear()
-        return _Identity(answer.producer_id, answer.producer_epoch, tv2)
+        return _Writer(ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch), tv2)
 
     async def _settle(self) -> None:
         """Take over, so that what was sent and is not committed never will be."""
-        self._identity = None
-        while self._identity is None:
+        self._writer = None
+        while self._writer is None:
             try:
                 await self._ready()
             except (OSError, ClientError, TimeoutError):
@@ -170,23 +169,23 @@ class _Windowed:
 
     # A transaction
 
-    async def _transaction(self, identity: _Identity) -> None:
+    async def _transaction(self, writer: _Writer) -> None:
         tag, self._number = f"{self._name}-{self._number}", self._number + 1
-        fate = self._fate(identity)
+        fate = self._fate(writer)
         places = self._chance.sample(self._cluster.places, self._chance.randint(1, 3))
-        if not identity.tv2:
-            await self._add(identity, places)
+        if not writer.tv2:
+            await self._add(writer, places)
         sent: list[Sent] = []
         self._outcomes.unknown[tag] = sent
-        batches = {at: self._batches(tag, at, identity, sent) for at in places}
+        batches = {at: self._batches(tag, at, writer, sent) for at in places}
         is_ending = False
         try:
             if fate in (_Fate.IS_TAKEN_OVER, _Fate.ABORTS_AT_ONCE):
-                await self._leave_it(fate, identity, batches)
+                await self._leave_it(fate, writer, batches)
             else:
-                await self._deliver(batches, identity)
+                await self._deliver(batches, writer)
                 is_ending = fate is _Fate.COMMITS
-                await self._end(identity, commit=is_ending)
+                await self._end(writer, commit=is_ending)
         except _Refused:
             is_ending = False
             await self._settle()
@@ -196,11 +195,11 @@ class _Windowed:
             await self._settle()
         self._over(tag, fate, is_committed=is_ending)
 
-    def _fate(self, identity: _Identity) -> _Fate:
+    def _fate(self, writer: _Writer) -> _Fate:
         dice = self._chance.random()
         if dice < 0.1:
             return _Fate.IS_TAKEN_OVER
-        if dice < 0.25 and identity.tv2:
+        if dice < 0.25 and writer.tv2:
             # Before transaction.version 2 what is late would be part of the next transaction.
             return _Fate.ABORTS_AT_ONCE
         return _Fate.ABORTS if dice < 0.35 else _Fate.COMMITS
@@ -210,7 +209,7 @@ class _Windowed:
         of[tag] = self._outcomes.unknown.pop(tag)
         self._process.world.note(f"{tag} {'committed' if is_committed else 'aborted'}: it {fate.value}")
 
-    def _batches(self, tag: str, at: TopicPartition, identity: _Identity, sent: list[Sent]) -> deque[_Batch]:
+    def _batches(self, tag: str, at: TopicPartition, writer: _Writer, sent: list[Sent]) -> deque[_Batch]:
         """Of one partition, in their order."""
         now, batches, shape = self._process.runtime().clock.now(), deque[_Batch](), self._load.shape
         for _ in range(self._chance.randint(1, 2 * IN_FLIGHT)):
@@ -219,8 +218,8 @@ class _Windowed:
             sequence = self._sequences.get(at, 0)
             data = encode_batch(
                 [(now, shape.key_of(value), value.encode(), shape.headers_of(value, len(values))) for value in values],
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
+                producer_id=writer.pair.producer_id,
+                producer_epoch=writer.pair.producer_epoch,
                 base_sequence=sequence,
                 transactional=True,
             )
@@ -228,48 +227,48 @@ class _Windowed:
             batches.append(_Batch(at, values[0], data))
         return batches
 
-    async def _add(self, identity: _Identity, places: list[TopicPartition]) -> None:
+    async def _add(self, writer: _Writer, places: list[TopicPartition]) -> None:
         topics = {at.topic: [each.partition for each in places if each.topic == at.topic] for at in places}
         request = AddPartitionsToTxnRequest(
             transactional_id=self._id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
+            producer_id=writer.pair.producer_id,
+            producer_epoch=writer.pair.producer_epoch,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
         )
         await self._insist(await self._connection(), request, 3)
 
-    def _send(self, connection: Connection, batch: _Batch, identity: _Identity) -> Answer:
+    def _send(self, connection: Connection, batch: _Batch, writer: _Writer) -> Answer:
         partition = PartitionProduceData(index=batch.at.partition, records=batch.data)
         topic = TopicProduceData(name=batch.at.topic, partition_data=[partition])
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=1000, topic_data=[topic])
-        answer = connection.request(request, connection.version_of(ProduceRequest, _PRODUCE[identity.tv2]))
+        answer = connection.request(request, connection.version_of(ProduceRequest, _PRODUCE[writer.tv2]))
         answer.add_done_callback(_heard)
         return answer
 
     # To its end
 
-    async def _deliver(self, batches: dict[TopicPartition, deque[_Batch]], identity: _Identity) -> None:
+    async def _deliver(self, batches: dict[TopicPartition, deque[_Batch]], writer: _Writer) -> None:
         """Every batch, until it is acknowledged.  Raises _Refused, and ClientError and its like when time is up."""
         give_up = self._process.world.loop.time() + self._load.delivery_timeout_ms / 1000
-        told = await outcomes_of(*(self._deliver_to(each, identity, give_up) for each in batches.values()))
+        told = await outcomes_of(*(self._deliver_to(each, writer, give_up) for each in batches.values()))
         for each in told:
             if isinstance(each, BaseException):
                 raise each
 
-    async def _deliver_to(self, waiting: deque[_Batch], identity: _Identity, give_up: float) -> None:
+    async def _deliver_to(self, waiting: deque[_Batch], writer: _Writer, give_up: float) -> None:
         """To one partition, with a window that moves on with each answer."""
         window: deque[_Batch] = deque()
         while waiting or window:
             answers: deque[tuple[_Batch, Answer]] = deque()
             try:
                 connection = await self._connection()
-                answers += [(batch, self._send(connection, batch, identity)) for batch in window]
+                answers += [(batch, self._send(connection, batch, writer)) for batch in window]
                 while waiting or answers:
                     while waiting and len(window) < IN_FLIGHT:
                         window.append(waiting.popleft())
-                        answers.append((window[-1], self._send(connection, window[-1], identity)))
+                        answers.append((window[-1], self._send(connection, window[-1], writer)))
                     batch, answer = answers.popleft()
-                    self._judge(batch, ErrorCode(_error_of(await answer)), identity)
+                    self._judge(batch, ErrorCode(_error_of(await answer)), writer)
                     window.popleft()
             except (OSError, ClientError, TimeoutError):
                 await outcomes_of(*(answer for _, answer in answers))
@@ -277,9 +276,9 @@ class _Windowed:
                     raise
                 await asyncio.sleep(self._chance.uniform(0, 0.02))
 
-    def _judge(self, batch: _Batch, error: ErrorCode, identity: _Identity) -> None:
+    def _judge(self, batch: _Batch, error: ErrorCode, writer: _Writer) -> None:
         """Raises ClientError where it is to be sent again, and all behind it; _Refused where that is in vain."""
-        if identity.tv2 and error in (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        if writer.tv2 and error in (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
             # Everything before it is acknowledged, and the broker remembers as much as is on its way.  In the older
             # protocol a late batch of the last transaction may have had its sequence noted as the lowest to come.
             self._outcomes.surprises.append(f"{batch.value}, which is the next one, is refused: {error.name}")
@@ -288,19 +287,19 @@ class _Windowed:
         if error:
             raise _Refused(f"{batch.value}: {error.name}")
 
-    async def _end(self, identity: _Identity, *, commit: bool, connection: Connection | None = None) -> None:
+    async def _end(self, writer: _Writer, *, commit: bool, connection: Connection | None = None) -> None:
         """Once more until it is answered: where it was carried out, that is said again."""
         request = EndTxnRequest(
             transactional_id=self._id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
+            producer_id=writer.pair.producer_id,
+            producer_epoch=writer.pair.producer_epoch,
             committed=commit,
         )
         give_up = self._process.world.loop.time() + self._load.delivery_timeout_ms / 1000
         in_doubt = False
         while True:
             try:
-                answer = await self._insist(connection or await self._connection(), request, _END_TXN[identity.tv2])
+                answer = await self._insist(connection or await self._connection(), request, _END_TXN[writer.tv2])
                 break
             except _Refused as refused:
                 if in_doubt:
@@ -311,32 +310,30 @@ class _Windowed:
                 if self._process.world.loop.time() > give_up:
                     raise
                 await asyncio.sleep(self._chance.uniform(0, 0.02))
-        if identity.tv2:
-            self._identity = _Identity(answer.producer_id, answer.producer_epoch, True)
+        if writer.tv2:
+            self._writer = _Writer(ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch), True)
             self._sequences.clear()
         elif in_doubt:
             # The first one may arrive yet, and would end the next transaction (KAFKA-17754).
-            self._identity = None
+            self._writer = None
 
     # While its batches are on their way
 
-    async def _leave_it(self, fate: _Fate, identity: _Identity, batches: dict[TopicPartition, deque[_Batch]]) -> None:
+    async def _leave_it(self, fate: _Fate, writer: _Writer, batches: dict[TopicPartition, deque[_Batch]]) -> None:
         """Send what has room, and do not wait for it."""
         connection = await self._connection()
         late = {at: waiting.pop() for at, waiting in batches.items() if len(waiting) > 1}
         answers = [
-            self._send(connection, batch, identity)
-            for waiting in batches.values()
-            for batch in list(waiting)[:IN_FLIGHT]
+            self._send(connection, batch, writer) for waiting in batches.values() for batch in list(waiting)[:IN_FLIGHT]
         ]
         try:
             other = connection if self._chance.random() < 0.3 else await self._another_connection()
             if fate is _Fate.ABORTS_AT_ONCE:
-                await self._end(identity, commit=False, connection=other)
+                await self._end(writer, commit=False, connection=other)
             else:
-                self._identity = await self._take_over(other, identity.tv2)
+                self._writer = await self._take_over(other, writer.tv2)
             for at, batch in late.items():
-                answer = await self._send(connection, batch, identity)
+                answer = await self._send(connection, batch, writer)
                 # An abort is answered before its markers are written: until then a batch may be taken, to be aborted.
                 if fate is _Fate.IS_TAKEN_OVER:
                     self._check_fenced(batch, at, answer)

@@ -56,10 +56,10 @@ def create(client: Client, *wanted: CreatableTopic, dry: bool = False, version: 
     return found
 
 
-def topic(name: str, partitions: int = 1, copies: int = 1, **configs: str | None) -> CreatableTopic:
+def topic(name: str, partitions: int = 1, replication_factor: int = 1, **configs: str | None) -> CreatableTopic:
     given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     return CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=copies, assignments=[], configs=given
+        name=name, num_partitions=partitions, replication_factor=replication_factor, assignments=[], configs=given
     )
 
 

@@ -145,18 +145,20 @@ class Tables:
     # Making and growing topics
 
     def made(self) -> Iterator[Case]:
-        shapes = [(count, copies) for count in (-2, -1, 0, 1, 3) for copies in (-2, -1, 0, 1, 2)]
+        shapes = [
+            (count, replication_factor) for count in (-2, -1, 0, 1, 3) for replication_factor in (-2, -1, 0, 1, 2)
+        ]
         for version in range(2, 8):
-            for count, copies in shapes:
+            for count, replication_factor in shapes:
                 yield (
-                    f"{count} partitions, {copies} copies",
-                    partial(self._make, version, topic(self._new(), count, copies)),
+                    f"{count} partitions, {replication_factor} replicas",
+                    partial(self._make, version, topic(self._new(), count, replication_factor)),
                 )
         for shape in _PLACES:
-            for count, copies in ((-1, -1), (1, -1), (-1, 1), (1, 1), (len(shape), 1)):
+            for count, replication_factor in ((-1, -1), (1, -1), (-1, 1), (1, 1), (len(shape), 1)):
                 yield (
-                    f"{count} partitions, {copies} copies at {shape}",
-                    partial(self._make, 7, topic(self._new(), count, copies, shape)),
+                    f"{count} partitions, {replication_factor} replicas at {shape}",
+                    partial(self._make, 7, topic(self._new(), count, replication_factor, shape)),
                 )
         for name, values in _VALUES.items():
             for value in (*values, None):

@@ -94,14 +94,14 @@ class Administered(Twins):
 def topic(
     name: str,
     count: int = 1,
-    copies: int = 1,
+    replication_factor: int = 1,
     assigned: Sequence[tuple[int, Sequence[int]]] = (),
     settings: Sequence[Setting] = (),
 ) -> CreatableTopic:
     return CreatableTopic(
         name=name,
         num_partitions=count,
-        replication_factor=copies,
+        replication_factor=replication_factor,
         assignments=[CreatableReplicaAssignment(partition_index=at, broker_ids=list(ids)) for at, ids in assigned],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings],
     )
