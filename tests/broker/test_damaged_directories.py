@@ -293,7 +293,7 @@ def test_what_stands_in_the_place_of_a_file_of_the_node_is_named_where_it_cannot
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("name", ["metadata.sqlite", "{}-0/00000000000000000000.log"])
+@pytest.mark.parametrize("name", ["metadata.sqlite", "{}-0/00000000000000000000.log", "{}-0/partition.metadata"])
 def test_who_may_not_use_a_file_is_told_to_see_to_that_and_not_to_do_without_it(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +319,7 @@ def test_who_may_not_use_a_file_is_told_to_see_to_that_and_not_to_do_without_it(
                 assert fetch(client, topic).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             (told,) = lines(caplog)
     assert str(path) in told and "Permission denied" in told and "see to it that the node can read and write it" in told
-    assert "--rebuild-metadata" not in told
+    assert "--rebuild-metadata" not in told and "write '" not in told
+    assert name == "metadata.sqlite" or "move" not in told, "which would lose it"
     with node(tmp_path) as client:
         assert values(fetch(client, topic)) == ["x"]

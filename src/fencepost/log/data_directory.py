@@ -89,13 +89,15 @@ def what_is_wrong(error: OSError, root: Path) -> str:
 def claim(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
     """Make the directory of a partition, or make sure that the one which is there is this topic's.
 
-    Raises PartitionDamaged, and nothing is changed.
+    Raises PartitionDamaged, or OSError where the rights to its files are missing, and nothing is changed.
     """
     if disk.exists(directory) and not disk.is_directory(directory):
         raise PartitionDamaged(f"{directory} is no directory: move it away, put back a copy of the partition's there")
     try:
         found = read_topic_id(disk, directory)
     except ValueError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise error.__cause__ from None
         raise PartitionDamaged(
             f"{directory / PARTITION_METADATA} cannot be read ({error}): if the directory is this topic's, write "
             f"'topic_id: {kafka_uuid(topic_id)}' into the file, else move the directory away; then start again"

@@ -42,12 +42,14 @@ def open_partition(
         if not was_there:
             raise
         wrong = f"{error.filename or directory} cannot be used: {error.strerror or error}"
-        return _offline(
-            partition,
-            f"{wrong}; see to it that the node can read and write it, put back a copy of it, or move it away if it is "
-            "not the node's",
-        )
+        return _offline(partition, f"{wrong}; see to it that the node can read and write it, {_or_else(error)}")
     return partition
+
+
+def _or_else(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "for which it must be allowed to enter its directory, then start again"
+    return "put back a copy of it, or move it away if it is not the node's"
 
 
 def _offline(partition: Partition, reason: str) -> OfflinePartition:
