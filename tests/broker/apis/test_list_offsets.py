@@ -133,9 +133,27 @@ def ask_twice(topic: str, **how: int) -> ListOffsetsRequest:
     return ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=wanted)], **{"replica_id": -1, **how})
 
 
-def test_a_partition_that_is_asked_for_twice_is_refused_once(client: Client) -> None:
-    (found,) = client.ask(ask_twice(new_topic(client))).topics[0].partitions
+@pytest.mark.parametrize("apart", [False, True], ids=["in one topic", "in a topic that is named twice"])
+def test_a_partition_that_is_asked_for_twice_is_refused_once(client: Client, apart: bool) -> None:
+    request = ask_twice(new_topic(client))
+    if apart:
+        (whole,) = request.topics
+        request.topics = [ListOffsetsTopic(name=whole.name, partitions=[wanted]) for wanted in whole.partitions]
+    (topic,) = client.ask(request).topics
+    (found,) = topic.partitions
     assert (found.error_code, found.offset) == (ErrorCode.INVALID_REQUEST, -1)
+
+
+def test_a_topic_of_which_no_partition_is_asked_for_is_not_spoken_of(client: Client) -> None:
+    topics = [ListOffsetsTopic(name=new_topic(client), partitions=[])]
+    assert client.ask(ListOffsetsRequest(replica_id=-1, topics=topics)).topics == []
+
+
+def test_under_an_isolation_that_nobody_knows_everything_is_refused_as_often_as_it_is_named(client: Client) -> None:
+    request = ask_twice(new_topic(client), isolation_level=2)
+    request.topics *= 2
+    answered = [(topic.name, [one.error_code for one in topic.partitions]) for topic in client.ask(request).topics]
+    assert answered == [(request.topics[0].name, [ErrorCode.UNKNOWN_SERVER_ERROR] * 2)] * 2
 
 
 def test_an_isolation_that_nobody_knows_is_not_taken_for_another(client: Client) -> None:

@@ -28,6 +28,7 @@ from fencepost.protocol.messages import (
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     IncrementalAlterConfigsRequest,
+    ListOffsetsRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
@@ -35,6 +36,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_topic_partitions import Cursor, TopicRequest
+from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsTopics as Moved
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
@@ -85,6 +87,7 @@ class Tables:
         yield from self.made()
         yield from self.grown()
         yield from self.described()
+        yield from self.found()
         yield from self.configured()
         yield from self.altered()
         yield from self.deleted()
@@ -249,6 +252,21 @@ class Tables:
                     f"records of {name} {index} before {offset}",
                     partial(self._delete_records, name, index, offset, version),
                 )
+
+    def found(self) -> Iterator[Case]:
+        """Offsets of partitions that are named once, twice and three times, with isolations that nobody knows too."""
+        for version in (1, 2, 7, 11):
+            for isolation in (0,) if version < 2 else (0, 1, 2, -1):
+                for name in (HERE, "no.such"):
+                    for indexes in ([], [0], [0, 0], [0, 1, 0], [1, 9, 9, 9]):
+                        for times in (1, 2):
+                            wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
+                            topics = [ListOffsetsTopic(name=name, partitions=wanted)] * times
+                            request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
+                            yield (
+                                f"ends of {indexes} of {name!r}, {times} times, isolation {isolation}",
+                                partial(self.nodes.ask, request, version),
+                            )
 
     # Settings
 

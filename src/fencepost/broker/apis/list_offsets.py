@@ -13,7 +13,8 @@ v11   -6: the first offset not yet kept remotely
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections.abc import Sequence
 from typing import cast
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -34,58 +35,90 @@ from fencepost.protocol.messages.list_offsets import (
     MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from fencepost.protocol.steps import FIRST_STEP, ITEM, Pace, Steps
+from fencepost.protocol.steps import FIRST_STEP, ITEM, Pace, Steps, each
 from fencepost.protocol.types import Isolation
 
+#: timestamp that means something else than a time -> the version since which it does
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-_NEVER = 32767
+#: Above every version.
+_NEVER = math.inf
 _CONSUMER = -1
 
 
 @serves(ListOffsetsRequest)
 @in_steps
 def list_offsets(request: ListOffsetsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    version, pace = context.version, Pace(FIRST_STEP, node.unfolding)
+    pace = Pace(FIRST_STEP, node.unfolding)
+    seen, hidden = list[ListOffsetsTopic](), set[str]()
+    for topic in request.topics:
+        yield from pace.spend(ITEM)
+        if context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name):
+            seen.append(topic)
+        else:
+            hidden.add(topic.name)
+    # Which fails the whole request in Apache Kafka, before anything is looked up.
+    fails = request.isolation_level not in (0, 1)
     # Whoever is not a consumer reads without isolation.
     committed = request.isolation_level == 1 and request.replica_id == _CONSUMER
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    named = yield from _by_name([] if fails else seen, pace)
     topics = []
     for topic in request.topics:
-        yield from pace.spend(ITEM)
-        seen = context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
-        asked = Counter([wanted.partition_index for wanted in topic.partitions])
-        answers = []
-        for wanted in {wanted.partition_index: wanted for wanted in topic.partitions}.values():
-            yield from pace.spend(ITEM)
-            partition = node.storage.partition(topic.name, wanted.partition_index)
-            if request.isolation_level not in (0, 1):
-                # Which fails the whole request in Apache Kafka, before anything is looked up.
-                answers.append(_refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
-            elif not seen:
-                answers.append(_refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            elif asked[wanted.partition_index] > 1:
-                answers.append(_refused(wanted, ErrorCode.INVALID_REQUEST))
-            elif wanted.timestamp < 0 and version < _SINCE.get(wanted.timestamp, _NEVER):
-                answers.append(_refused(wanted, ErrorCode.UNSUPPORTED_VERSION))
-            elif partition is None:
-                answers.append(_refused(wanted, node.storage.refusal(topic.name, wanted.partition_index)))
-            elif wanted.current_leader_epoch not in (-1, partition.leader_epoch):
-                older = wanted.current_leader_epoch < partition.leader_epoch
-                answers.append(
-                    _refused(wanted, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
-                )
-            else:
-                try:
-                    found = yield from _while_it_is_there(
-                        _find(wanted, partition, isolation, pace), wanted, partition, node
-                    )
-                except FileDamaged as damaged:
-                    found = _refused(wanted, partition.refusal(damaged).error)
-                answers.append(found)
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        if fails or topic.name in hidden:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR if fails else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topics.append((yield from _refused_as_named(topic, error, pace)))
+        elif partitions := named.pop(topic.name, None):
+            answers = []
+            for wanted, times in partitions.values():
+                yield from pace.spend(ITEM)
+                answers.append((yield from _answer(topic.name, wanted, times, isolation, context.version, node, pace)))
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return independent(ListOffsetsResponse(topics=topics))
+
+
+_Named = dict[str, dict[int, tuple[ListOffsetsPartition, int]]]
+"""Topic -> partition -> what is asked of it, and how often it is named."""
+
+
+def _by_name(topics: Sequence[ListOffsetsTopic], pace: Pace) -> Steps[_Named]:
+    """Each partition once, wherever it is named; as in Apache Kafka a topic without any is not spoken of."""
+    named: _Named = {}
+    for topic in topics:
+        for wanted in topic.partitions:
+            if pace.is_used_up(1):
+                yield from pace.rest()
+            partitions = named.setdefault(topic.name, {})
+            _, times = partitions.get(wanted.partition_index, (wanted, 0))
+            partitions[wanted.partition_index] = wanted, times + 1
+    return named
+
+
+def _refused_as_named(topic: ListOffsetsTopic, error: ErrorCode, pace: Pace) -> Steps[ListOffsetsTopicResponse]:
+    """The same error for all of a topic, as often as each is named."""
+    refused = yield from each(topic.partitions, lambda wanted: _refused(wanted, error), pace)
+    return ListOffsetsTopicResponse(name=topic.name, partitions=refused)
+
+
+def _answer(
+    topic: str, wanted: ListOffsetsPartition, times: int, isolation: Isolation, version: int, node: Node, pace: Pace
+) -> Steps[ListOffsetsPartitionResponse]:
+    partition = node.storage.partition(topic, wanted.partition_index)
+    if times > 1:
+        return _refused(wanted, ErrorCode.INVALID_REQUEST)
+    if wanted.timestamp < 0 and version < _SINCE.get(wanted.timestamp, _NEVER):
+        return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
+    if partition is None:
+        return _refused(wanted, node.storage.refusal(topic, wanted.partition_index))
+    if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
+        older = wanted.current_leader_epoch < partition.leader_epoch
+        return _refused(wanted, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+    try:
+        return (yield from _while_it_is_there(_find(wanted, partition, isolation, pace), wanted, partition, node))
+    except FileDamaged as damaged:
+        return _refused(wanted, partition.refusal(damaged).error)
 
 
 def _while_it_is_there(
