@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from fencepost import __version__
@@ -79,8 +79,8 @@ def parser(given: Sequence[str]) -> Parser:
     return whole
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
+def main(arguments: Sequence[str] | None = None, begin: Callable[[], object] = lambda: None) -> int:
+    """Run a command; `begin` is called when it is imported and has been understood, right before its work.
 
     Its exit code: 0, 1 if it failed, 2 if it was given something that it cannot use, 130 after Ctrl-C, 141 if nobody
     reads any more what it prints.
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with StandardOutput() as output:
         try:
             try:
-                code = _carried_out(sys.argv[1:] if arguments is None else list(arguments))
+                code = _carried_out(sys.argv[1:] if arguments is None else list(arguments), begin)
             finally:
                 output.flush()
         except KeyboardInterrupt:
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _carried_out(given: list[str]) -> int:
+def _carried_out(given: list[str], begin: Callable[[], object]) -> int:
     whole = parser(given)
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
         whole.error(f"there is no command {given[0]!r}")
@@ -117,8 +117,10 @@ def _carried_out(given: list[str]) -> int:
             f"fencepost {options.command}: it takes no {unknown[0]!r}; "
             f"`fencepost {options.command} --help` says what there is\n",
         )
+    command = importlib.import_module(COMMANDS[options.command][1])
+    begin()
     try:
-        code: int = importlib.import_module(COMMANDS[options.command][1]).run(options)
+        code: int = command.run(options)
     except Refused as refused:
         print(f"fencepost {options.command}: {refused}", file=sys.stderr)
         return 2
