@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.processes import end_all
 from tests.twins import need_compiled, python_alone
 
 from fencepost.node_log import LIMIT
@@ -25,6 +26,13 @@ settings.load_profile("steady")
 def nothing_said_before() -> None:
     """What earlier tests wrote to the log does not count against the limits of its lines."""
     LIMIT.forget()
+
+
+@pytest.fixture(autouse=True)
+def no_process_outlives_its_test() -> Iterator[None]:
+    """Those that were handed to `begun`; a test that fails in the middle ends none of its own."""
+    yield
+    end_all()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

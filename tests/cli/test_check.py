@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.processes import begun
 from tests.simulation.librdkafkas_mock import mock_cluster
 
 from fencepost.broker import running_broker
@@ -64,12 +65,14 @@ def test_what_cannot_be_worked_on_is_refused_in_a_sentence(
 def test_who_hears_no_more_of_the_story_is_told_of_no_broken_promise() -> None:
     with running_broker(flush="os") as broker:
         command = [sys.executable, "-m", "fencepost", "check", "--bootstrap-server", broker.bootstrap_servers]
-        process = subprocess.Popen(
-            [*command, "--for", "500ms"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        process = begun(
+            subprocess.Popen(
+                [*command, "--for", "500ms"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
         )
         assert process.stdout is not None and process.stderr is not None
         assert "brokers: 1" in process.stdout.readline()

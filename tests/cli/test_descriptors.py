@@ -13,6 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.processes import begun
 
 from fencepost.log.descriptors import LEAST
 
@@ -25,7 +26,9 @@ def start(data: Path) -> tuple[subprocess.Popen[str], str]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS // 2, DESCRIPTORS))
 
     command = [sys.executable, "-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=few)
+    process = begun(
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=few)
+    )
     assert process.stdout is not None
     found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
     assert found is not None

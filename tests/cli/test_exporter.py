@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.processes import begun
 
 from fencepost.cli.exporter import _answered, exported
 from fencepost.client.blocking import Admin, Producer
@@ -26,12 +27,12 @@ def running(data: Path) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
     """Where a broker answers its clients, and where Prometheus; and its process."""
     command = [sys.executable, "-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
     command += ["--metrics", "127.0.0.1:0", "--set", "transaction.state.log.num.partitions=3"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        words = process.stdout.readline().split()
-        yield words[4].rstrip(","), words[-1], process
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+    process = begun(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    assert process.stdout is not None
+    words = process.stdout.readline().split()
+    yield words[4].rstrip(","), words[-1], process
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
 
 
 @pytest.fixture

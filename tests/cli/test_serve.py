@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import begun
 
 from fencepost import __version__
 from fencepost.broker import Broker, running_broker
@@ -23,7 +24,7 @@ from fencepost.protocol.types import TopicPartition
 
 def serve(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "fencepost", "serve", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return begun(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
 def refused(*arguments: str) -> str:
@@ -56,7 +57,7 @@ def test_a_node_goes_on_where_its_ready_line_cannot_be_written(tmp_path: Path) -
     listen = f"127.0.0.1:{address[1]}"
     command = [sys.executable, "-m", "fencepost", "serve", "--listen", listen, "--data", str(tmp_path / "data")]
     with open("/dev/full", "w") as full:
-        process = subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        process = begun(subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE, text=True))
     assert process.stderr is not None
     assert "No space left on device" in process.stderr.readline()
     socket.create_connection(address, 5).close()
@@ -70,8 +71,10 @@ def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
     named = os.fsencode(tmp_path) + b"/\xff\n"
     command = ["-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", os.fsdecode(named)]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    process = subprocess.Popen(
-        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    process = begun(
+        subprocess.Popen(
+            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
     )
     assert process.stdout is not None
     assert "ready" in process.stdout.readline()

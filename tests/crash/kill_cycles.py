@@ -19,6 +19,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.processes import begun
+
 from fencepost.client import Admin, Producer
 from fencepost.client.errors import ClientError
 
@@ -70,7 +72,7 @@ class Node:
     def start(self) -> None:
         begin = time.monotonic()
         with nullcontext() if self._said is None else self._said.open("a") as said:
-            process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=said, text=True)
+            process = begun(subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=said, text=True))
         assert process.stdout is not None
         line = process.stdout.readline()
         assert self.address in line, f"the broker did not start: {line!r}"

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.processes import begun
 
 from fencepost.broker import running_broker
 from fencepost.client.blocking import Admin, Consumer, ExactlyOnce, Producer
@@ -52,8 +53,10 @@ with ({_CLIENTS}):
 
 def interrupt(program: str, servers: str, seconds: float) -> str:
     """Have it work for a while, then press Ctrl-C; what it says at its end."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HEARD + program, servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    process = begun(
+        subprocess.Popen(
+            [sys.executable, "-c", _HEARD + program, servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "on\n"

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from tests.processes import begun
 
 MEBIBYTES = 24
 
@@ -48,7 +49,7 @@ class Node:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "fencepost", "serve", "--listen", "127.0.0.1:0", "--data", str(self.data)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = begun(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         assert self._process.stdout is not None and self._process.stderr is not None
         found = re.search(r"127\.0\.0\.1:\d+", self._process.stdout.readline())
         assert found is not None, self._process.stderr.read()

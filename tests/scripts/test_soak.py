@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from scripts.soak import Totals, load, save
+from tests.processes import begun
 
 from scripts import soak
 
@@ -46,7 +47,7 @@ def test_a_failure_is_kept_with_what_repeats_it_and_shrunk(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_it_at_once_and_loses_nothing(how: signal.Signals, tmp_path: Path) -> None:
     words = [*SOAK, "--folder", str(tmp_path), "--hours", "1", "--for", "10m"]
-    running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    running = begun(subprocess.Popen(words, stderr=subprocess.PIPE, text=True))
     assert running.stderr is not None
     assert "seeds from" in running.stderr.readline()
     running.send_signal(how)
