@@ -92,7 +92,10 @@ class Producer:
         check_settings(settings := locals())
         self._runtime = runtime
         self._cluster = Cluster(
-            bootstrap_servers, security=Security.of_client(Producer, security), **for_cluster(settings)
+            bootstrap_servers,
+            runtime=runtime,
+            security=Security.of_client(Producer, security),
+            **for_cluster(settings),
         )
         self._buffer_bytes = buffer_bytes
         self._metadata_max_age_ms = metadata_max_age_ms

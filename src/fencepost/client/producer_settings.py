@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from fencepost.client.acknowledgements import checked_acks
 from fencepost.client.lanes import checked_in_flight
@@ -14,10 +14,37 @@ from fencepost.client.settings import (
     check_texts,
     compression_named,
 )
+from fencepost.protocol.compression import Compression
 
 _TEXTS: Final = ("transactional_id", "compression")
 _MILLISECONDS: Final = ("transaction_timeout_ms", "linger_ms", "delivery_timeout_ms", "metadata_max_age_ms")
 _SIZES: Final = ("batch_bytes", "max_request_size", "buffer_bytes")
+
+
+class ForCluster(TypedDict):
+    """What a `Cluster` is made with, beside its addresses, its security and what it runs on."""
+
+    client_id: str
+    request_timeout_ms: int
+    patience_ms: int
+
+
+class ForHandingOver(TypedDict):
+    """What `HandingOver` is made with, beside what it works with."""
+
+    batch_bytes: int
+    max_request_size: int
+    buffer_bytes: int
+    compression: Compression
+
+
+class ForSender(ForHandingOver):
+    """What a `Sender` is made with, beside what it works with."""
+
+    linger_ms: float
+    delivery_timeout_ms: int
+    max_in_flight: int
+    acks: int
 
 
 def check_settings(given: Mapping[str, Any]) -> None:
@@ -31,26 +58,34 @@ def check_settings(given: Mapping[str, Any]) -> None:
     for_sender(given)
 
 
-def for_cluster(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a `Cluster` is made with, beside its addresses and its security."""
-    names = ("client_id", "runtime", "request_timeout_ms")
-    return {**{name: given[name] for name in names}, "patience_ms": given["max_block_ms"]}
+def for_cluster(given: Mapping[str, Any]) -> ForCluster:
+    """Of all the settings by name those of the cluster."""
+    return ForCluster(
+        client_id=given["client_id"],
+        request_timeout_ms=given["request_timeout_ms"],
+        patience_ms=given["max_block_ms"],
+    )
 
 
-def for_handing_over(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `HandingOver` is made with."""
-    return {**{name: given[name] for name in _SIZES}, "compression": compression_named(given["compression"])}
+def for_handing_over(given: Mapping[str, Any]) -> ForHandingOver:
+    """Of all the settings by name those of what is handed over.  Raises ValueError."""
+    return ForHandingOver(
+        batch_bytes=given["batch_bytes"],
+        max_request_size=given["max_request_size"],
+        buffer_bytes=given["buffer_bytes"],
+        compression=compression_named(given["compression"]),
+    )
 
 
-def for_sender(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a `Sender` is made with.  Raises TypeError, ValueError."""
+def for_sender(given: Mapping[str, Any]) -> ForSender:
+    """Of all the settings by name those of the sender.  Raises TypeError, ValueError."""
     acks = checked_acks(
         given["acks"], enable_idempotence=given["enable_idempotence"], transactional_id=given["transactional_id"]
     )
-    return {
+    return ForSender(
         **for_handing_over(given),
-        "linger_ms": given["linger_ms"],
-        "delivery_timeout_ms": given["delivery_timeout_ms"],
-        "max_in_flight": checked_in_flight(given["max_in_flight_requests_per_connection"]),
-        "acks": acks,
-    }
+        linger_ms=given["linger_ms"],
+        delivery_timeout_ms=given["delivery_timeout_ms"],
+        max_in_flight=checked_in_flight(given["max_in_flight_requests_per_connection"]),
+        acks=acks,
+    )

@@ -68,7 +68,8 @@ class Sender:
     ) -> None:
         """`max_in_flight`: requests to a node, and batches of a partition, that may be on the wire together.
 
-        `told` is told what became of each record, `counts` counts what is done.  `creates_topics`: as of `Routes`.
+        `on_acknowledged` is told what became of each record, `counts` counts what is done.  `creates_topics`: as of
+        `Routes`.
         """
         self._cluster = cluster
         self._rules = rules

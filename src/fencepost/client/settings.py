@@ -71,7 +71,7 @@ def check_topics(topics: object) -> None:
 
 
 def compression_named(name: str) -> Compression:
-    """The codec of this name, as `compression_type` has it.  Raises ValueError."""
+    """The codec of this name, in any case of its letters.  Raises ValueError."""
     try:
         return Compression[name.upper()]
     except KeyError:

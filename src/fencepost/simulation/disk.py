@@ -133,7 +133,7 @@ class SimulatedDisk:
         self.root.lose(self._random)
 
     def meet(self, use: str, node: Node) -> None:
-        """Called before each "read" and "write" of a file: see `faults`."""
+        """Called before each "read" and "write" of a file.  Nothing here; a disk that has faults raises OSError."""
 
     def given(self, node: Node, data: bytes) -> bytes:  # noqa: ARG002 - as it is where nothing is wrong
         """What a read gives of these bytes."""

@@ -300,7 +300,7 @@ class Topics:
             partition.settings = log_settings
 
     def withdraw(self, topic: Topic) -> None:
-        """Delete a topic, durably: nobody finds it any more.  What is left of it is for `removal`.
+        """Delete a topic, durably: nobody finds it any more.  What is left of it is for `remove`.
 
         Raises TopicRefused.
         """
