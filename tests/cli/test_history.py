@@ -35,6 +35,12 @@ def test_it_can_be_told_of_one_thing_only(saved: Path, capsys: pytest.CaptureFix
     assert [line.split(maxsplit=2)[2] for line in lines[:2]] == ["Metadata #2", "Metadata #2 arrives"]
 
 
+def test_a_word_that_is_in_no_line_is_named(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", str(saved), "--about", "producer-99"]) == 2
+    printed, refused = capsys.readouterr()
+    assert printed == "" and "--about producer-99" in refused and len(refused.splitlines()) == 1
+
+
 def test_whoever_reads_may_have_enough_of_it(saved: Path) -> None:
     command = f"{sys.executable} -m fencepost history {saved} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)

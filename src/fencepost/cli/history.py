@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises Refused for a file that is no history, or a damaged one."""
+    """Raises Refused for a file that is no history, or a damaged one, and for a word that is not in it."""
     from fencepost.simulation.history import page
     from fencepost.simulation.history.file_format import HistoryUnreadable, read
     from fencepost.simulation.history.story import tell
@@ -40,12 +40,16 @@ def run(options: argparse.Namespace) -> int:
         output.write(page.of(events))
         return 0
     former = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads it may have enough of it
+    found = options.about is None
     try:
         for told in tell(events):
             line = f"{told.time / 1_000_000:.6f} {told.lane:<14} {told.text}"
             if options.about is None or options.about in line.replace(",", " ").replace(":", " ").split():
                 print(line)
+                found = True
         sys.stdout.flush()
     finally:
         signal.signal(signal.SIGPIPE, former)
+    if not found:
+        raise Refused(f"--about {options.about}: no line of {options.file} has this word; see without it what there is")
     return 0
