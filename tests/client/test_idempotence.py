@@ -74,30 +74,41 @@ def test_the_numbers_of_a_batch_in_doubt_are_not_given_to_the_next_one() -> None
     simulate(scenario)
 
 
+#: A leader may have written a batch whose numbers it refuses so, or of which it does not know what went wrong.
+NOT_SURELY_REFUSED = (
+    *(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH),
+    *(ErrorCode.UNKNOWN_SERVER_ERROR, 999),
+)
+
+
 @pytest.mark.promise("360.permanent-sequence")
-def test_a_batch_that_lost_its_place_is_not_sent_again_under_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker has written it and says that it is out of order: the user chooses whether to send the record again."""
+@pytest.mark.parametrize("code", NOT_SURELY_REFUSED)
+def test_a_batch_that_lost_its_place_is_not_sent_again_under_other_numbers(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker has written it, and answers an error: the user chooses whether to send the record again."""
     handler, asked = SERVED[0].handler, 0
 
-    def out_of_order(request: Any, context: Any, node: Any) -> Any:
+    def refused_after_all(request: Any, context: Any, node: Any) -> Any:
         nonlocal asked
         asked += 1
         reply = handler(request, context, node)
         assert isinstance(reply, Reply)
         if asked == 2:
-            reply.response.responses[0].partition_responses[0].error_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            reply.response.responses[0].partition_responses[0].error_code = code
         return reply
 
-    monkeypatch.setitem(SERVED, 0, replace(SERVED[0], handler=out_of_order))
+    monkeypatch.setitem(SERVED, 0, replace(SERVED[0], handler=refused_after_all))
 
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("idempotent")) as writer:
             await (await writer.send("t", b"first", partition=0))
-            with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
-                await (await writer.send("t", b"misplaced", partition=0))
-            await (await writer.send("t", b"after", partition=0))
-            assert epochs(world) == [(1, 0)]
-        assert await shown(world) == [b"first", b"misplaced", b"after"]
+            with pytest.raises(BrokerError, match="were refused") as told:
+                await (await writer.send("t", b"in doubt", partition=0))
+            after = await (await writer.send("t", b"after", partition=0))
+            assert (after.offset, epochs(world)) == (2, [(1, 0)])
+            assert ("is not known" in str(told.value)) == (code in (ErrorCode.UNKNOWN_SERVER_ERROR, 999))
+        assert await shown(world) == [b"first", b"in doubt", b"after"]
 
     simulate(scenario)
 

@@ -75,7 +75,9 @@ class BatchEnds:
             halves = lane.split(batch, self._rules.transactional_id is not None)
             self._memory.take(sum(half.builder.size for half in halves) - batch.builder.size)
         else:
-            refused = BrokerError(answer.error_code, batch.refused(answer.error_message or error.name))
+            why, maybe_written = answer.error_message or error.name, error in MAYBE_WRITTEN
+            refused = BrokerError(answer.error_code, batch.refused(why, maybe_written=maybe_written))
+            batch.in_doubt = batch.in_doubt or maybe_written
             self.refused(lane, batch, outcome_of("Produce", error), refused, is_spent=batch.in_doubt)
 
     def written(self, lane: Lane, batch: Batch, base_offset: int, log_append_time: int) -> None:

@@ -197,10 +197,11 @@ class Batch:
             f"delivery_timeout_ms{last}: {written}. Raise it if the broker needs longer"
         )
 
-    def refused(self, why: str) -> str:
-        """What is told of its records when a leader refuses them for good."""
+    def refused(self, why: str, *, maybe_written: bool = False) -> str:
+        """What is told of its records when a leader refuses them for good; or may have, by what it answered."""
         before = ", after a try that may have written them" if self.in_doubt else ""
-        return f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were refused{before}: {why}"
+        but = ". Whether they were written is not known" if maybe_written and not before else ""
+        return f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were refused{before}: {why}{but}"
 
     def behind_a_failed_one(self) -> DeliveryError:
         """What its records are told when a batch before it failed, so that it is not sent again."""

@@ -103,8 +103,10 @@ LEADER_MOVED: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-#: A leader that answers a Produce with one of these may have written the batch all the same.
+#: A leader that answers a Produce with one of these may have written the batch all the same.  So may one whose error is
+#: not known here: nobody can tell at which step it gave up.
 MAYBE_WRITTEN: Final = (
+    ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.NETWORK_EXCEPTION,
