@@ -32,4 +32,4 @@ class Delivery(Generic[T]):
 
     async def _wait(self) -> T:
         assert self.future is not None, "what was handed over is in a batch before a call begins"
-        return await self.future
+        return await asyncio.shield(self.future)  # whoever is interrupted asks again, and others wait for it too
