@@ -11,6 +11,7 @@ from tests.client.test_producer import producer, shown, simulate
 from fencepost.client import CommitInDoubtError, TransactionAbortableError
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ConnectionLostError
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 from fencepost.protocol.types import ProducerIdAndEpoch
 from fencepost.simulation.world import World
@@ -114,5 +115,34 @@ def test_what_came_late_is_ended_before_a_new_epoch_is_asked_for(level: int, mon
             async with writer.transaction():
                 assert asked == [], "only once"
         assert await shown(world) == [b"first", b"second"]
+
+    simulate(scenario, level)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, 999])
+def test_a_commit_that_failed_nobody_knows_where_may_be_committed(
+    level: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator has decided, and then something went wrong there; or a newer one says what is not known here."""
+    call = Cluster.call
+
+    async def failing(cluster: Cluster, node: int, request: Any, **how: Any) -> Any:
+        answer = await call(cluster, node, request, **how)
+        if isinstance(request, EndTxnRequest):
+            answer.error_code = code
+        return answer
+
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"in doubt", partition=0)
+            monkeypatch.setattr(Cluster, "call", failing)
+            with pytest.raises(CommitInDoubtError, match="read the output"):
+                await writer.commit_transaction()
+            with pytest.raises(CommitInDoubtError):
+                await writer.begin_transaction()
+        assert await shown(world) == [b"in doubt"]
 
     simulate(scenario, level)

@@ -178,7 +178,7 @@ def test_only_what_may_have_been_sent_is_in_doubt(where: str, how: type[BaseExce
 
 @given(
     st.lists(st.sampled_from(["lost", "timed out", "cancelled", "in time"]), max_size=4),
-    st.sampled_from(["refused", "closed"]),
+    st.sampled_from(["refused", "failed", "closed"]),
     st.booleans(),
     st.booleans(),
 )
@@ -192,9 +192,13 @@ def test_an_end_is_in_doubt_if_any_try_of_it_may_have_been_carried_out(
         "cancelled": asyncio.CancelledError(),
         "in time": EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS),
     }
-    last = EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE) if then == "refused" else ClosedError("x")
-    answers = [tries[each] for each in before]
-    transactional_id = TransactionalId(cast(Cluster, Answering([*answers, last])), "id")
+    ends = {
+        "refused": EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE),
+        "failed": EndTxnResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
+        "closed": ClosedError("x"),
+    }
+    answers = [*(tries[each] for each in before), ends[then]]
+    transactional_id = TransactionalId(cast(Cluster, Answering(answers)), "id")
 
     async def main() -> type[BaseException]:
         while True:
@@ -207,7 +211,7 @@ def test_an_end_is_in_doubt_if_any_try_of_it_may_have_been_carried_out(
 
     found = asyncio.run(main())
     was_lost = any(each != "in time" for each in before)
-    is_in_doubt = commit and was_lost and (then == "closed" or not tv2)
+    is_in_doubt = commit and (then == "failed" or (was_lost and (then == "closed" or not tv2)))
     assert (found is CommitInDoubtError) == is_in_doubt
 
 

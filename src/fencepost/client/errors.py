@@ -188,9 +188,9 @@ class OutcomeUnknownError(TransactionError, RetriableError):
 class CommitInDoubtError(TransactionError, ApplicationRecoverableError):
     """The transaction may be committed or not, and its producer cannot find out.
 
-    It was closed while it waited for the answer.  Or, before transaction.version 2, an answer to the commit was lost,
-    and what its repetition is told can be meant for a request that came later than it was sent.  Read the output, then
-    go on with a new producer.
+    It was closed while it waited for the answer, or that was an error which does not say how far the broker came.  Or,
+    before transaction.version 2, an answer to the commit was lost, and what its repetition is told can be meant for a
+    request that came later than it was sent.  Read the output, then go on with a new producer.
     """
 
 

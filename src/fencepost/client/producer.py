@@ -330,7 +330,8 @@ class Producer:
 
         Raises TransactionAbortableError if it cannot be committed (abort, then go on), ProducerFencedError if another
         producer has taken over, OutcomeUnknownError if no answer came in time (call it again to find out), and
-        CommitInDoubtError if that cannot be found out: when it is closed meanwhile, or before transaction.version 2.
+        CommitInDoubtError if that cannot be found out: when it is closed meanwhile, before transaction.version 2, or
+        where the broker answers an error that does not tell.
         """
         await self._transactional().commit()
 

@@ -262,6 +262,11 @@ class TransactionalId:
                     f"the answer to the commit of {self.name!r} was lost, and its repetition refused: {error}. It may "
                     "be committed or not: read the output to find out, then go on with a new producer"
                 ) from error
+            if commit and isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                raise CommitInDoubtError(
+                    f"what went wrong with the commit of {self.name!r} the broker does not tell: {error}. It may be "
+                    "committed or not: read the output to find out, then go on with a new producer"
+                ) from error
             raise
         except ClosedError as error:
             if commit and (self.unsettled or self._end_unsettled):
