@@ -387,8 +387,8 @@ class Consumer:
             self._followed(at).paused = False
 
     def paused(self) -> list[TopicPartition]:
-        """The partitions of which nothing is handed out until they are resumed, sorted."""
-        return sorted(at for at, followed in self._fetcher.followed.items() if followed.paused)
+        """The partitions of which nothing is handed out until they are resumed, sorted.  In any thread."""
+        return sorted(at for at, followed in list(self._fetcher.followed.items()) if followed.paused)
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Transactions whose end was not read yet, and what is held of each.  Raises MisuseError in offset order."""

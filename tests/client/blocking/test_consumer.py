@@ -128,3 +128,22 @@ def test_a_listener_is_told_each_thing_by_its_name() -> None:
 
     asyncio.run(tell())
     assert listener.told == ["assigned 1", "revoked 2", "lost 3"]
+
+
+def test_what_is_paused_can_be_told_while_partitions_come_and_go() -> None:
+    """The caller's thread is told without the event loop, which goes on with a rebalance meanwhile."""
+    followed: dict[TopicPartition, Any] = {}
+
+    class Changing:
+        """A partition; another one comes whenever somebody looks at it."""
+
+        @property
+        def paused(self) -> bool:
+            followed[TopicPartition("t", len(followed))] = Changing()
+            return True
+
+    followed[AT] = Changing()
+    with Consumer("t", bootstrap_servers="127.0.0.1:9") as blocking:
+        blocking._consumer._fetcher.followed = followed
+        assert blocking.paused() == [AT]
+        blocking._consumer._fetcher.followed = {}
