@@ -10,7 +10,7 @@ import pytest
 from tests.client.test_producer import producer, simulate
 
 from fencepost.client import Admin, Consumer, Producer, TopicPartition
-from fencepost.client.errors import MisuseError
+from fencepost.client.errors import BrokerError, MisuseError
 from fencepost.simulation.world import ADDRESS, World
 
 AT, EMPTY = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -90,6 +90,23 @@ def test_new_partitions_are_read_from_their_beginning_without_a_group_too() -> N
             await fill(world, 2, count=3)
             found = [record.offset for _ in range(30) for record in await reader.poll(100)]
             assert found == [0, 1, 2]
+
+    simulate(scenario)
+
+
+def test_a_partition_that_was_added_meanwhile_can_be_asked_for_and_read_at_once() -> None:
+    async def scenario(world: World) -> None:
+        added = TopicPartition("t", 2)
+        async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            assert await reader.end_offsets([AT]) == {AT: 0}
+            async with Admin(ADDRESS, runtime=world.runtime("adding")) as admin:
+                await admin.create_partitions("t", 3)
+            assert await reader.end_offsets([AT, added]) == {AT: 0, added: 0}
+            with pytest.raises(BrokerError, match="there is no partition 3"):
+                await reader.end_offsets([TopicPartition("t", 3)])
+            await fill(world, 2, count=1)
+            reader.assign([added])
+            assert [record.partition for record in await reader.poll(1000)] == [2]
 
     simulate(scenario)
 

@@ -22,6 +22,7 @@ from fencepost.client.errors import (
     ConnectionLostError,
     UnreachableError,
     UnsupportedByBrokerError,
+    no_such_partition,
 )
 from fencepost.client.home import Home
 from fencepost.client.outage import Outage
@@ -351,10 +352,10 @@ class Cluster:
         """The node that leads a partition.  Raises BrokerError if there is no such partition."""
         topic = await self.topic(at.topic, deadline, create=False)
         if at.partition not in topic.leaders:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {at.topic!r} has {topic.partition_count} partitions, there is no partition {at.partition}",
-            )
+            self.forget_topic(at.topic)  # it may have been added since
+            topic = await self.topic(at.topic, deadline, create=False)
+        if at.partition not in topic.leaders:
+            raise no_such_partition(*at, topic.partition_count)
         leader = topic.leaders[at.partition]
         return leader if leader in self.nodes else None
 

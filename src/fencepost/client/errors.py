@@ -223,6 +223,14 @@ class PositionMetadataError(FatalError):
     """
 
 
+def no_such_partition(topic: str, partition: int, count: int) -> BrokerError:
+    """What is raised about a partition of a topic that has `count` others."""
+    return BrokerError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"topic {topic!r} has {count} partitions, there is no partition {partition}",
+    )
+
+
 class DamagedRecordsError(FatalError):
     """What a partition holds cannot be read: a checksum, a size or a codec is wrong.
 

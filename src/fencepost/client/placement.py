@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fencepost.client.cluster import Cluster, TopicView
-from fencepost.client.errors import BrokerError
+from fencepost.client.errors import no_such_partition
 from fencepost.client.partitioner import Partitioner, check_place
-from fencepost.protocol.errors import ErrorCode
 
 
 class Placement:
@@ -26,8 +25,5 @@ class Placement:
         self._cluster.forget_topic(topic)  # it may have got more partitions
         view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))
         if partition is not None and partition not in view.leaders:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has {view.partition_count} partitions, there is no partition {partition}",
-            )
+            raise no_such_partition(topic, partition, view.partition_count)
         return view

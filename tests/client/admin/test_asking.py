@@ -281,6 +281,20 @@ def test_a_topic_that_there_is_not_is_named_at_once_and_not_made() -> None:
     play(scenario)
 
 
+def test_a_partition_that_was_added_since_its_topic_was_looked_up_is_found() -> None:
+    """By whoever: an admin may live for as long as a console does."""
+
+    async def scenario(nodes: Nodes) -> None:
+        nodes.leaders = {PLACES[0]: 0}
+        nodes.answer = lambda _, request: deleted(request, {})
+        async with nodes.admin() as admin:
+            await admin.delete_records({PLACES[0]: 1})
+            nodes.leaders[PLACES[1]] = 1
+            assert await admin.delete_records({PLACES[0]: 1, PLACES[1]: 2}) == {PLACES[0]: 1, PLACES[1]: 2}
+
+    play(scenario)
+
+
 def test_a_partition_is_waited_for_that_nobody_leads() -> None:
     async def scenario(nodes: Nodes) -> None:
         nodes.leaders = {PLACES[0]: -1}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from fencepost.client.cluster import Cluster, Deadline
-from fencepost.client.errors import BrokerError
+from fencepost.client.errors import BrokerError, no_such_partition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
@@ -39,12 +39,17 @@ class Leaders:
         self._cluster = cluster
 
     async def places(self, items: Sequence[TopicPartition], deadline: Deadline) -> Mapping[TopicPartition, Place]:
-        names = dict.fromkeys(at.topic for at in items if at.topic not in self._cluster.topics)
+        # Also where only the partition is not known: it may have been added since.
+        names = dict.fromkeys(at.topic for at in items if not self._knows(at))
         refused: dict[str, ErrorCode] = {}
         if names:
             answer = await deadline.within(self._cluster.refresh(list(names)))
             refused = {topic.name or "": ErrorCode(topic.error_code) for topic in answer.topics if topic.error_code}
         return {at: self._place(at, refused.get(at.topic, ErrorCode.NONE)) for at in items}
+
+    def _knows(self, at: TopicPartition) -> bool:
+        known = self._cluster.topics.get(at.topic)
+        return known is not None and at.partition in known.leaders
 
     def _place(self, at: TopicPartition, error: ErrorCode) -> Place:
         known = self._cluster.topics.get(at.topic)
@@ -53,10 +58,7 @@ class Leaders:
                 return f"{error.name} for topic {at.topic!r}"
             return BrokerError(error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {at.topic!r} cannot be used")
         if at.partition not in known.leaders:
-            return BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {at.topic!r} has {known.partition_count} partitions, there is no partition {at.partition}",
-            )
+            return no_such_partition(*at, known.partition_count)
         leader = known.leaders[at.partition]
         return leader if leader in self._cluster.nodes else f"nobody leads {at}"
 
