@@ -13,12 +13,21 @@ from fencepost.broker.network.registry import SERVED, Reply, independent
 from fencepost.client import Producer
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError, DeliveryError
+from fencepost.client.errors import (
+    AuthenticationError,
+    BrokerError,
+    ClientError,
+    ClosedError,
+    ConnectionLostError,
+    DeliveryError,
+    UnreachableError,
+)
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.outcomes import Outcome
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import InitProducerIdResponse
 from fencepost.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from fencepost.protocol.types import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch, TopicPartition
 from fencepost.simulation.world import ADDRESS, PORT, World
@@ -67,6 +76,30 @@ def test_the_numbers_of_a_batch_in_doubt_are_not_given_to_the_next_one() -> None
             with pytest.raises(BrokerError, match="its time"):
                 await doubtful
             world.clock.skew_ms += 2 * 3_600_000
+            await (await writer.send("t", b"after", partition=0))
+            assert epochs(world) == [(1, 0)]
+        assert await shown(world) == [b"first", b"doubtful", b"after"]
+
+    simulate(scenario)
+
+
+def test_so_it_is_where_a_batch_in_doubt_fails_since_its_topic_may_not_be_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def denied(_: Cluster, topic: str, *__: Any, **___: Any) -> Any:
+        raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic)
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("idempotent")) as writer:
+            await (await writer.send("t", b"first", partition=0))
+            doubtful = await writer.send("t", b"doubtful", partition=0)
+            while epochs(world) != [(0, 1)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.0001)
+            with monkeypatch.context() as patch:
+                patch.setattr(Cluster, "topic", denied)
+                world.network.break_connections(PORT)
+                with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+                    await doubtful
             await (await writer.send("t", b"after", partition=0))
             assert epochs(world) == [(1, 0)]
         assert await shown(world) == [b"first", b"doubtful", b"after"]
@@ -159,3 +192,82 @@ def test_after_the_last_epoch_comes_another_producer_id(epoch: int) -> None:
         rules.failed(batch, Outcome.ABORTABLE, DeliveryError("too late"), True)
         following = None if epoch == MAX_PRODUCER_EPOCH else ProducerIdAndEpoch.of(7, epoch + 1)
         assert rules._identity == following
+
+
+def answered(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+
+
+#: What the request for a producer id may meet, each of which passes.
+PASSING = {
+    "lost": ConnectionLostError("x"),
+    "nobody there": UnreachableError("x"),
+    "not the coordinator yet": answered(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    "still loading": answered(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+}
+
+
+@pytest.mark.parametrize("max_block_ms", [60_000, 300], ids=["in one call", "over several calls"])
+@pytest.mark.parametrize("passing", PASSING.values(), ids=PASSING)
+def test_a_producer_id_is_asked_for_until_it_is_there(
+    passing: Any, max_block_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also longer than a call may take: the record has its own time."""
+    request, passes_at = Idempotence._request, 3.0
+
+    async def meeting(rules: Idempotence) -> InitProducerIdResponse:
+        if asyncio.get_running_loop().time() >= passes_at:
+            return await request(rules)
+        if isinstance(passing, Exception):
+            raise passing
+        assert isinstance(passing, InitProducerIdResponse)
+        return passing
+
+    async def scenario(world: World) -> None:
+        nonlocal passes_at
+        passes_at = asyncio.get_running_loop().time() + 2
+        monkeypatch.setattr(Idempotence, "_request", meeting)
+        options: dict[str, Any] = {"max_block_ms": max_block_ms, "runtime": world.runtime("writer")}
+        async with Producer(ADDRESS, **options) as writer, asyncio.timeout(5):
+            await (await writer.send("t", b"patient", partition=0))
+        assert await shown(world) == [b"patient"]
+
+    simulate(scenario)
+
+
+def test_who_is_not_let_in_fails_what_was_sent_until_then_and_may_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The password may have been changed, at the broker or here."""
+
+    async def not_let_in(_: Idempotence) -> InitProducerIdResponse:
+        raise AuthenticationError("x")
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            with monkeypatch.context() as patch:
+                patch.setattr(Idempotence, "_request", not_let_in)
+                with pytest.raises(AuthenticationError):
+                    await (await writer.send("t", b"locked out", partition=0))
+            await (await writer.send("t", b"let in", partition=0))
+        assert await shown(world) == [b"let in"]
+
+    simulate(scenario)
+
+
+def test_nothing_is_left_of_an_id_that_is_asked_for_when_the_producer_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def silent(_: Idempotence) -> InitProducerIdResponse:
+        await asyncio.sleep(1000)
+        raise AssertionError("nobody waits for so long")
+
+    async def scenario(world: World) -> None:
+        before = asyncio.all_tasks()
+        monkeypatch.setattr(Idempotence, "_request", silent)
+        writer = await Producer(ADDRESS, runtime=world.runtime("writer")).start()
+        told = await writer.send("t", b"too late", partition=0)
+        await writer.close(timeout_ms=100)
+        with pytest.raises(ClosedError):
+            await told
+        assert asyncio.all_tasks() <= before
+
+    simulate(scenario)

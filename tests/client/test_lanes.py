@@ -130,6 +130,22 @@ def test_what_is_behind_a_failed_batch_fails_unless_that_failed_by_itself(
     assert all(batch.data is None and not batch.is_stranded for batch in lane.queue)
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("second", [True, False])
+def test_what_fails_with_one_before_it_fails_whatever_comes_of_the_others(first: bool, second: bool) -> None:
+    """Also where what comes of it is that it is split."""
+    lane = lane_with(1, 1, 2)
+    lane.identity, lane.is_known = FIRST, True
+    batches = [lane.take(FIRST, None, False) for _ in range(3)]
+    for failed, others_fail in zip(batches, (first, second), strict=False):
+        failed.on_wire = False
+        lane.give_up(failed, is_spent=False, others_fail=others_fail)
+    batches[2].futures, batches[2].on_wire = [None] * 2, False  # type: ignore[list-item]
+    halves = lane.split(batches[2], False)
+    assert lane.take_stranded() == (halves if first or second else [])
+    assert list(lane.queue) == ([] if first or second else halves)
+
+
 @given(
     counts=st.lists(st.integers(2, 9), min_size=1, max_size=4),
     place=st.integers(0, 3),

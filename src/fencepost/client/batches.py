@@ -190,8 +190,7 @@ class Batch:
     def too_late(self) -> DeliveryError:
         """What its records are told when their time is up."""
         last = f"; last: {self.last}" if self.last else "" if self.tries else "; none was sent, to no leader"
-        unknown = self.in_doubt or self.on_wire
-        written = "whether they were written is not known" if unknown else "they were not written"
+        written = "whether they were written is not known" if self.in_doubt else "they were not written"
         return DeliveryError(
             f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were not acknowledged within "
             f"delivery_timeout_ms{last}: {written}. Raise it if the broker needs longer"

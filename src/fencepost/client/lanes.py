@@ -170,7 +170,7 @@ class Lane:
     def acknowledged(self, batch: Batch) -> None:
         """Note that the leader has this batch."""
         self.in_flight.remove(batch)
-        self.is_known = self.is_known or batch.identity == self.identity
+        self.is_known = True
 
     def give_up(self, batch: Batch, *, is_spent: bool, others_fail: bool) -> bool:
         """Take out what failed for good; whether its numbers cannot be used again.
