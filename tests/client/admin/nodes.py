@@ -78,6 +78,9 @@ class Nodes:
         self.coordinators: dict[str, int] = {}
         self.ranges: dict[str, tuple[int, int]] = {}
         """Of versions, of requests that are not served in all that there are."""
+        self.level = 1
+        """Of transaction.version."""
+        self.finalized_features_epoch = 1
         self.answer: Answer = lambda _, request: AssertionError(request)
         self.asked: list[tuple[int, Any]] = []
         """What came beside metadata: the node, and the request."""
@@ -133,8 +136,8 @@ class Nodes:
             error_code=0,
             api_keys=served,
             supported_features=[SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2)],
-            finalized_features=[FinalizedFeatureKey(name="transaction.version", max_version_level=1)],
-            finalized_features_epoch=1,
+            finalized_features=[FinalizedFeatureKey(name="transaction.version", max_version_level=self.level)],
+            finalized_features_epoch=self.finalized_features_epoch,
         )
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:

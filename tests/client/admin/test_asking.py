@@ -18,18 +18,24 @@ from fencepost.client import (
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteGroupsResponse,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     ListGroupsResponse,
 )
+from fencepost.protocol.messages.create_partitions import CreatePartitionsTopicResult
 from fencepost.protocol.messages.create_topics import CreatableTopicResult
+from fencepost.protocol.messages.delete_groups import DeletableGroupResult
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
+from fencepost.protocol.messages.delete_topics import DeletableTopicResult
 from fencepost.protocol.messages.describe_configs import DescribeConfigsResult
 from fencepost.protocol.messages.describe_groups import DescribedGroup
 from fencepost.protocol.messages.list_groups import ListedGroup
@@ -263,6 +269,35 @@ def test_who_made_it_is_said_to_be_unknown_when_an_answer_was_lost() -> None:
     play(scenario)
 
 
+ONCE: dict[str, tuple[Any, Any]] = {
+    "delete_topics": (
+        lambda admin: admin.delete_topics(["t"]),
+        lambda code: DeleteTopicsResponse(responses=[DeletableTopicResult(name="t", error_code=code)]),
+    ),
+    "create_partitions": (
+        lambda admin: admin.create_partitions("t", 3),
+        lambda code: CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="t", error_code=code)]),
+    ),
+    "delete_groups": (
+        lambda admin: admin.delete_groups(["t"]),
+        lambda code: DeleteGroupsResponse(results=[DeletableGroupResult(group_id="t", error_code=code)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("call", ONCE)
+def test_so_it_is_said_of_whatever_cannot_be_done_twice(call: str) -> None:
+    make, answer = ONCE[call]
+
+    async def scenario(nodes: Nodes) -> None:
+        nodes.answer = lambda *_: CUT if len(nodes.asked) == 1 else answer(ErrorCode.INVALID_REQUEST)
+        async with nodes.admin() as admin:
+            with pytest.raises(BrokerError, match="an answer to this call was lost before"):
+                await make(admin)
+
+    play(scenario)
+
+
 def test_a_topic_that_there_is_not_is_named_at_once_and_not_made() -> None:
     async def scenario(nodes: Nodes) -> None:
         nodes.leaders = {PLACES[0]: 0}
@@ -277,20 +312,6 @@ def test_a_topic_that_there_is_not_is_named_at_once_and_not_made() -> None:
                 assert told.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert nodes.asked == [] and nodes.loop.time() < 0.5
         assert not nodes.made_topics
-
-    play(scenario)
-
-
-def test_a_partition_that_was_added_since_its_topic_was_looked_up_is_found() -> None:
-    """By whoever: an admin may live for as long as a console does."""
-
-    async def scenario(nodes: Nodes) -> None:
-        nodes.leaders = {PLACES[0]: 0}
-        nodes.answer = lambda _, request: deleted(request, {})
-        async with nodes.admin() as admin:
-            await admin.delete_records({PLACES[0]: 1})
-            nodes.leaders[PLACES[1]] = 1
-            assert await admin.delete_records({PLACES[0]: 1, PLACES[1]: 2}) == {PLACES[0]: 1, PLACES[1]: 2}
 
     play(scenario)
 

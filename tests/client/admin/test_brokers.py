@@ -29,10 +29,10 @@ def test_the_cluster_is_described_while_it_has_a_controller_and_while_it_has_non
 
 
 def directories(node: int) -> DescribeLogDirsResponse:
-    """A directory that works and one that does not."""
+    """A directory that works, though its disk is full, and one that does not."""
     part = DescribeLogDirsPartition(partition_index=node, partition_size=100, offset_lag=2, is_future_key=node == 1)
     topic = DescribeLogDirsTopic(name="t", partitions=[part])
-    works = DescribeLogDirsResult(error_code=0, log_dir="/works", topics=[topic], total_bytes=1000, usable_bytes=900)
+    works = DescribeLogDirsResult(error_code=0, log_dir="/works", topics=[topic], total_bytes=1000, usable_bytes=0)
     broken = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/broken", topics=[])
     return DescribeLogDirsResponse(results=[works, broken])
 
@@ -50,7 +50,7 @@ def test_a_directory_that_cannot_be_used_is_told_beside_the_others(older: bool) 
             assert (broken.path, broken.error, broken.replicas) == ("/broken", ErrorCode.KAFKA_STORAGE_ERROR, {})
             assert (works.path, works.error) == ("/works", None)
             assert works.replicas == {TopicPartition("t", node): ReplicaInfo(100, 2, node == 1)}
-            assert (works.total_bytes, works.usable_bytes) == ((None, None) if older else (1000, 900))
+            assert (works.total_bytes, works.usable_bytes) == ((None, None) if older else (1000, 0))
             assert broken.total_bytes is None
 
     play(scenario)

@@ -48,3 +48,22 @@ def test_a_lower_level_than_now_is_asked_for_as_a_downgrade(level: int, kind: in
         assert [update.upgrade_type for update in request.feature_updates] == [kind]
 
     play(scenario)
+
+
+def test_a_level_is_compared_with_the_one_that_was_set_before() -> None:
+    """Also by the same admin: a downgrade that is asked for as an upgrade is refused."""
+
+    async def scenario(nodes: Nodes) -> None:
+        def answer(_: int, request: UpdateFeaturesRequest) -> Any:
+            nodes.level = request.feature_updates[0].max_version_level
+            nodes.finalized_features_epoch += 1
+            return answered(ErrorCode.NONE, ErrorCode.NONE)
+
+        nodes.answer = answer
+        async with nodes.admin() as admin:
+            for level in (2, 1, 2, 0):
+                await admin.update_feature("transaction.version", level)
+        kinds = [request.feature_updates[0].upgrade_type for _, request in nodes.requests(UpdateFeaturesRequest)]
+        assert kinds == [UPGRADE, SAFE_DOWNGRADE, UPGRADE, SAFE_DOWNGRADE]
+
+    play(scenario)

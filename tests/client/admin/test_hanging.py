@@ -244,6 +244,24 @@ def test_a_hanging_transaction_is_aborted_at_the_leader_in_the_name_of_its_last_
     play(scenario)
 
 
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_what_is_found_is_what_may_be_aborted_to_the_millisecond(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        now = nodes.clock.now()
+        monkeypatch.setattr(nodes.clock, "now", lambda: now)
+        Answers(nodes, state(last=now - TIMEOUT_MS - more))
+        async with nodes.admin() as admin:
+            found = await admin.find_hanging_transactions(["t"])
+            assert [each.start_offset for each in found] == ([3] if more > 0 else [])
+            if found:
+                await admin.abort_transaction(AT, 3)
+            else:
+                with pytest.raises(MisuseError, match="wait for that"):
+                    await admin.abort_transaction(AT, 3)
+
+    play(scenario)
+
+
 def test_only_a_hanging_transaction_is_aborted() -> None:
     async def scenario(nodes: Nodes) -> None:
         answers = Answers(nodes, state(last=long_ago(nodes)))

@@ -197,7 +197,12 @@ def test_offsets_are_read_when_the_coordinator_knows_them(whole: int, part: int)
 
 
 @pytest.mark.parametrize(
-    ("whole", "part"), [(ErrorCode.GROUP_AUTHORIZATION_FAILED, 0), (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    ("whole", "part"),
+    [
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, 0),
+        (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
 )
 def test_offsets_that_may_not_be_read_are_not_left_out(whole: int, part: int) -> None:
     async def scenario(nodes: Nodes) -> None:
@@ -206,6 +211,7 @@ def test_offsets_that_may_not_be_read_are_not_left_out(whole: int, part: int) ->
             with pytest.raises(BrokerError, match="the offsets of group 'g' are not told") as told:
                 await admin.list_group_offsets("g", PLACES)
             assert told.value.code == (whole or part)
+        assert len(nodes.asked) == 1, "who asks again hears the same"
 
     play(scenario)
 

@@ -15,9 +15,9 @@ from fencepost.client import (
     FatalError,
     NewTopic,
     OffsetSpec,
+    TimedOutError,
     UnsupportedByBrokerError,
 )
-from fencepost.protocol.messages import ListTransactionsResponse
 
 NO_CHANGE = ConfigChange(set={"retention.ms": "1"})
 
@@ -47,39 +47,40 @@ def test_an_older_broker_is_named_in_a_sentence(name: str) -> None:
     play(scenario)
 
 
-def test_what_an_older_version_cannot_say_is_not_left_out_in_silence() -> None:
+#: What a call says that an older version has no room for: the call, its API, and the first version that has.
+SAID_SINCE: dict[str, tuple[Any, str, int]] = {
+    "how long it is open": (lambda admin: admin.list_transactions(running_longer_than_ms=0), "ListTransactions", 1),
+    "a pattern": (lambda admin: admin.list_transactions(pattern=""), "ListTransactions", 2),
+    "states of groups": (lambda admin: admin.list_groups(states=["Empty"]), "ListGroups", 4),
+    "types of groups": (lambda admin: admin.list_groups(types=["classic"]), "ListGroups", 5),
+    "both": (lambda admin: admin.list_groups(states=["Empty"], types=["classic"]), "ListGroups", 5),
+    "what is stable": (lambda admin: admin.list_group_offsets("g", require_stable=True), "OffsetFetch", 7),
+    "what is committed": (
+        *(lambda admin: admin.list_offsets({PLACES[0]: 0}, isolation_level="read_committed"), "ListOffsets", 2),
+    ),
+    "the largest time": (lambda admin: admin.list_offsets({PLACES[0]: OffsetSpec.MAX_TIMESTAMP}), "ListOffsets", 7),
+    "what is local": (lambda admin: admin.list_offsets({PLACES[0]: OffsetSpec.EARLIEST_LOCAL}), "ListOffsets", 8),
+    "one of several": (
+        lambda admin: admin.list_offsets({PLACES[0]: 0, PLACES[1]: OffsetSpec.LATEST_TIERED}),
+        *("ListOffsets", 9),
+    ),
+}
+
+
+@pytest.mark.parametrize("said", SAID_SINCE)
+def test_what_an_older_version_cannot_say_is_not_left_out_in_silence(said: str) -> None:
+    """A broker that has just the version is asked; here it gives no answer."""
+    call, name, since = SAID_SINCE[said]
+
     async def scenario(nodes: Nodes) -> None:
-        nodes.leaders = {PLACES[0]: 0}
-        nodes.ranges = {"ListTransactions": (0, 0), "ListGroups": (0, 3), "ListOffsets": (1, 6), "OffsetFetch": (1, 6)}
-        async with nodes.admin() as admin:
-            for call in (
-                lambda: admin.list_transactions(running_longer_than_ms=1),
-                lambda: admin.list_transactions(pattern="a.*"),
-                lambda: admin.list_groups(states=["Empty"]),
-                lambda: admin.list_groups(types=["classic"]),
-                lambda: admin.list_offsets({PLACES[0]: OffsetSpec.MAX_TIMESTAMP}),
-                lambda: admin.list_group_offsets("g", require_stable=True),
-            ):
-                with pytest.raises(UnsupportedByBrokerError, match="versions"):
-                    await call()
-        assert nodes.asked == []
-
-    play(scenario)
-
-
-def test_a_filter_is_asked_for_from_the_version_on_that_has_it() -> None:
-    async def scenario(nodes: Nodes) -> None:
-        nodes.answer = lambda *_: ListTransactionsResponse(
-            error_code=0, unknown_state_filters=[], transaction_states=[]
-        )
-        nodes.ranges = {"ListTransactions": (0, 1)}
-        async with nodes.admin() as admin:
-            assert await admin.list_transactions(running_longer_than_ms=1) == {}
-            with pytest.raises(UnsupportedByBrokerError, match="versions"):
-                await admin.list_transactions(pattern="a.*")
-            nodes.ranges = {"ListTransactions": (0, 2)}
-        async with nodes.admin() as admin:
-            assert await admin.list_transactions(pattern="a.*") == {}
+        nodes.leaders = dict.fromkeys(PLACES, 0)
+        nodes.answer = lambda *_: SILENT
+        for newest in (since - 1, since):
+            nodes.ranges = {name: (0 if name != "ListOffsets" else 1, newest)}
+            async with nodes.admin(max_block_ms=500) as admin:
+                with pytest.raises(TimedOutError if newest == since else UnsupportedByBrokerError):
+                    await call(admin)
+            assert bool(nodes.asked) == (newest == since)
 
     play(scenario)
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from tests.client.admin.nodes import Nodes, play
 
+from fencepost.client import NewTopic, PartlyRefusedError
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import CreateTopicsResponse
+from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopicResult
 from fencepost.protocol.types import TopicPartition
 
@@ -43,5 +44,55 @@ def test_a_topic_that_has_grown_is_counted_anew() -> None:
             for count in (1, 3):
                 nodes.leaders = {TopicPartition("orders", number): 0 for number in range(count)}
                 assert await admin.partitions("orders") == count
+
+    play(scenario)
+
+
+def test_what_was_made_has_leaders_though_others_were_refused_and_these_are_not_waited_for() -> None:
+    errors = {"refused": ErrorCode.POLICY_VIOLATION}
+
+    def answer(_: int, request: CreateTopicsRequest) -> Any:
+        asked = [topic.name for topic in request.topics]
+        return CreateTopicsResponse(
+            topics=[CreatableTopicResult(name=name, error_code=errors.get(name, 0)) for name in asked]
+        )
+
+    async def scenario(nodes: Nodes) -> None:
+        orders = TopicPartition("orders", 0)
+        nodes.answer, nodes.leaders = answer, {orders: -1}
+        nodes.loop.call_later(1, nodes.leaders.__setitem__, orders, 1)
+        async with nodes.admin() as admin:
+            with pytest.raises(PartlyRefusedError) as told:
+                await admin.create_topics([NewTopic("orders"), NewTopic("refused")])
+            assert (list(told.value.done), list(told.value.refused)) == (["orders"], ["refused"])
+            assert 1 <= nodes.loop.time() < 2
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("numbers", [{}, {"partitions": 2, "replication_factor": 3}])
+def test_where_replicas_are_named_there_are_as_many_partitions_as_these_are_of(numbers: dict[str, Any]) -> None:
+    """Brokers refuse the numbers beside them."""
+    topic = NewTopic("orders", **numbers, replicas={0: [1, 2], 1: [2, 0]})
+
+    async def scenario(nodes: Nodes) -> None:
+        nodes.leaders = {TopicPartition("orders", number): number for number in range(2)}
+        nodes.answer = lambda *_: CreateTopicsResponse(topics=[CreatableTopicResult(name="orders", error_code=0)])
+        async with nodes.admin() as admin:
+            await admin.create_topics([topic])
+        ((_, request),) = nodes.requests(CreateTopicsRequest)
+        (asked,) = request.topics
+        assert (asked.num_partitions, asked.replication_factor) == (-1, -1)
+        assert [(each.partition_index, each.broker_ids) for each in asked.assignments] == [(0, [1, 2]), (1, [2, 0])]
+
+    play(scenario)
+
+
+def test_the_partitions_of_a_topic_are_told_in_their_order() -> None:
+    async def scenario(nodes: Nodes) -> None:
+        nodes.leaders = {TopicPartition("orders", number): 0 for number in (2, 0, 1)}
+        async with nodes.admin() as admin:
+            found = (await admin.describe_topics(["orders"]))["orders"]
+        assert [part.partition for part in found.partitions] == [0, 1, 2]
 
     play(scenario)

@@ -114,11 +114,6 @@ async def ask_each_broker(
     return dict(sorted(asking.done.items()))
 
 
-def patience_ms(cluster: Cluster) -> int:
-    """How long a broker may take until it answers, as requests carry it."""
-    return min(int(cluster.request_timeout_ms), 2**31 - 1)
-
-
 async def known_nodes(cluster: Cluster, deadline: Deadline) -> Any:
     """Ask which brokers there are; the answer to Metadata without topics."""
     return await metadata(cluster, [], deadline)

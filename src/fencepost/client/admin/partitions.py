@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from fencepost.client.admin.asking import ItemResult, Question, ask, patience_ms
+from fencepost.client.admin.asking import ItemResult, Question, ask
 from fencepost.client.admin.routes import Leaders
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.positions import isolation_of
@@ -76,7 +76,7 @@ async def list_offsets(
     def request(asked: Sequence[TopicPartition]) -> ListOffsetsRequest:
         topics = [ListOffsetsTopic(name=name, partitions=found) for name, found in _by_topic(asked, wanted)]
         return ListOffsetsRequest(
-            replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=patience_ms(cluster)
+            replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=cluster.request_timeout_ms
         )
 
     def read(answer: Any, _: object) -> Iterator[ItemResult[TopicPartition, ListedOffset | None]]:
@@ -104,7 +104,7 @@ async def delete_records(
 
     def request(asked: Sequence[TopicPartition]) -> DeleteRecordsRequest:
         topics = [DeleteRecordsTopic(name=name, partitions=found) for name, found in _by_topic(asked, wanted)]
-        return DeleteRecordsRequest(topics=topics, timeout_ms=patience_ms(cluster))
+        return DeleteRecordsRequest(topics=topics, timeout_ms=cluster.request_timeout_ms)
 
     question = Question(
         request=request,

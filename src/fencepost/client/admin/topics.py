@@ -12,7 +12,6 @@ from fencepost.client.admin.asking import (
     Question,
     ask,
     metadata,
-    patience_ms,
     refusal,
 )
 from fencepost.client.admin.routes import Controller
@@ -117,7 +116,7 @@ async def create_topics(
 
     def request(names: Sequence[str]) -> CreateTopicsRequest:
         wanted = [_creatable(by_name[name]) for name in names]
-        return CreateTopicsRequest(topics=wanted, timeout_ms=patience_ms(cluster), validate_only=validate_only)
+        return CreateTopicsRequest(topics=wanted, timeout_ms=cluster.request_timeout_ms, validate_only=validate_only)
 
     def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
         for topic in answer.topics:
@@ -176,7 +175,7 @@ async def delete_topics(cluster: Cluster, names: Iterable[str], deadline: Deadli
 
     def request(asked: Sequence[str]) -> DeleteTopicsRequest:
         states = [DeleteTopicState(name=name) for name in asked]
-        return DeleteTopicsRequest(topics=states, topic_names=list(asked), timeout_ms=patience_ms(cluster))
+        return DeleteTopicsRequest(topics=states, topic_names=list(asked), timeout_ms=cluster.request_timeout_ms)
 
     def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
         for topic in answer.responses:
@@ -201,7 +200,9 @@ async def create_partitions(
 
     def request(names: Sequence[str]) -> CreatePartitionsRequest:
         wanted = [CreatePartitionsTopic(name=name, count=counts[name]) for name in names]
-        return CreatePartitionsRequest(topics=wanted, timeout_ms=patience_ms(cluster), validate_only=validate_only)
+        return CreatePartitionsRequest(
+            topics=wanted, timeout_ms=cluster.request_timeout_ms, validate_only=validate_only
+        )
 
     def read(answer: Any, _: object) -> Iterator[ItemResult[str, None]]:
         for topic in answer.results:
