@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from tests.client.admin.nodes import CUT, FIRST_PORT, SILENT, Late
 from tests.client.consumer_group.coordinator import PARTITIONS, Coordinator, play
 from tests.client.consumer_group.test_member import FIRST_HALF, INTERVAL, group_answer, observed, poll_for, until
 
-from fencepost.client import BrokerError
+from fencepost.client import BrokerError, SubscriptionPattern
 from fencepost.client.errors import (
+    CommitFailedError,
     TimedOutError,
     UnsupportedByBrokerError,
 )
@@ -161,5 +163,77 @@ def test_a_right_that_is_taken_away_is_told_and_the_member_stays_one() -> None:
             await poll_for(reader, 5 * INTERVAL)
             assert [what for what, _ in notes.told] == ["assigned"]
             assert reader.assignment() == PARTITIONS
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT])
+def test_who_is_refused_for_now_asks_no_more_often_than_before(error: ErrorCode) -> None:
+    """An answer with an error says nothing of the interval."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.refuse = lambda _: error
+            before = len(group.heard)
+            await asyncio.sleep(10 * INTERVAL)
+            assert 9 <= len(group.heard) - before <= 11
+            group.refuse = lambda _: None
+            with suppress(BrokerError):  # it was refused while nobody asked
+                await reader.poll(100)
+            await poll_for(reader, 3 * INTERVAL)
+
+    play(scenario)
+
+
+def test_who_hears_from_a_commit_that_it_may_be_no_member_asks_at_once() -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.interval_ms = 60_000
+        async with group.member() as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.members.clear()
+            group.rebalance()
+            with pytest.raises(CommitFailedError):
+                await reader.commit(dict.fromkeys(PARTITIONS, 5))
+            await poll_for(reader, 1)
+            assert [what for what, _ in notes.told] == ["assigned", "lost", "assigned"]
+
+    play(scenario)
+
+
+def test_who_leaves_before_it_heard_that_it_was_let_in_says_so() -> None:
+    """It may have been: others would wait for its session to end."""
+
+    async def scenario(group: Coordinator) -> None:
+        def lose(request: ConsumerGroupHeartbeatRequest) -> Any:
+            if request.member_epoch < 0:
+                return None
+            group_answer(group, request)
+            group.heard.append(request)
+            return SILENT
+
+        group.refuse = lose
+        async with group.member() as reader:
+            assert await reader.poll(500) == []
+            assert len(group.members) == 1
+        assert group.members == {}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_a_pattern_is_not_left_out_where_the_coordinator_has_no_room_for_it(newest: int) -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.nodes.ranges["ConsumerGroupHeartbeat"] = (0, newest)
+        async with group.member() as reader:
+            reader.subscribe(pattern=SubscriptionPattern("t.*"))
+            if newest == 0:
+                with pytest.raises(UnsupportedByBrokerError):
+                    await reader.poll(60_000)
+                assert group.heard == []
+            else:
+                await until(reader, lambda: reader.assignment() == PARTITIONS)
+                assert group.only.regex == "t.*"
 
     play(scenario)

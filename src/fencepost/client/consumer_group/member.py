@@ -302,7 +302,6 @@ class ConsumerGroupMember:
             self._trouble = str(error)
             logger.warning("group %s: no heartbeat: %s", self.group_id, error)
             return self._again_in()
-        self._interval = max(answer.heartbeat_interval_ms / 1000, _SHORTEST_INTERVAL)
         return self._take(answer, now)
 
     def _again_in(self) -> float:
@@ -313,6 +312,8 @@ class ConsumerGroupMember:
         error = ErrorCode(answer.error_code)
         verdict = verdict_of(error, self._state)
         if verdict is Verdict.TAKEN:
+            # An answer with an error says nothing of it: there it is 0.
+            self._interval = max(answer.heartbeat_interval_ms / 1000, _SHORTEST_INTERVAL)
             self._trouble, self._told = "", told
             self._note_epoch(answer.member_epoch)
             self._note_given(places_in(answer.assignment))
