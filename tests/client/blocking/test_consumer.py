@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fencepost.client import consumer
 from fencepost.client.blocking.consumer import Consumer, InThread
+from fencepost.client.lent import Lent
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.protocol.types import Offset, TopicPartition
@@ -37,6 +39,9 @@ class Asked:
 
     async def poll(self, *_: float) -> list[Any]:
         return []
+
+    async def poll_batch(self, *_: float) -> None:
+        return None
 
     async def __anext__(self) -> ConsumerRecord:
         self.iterated.append(ConsumerRecord("t", 0, Offset(len(self.iterated)), 0, None, None, ()))
@@ -73,7 +78,7 @@ def test_what_was_lent_is_taken_back_before_more_is_asked_for(blocking: Consumer
     assert asked(blocking).settled == [0, 1], "before each of them"
 
 
-@pytest.mark.parametrize("call", [Consumer.poll, Consumer.__next__])
+@pytest.mark.parametrize("call", [Consumer.poll, Consumer.poll_batch, Consumer.__next__])
 def test_what_comes_for_an_interrupted_caller_is_handed_out_again(
     blocking: Consumer, call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +90,30 @@ def test_what_comes_for_an_interrupted_caller_is_handed_out_again(
     with pytest.raises(KeyboardInterrupt):
         call(blocking)
     assert asked(blocking).calls == ["take back"]
+
+
+@pytest.mark.parametrize("is_lent", [False, True])
+@pytest.mark.parametrize(
+    "call", [Consumer.poll, Consumer.poll_batch, Consumer.__next__, Consumer.commit, Consumer.close]
+)
+def test_what_became_of_a_commit_is_told_by_the_next_call_in_its_thread_and_once(
+    blocking: Consumer, call: Any, is_lent: bool
+) -> None:
+    """Also where the next record is at hand, and though one callback fails."""
+    told = list[tuple[str, bool]]()
+    blocking._callbacks_due.append(lambda: 1 / 0)
+    for name in ("first", "second"):
+        blocking._callbacks_due.append(
+            lambda name=name: told.append((name, threading.current_thread() is threading.main_thread()))
+        )
+    record = ConsumerRecord("t", 0, Offset(0), 0, None, None, ())
+    if is_lent:
+        blocking._lent = cast(Lent, SimpleNamespace(next=lambda _: record))
+    call(blocking)
+    assert told == [("first", True), ("second", True)]
+    if call is not Consumer.close:
+        call(blocking)
+    assert len(told) == 2
 
 
 @pytest.mark.parametrize("fails", [False, True])
