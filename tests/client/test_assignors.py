@@ -15,6 +15,7 @@ from fencepost.client.assignors import (
     RANGE,
     ROUND_ROBIN,
     STICKY,
+    Assignor,
     Member,
     Shares,
     assign_cooperatively,
@@ -150,6 +151,26 @@ def test_whoever_had_it_in_the_newest_generation_did() -> None:
     for first, second, keeps in ((1, 2, "second"), (2, 1, "first")):
         members = {"first": Member(["a"], None, [at], first), "second": Member(["a"], None, [at], second)}
         assert assign_sticky(members, {"a": 1})[keeps] == [at]
+
+
+def test_where_two_had_it_in_one_generation_nobody_did() -> None:
+    """It is shared out as what nobody has: to the first of those with least."""
+    first, second = TopicPartition("a", 0), TopicPartition("a", 1)
+    members = {name: Member(["a"], None, [first], 3) for name in ("one", "two")}
+    assert assign_sticky(members, {"a": 2}) == {"one": [first], "two": [second]}
+
+
+@pytest.mark.parametrize("assign", [assign_ranges, assign_round_robin, assign_sticky])
+def test_members_with_an_instance_id_come_first_by_that(assign: Assignor) -> None:
+    """Their member ids are others after a restart, and so are those of members without."""
+    members = {"1": Member(["a"], "z"), "2": Member(["a"], "y"), "0": Member(["a"]), "3": Member(["a"])}
+    shares = assign(members, {"a": 4})
+    assert {name: [at.partition for at in found] for name, found in shares.items()} == {
+        "2": [0],
+        "1": [1],
+        "0": [2],
+        "3": [3],
+    }
 
 
 @given(groups())

@@ -14,12 +14,24 @@ from fencepost.client.errors import BrokerError, ClientError, CommitFailedError,
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from fencepost.protocol.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from fencepost.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from fencepost.protocol.messages.offset_fetch import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 from fencepost.protocol.types import TopicPartition
 
@@ -150,3 +162,25 @@ def test_a_commit_carries_all_that_it_is_about() -> None:
             topics=topics,
         )
     ]
+
+
+@pytest.mark.parametrize("has_epochs", [False, True])
+def test_positions_that_an_open_transaction_may_change_are_waited_for(has_epochs: bool) -> None:
+    """Else what a transaction is about to commit is read again (KIP-447)."""
+    unstable, asked = [ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE], list[OffsetFetchRequest]()
+
+    async def ask(request: OffsetFetchRequest, *_: object, **__: object) -> OffsetFetchResponse:
+        asked.append(request)
+        how: dict[str, Any] = {"partition_index": FIRST.partition, "metadata": None, "error_code": unstable.pop(0)}
+        if has_epochs:
+            topic = OffsetFetchResponseTopics(
+                name="t", partitions=[OffsetFetchResponsePartitions(**how, committed_offset=7)]
+            )
+            return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=[topic])])
+        flat = OffsetFetchResponseTopic(name="t", partitions=[OffsetFetchResponsePartition(**how, committed_offset=7)])
+        return OffsetFetchResponse(topics=[flat])
+
+    scene = Scene()
+    scene.requests.ask, scene.has_epochs = ask, has_epochs
+    assert asyncio.run(scene.offsets.committed([FIRST])) == {FIRST: OffsetAndMetadata(7)}
+    assert [request.require_stable for request in asked] == [True, True]

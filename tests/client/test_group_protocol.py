@@ -57,6 +57,23 @@ def test_older_members_are_understood(version: int) -> None:
     assert found == Member(["a"], None, [A0] if version else [], 5)
 
 
+@pytest.mark.parametrize("version", [3, 4, 2**15 - 1])
+def test_newer_members_are_understood_as_far_as_that_goes(version: int) -> None:
+    """What a newer version adds comes behind what there is (Kafka's ConsumerProtocol)."""
+
+    def newer(said: bytes) -> bytes:
+        return pack(">h", version) + said[2:] + b"more than that"
+
+    said = subscription(COOPERATIVE_STICKY, ["a"], [A0], 5)
+    assert member_of(COOPERATIVE_STICKY, newer(said), None) == member_of(COOPERATIVE_STICKY, said, None)
+    assert partitions_of(newer(assignment([A0, B1]))) == [A0, B1]
+
+
+def test_the_generation_is_the_one_of_its_own_field_where_there_is_one() -> None:
+    said = ConsumerProtocolSubscription(topics=["a"], user_data=pack(">i", 4), owned_partitions=[], generation_id=5)
+    assert member_of(COOPERATIVE_STICKY, encode_stored(said, 3), None).generation == 5
+
+
 @pytest.mark.parametrize("user_data", [b"", b"x", pack(">i", 2**31 - 1), OWNED + b"more than that"])
 def test_data_that_no_sticky_assignor_wrote_says_nothing(user_data: bytes) -> None:
     said = encode_stored(ConsumerProtocolSubscription(topics=["a"], user_data=user_data), 3)

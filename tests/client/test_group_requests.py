@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from fencepost.client.cluster import Cluster, Use
 from fencepost.client.errors import ConnectionLostError, UnreachableError
 from fencepost.client.group import Group
+from fencepost.client.group_protocol import assignment, member_of
 from fencepost.client.group_requests import GroupRequests
+from fencepost.client.transactional_id import ConsumerGroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     HeartbeatRequest,
@@ -28,9 +30,11 @@ from fencepost.protocol.messages import (
 )
 from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.protocol.messages.leave_group import MemberIdentity
+from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 
 E = ErrorCode
+AT = TopicPartition("t", 0)
 #: What is followed by another try, wherever the coordinator is by then.
 ELSEWHERE = (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -127,3 +131,61 @@ def test_a_member_says_who_it_is_whatever_it_asks(instance: str | None) -> None:
     if instance is None:  # one with an id of its own keeps its place
         expected.append(LeaveGroupRequest(**who, members=[MemberIdentity(member_id="member")]))
     assert others == expected
+
+
+def joined_as(member_id: str, generation: int) -> list[Any]:
+    answer = JoinGroupResponse(
+        error_code=0, generation_id=generation, protocol_name="sticky", leader="x", member_id=member_id, members=[]
+    )
+    return [answer, SyncGroupResponse(error_code=0, assignment=assignment([AT]))]
+
+
+def group_of(cluster: Coordinators, instance: str | None = None) -> Group:
+    return Group(
+        *(cast(Cluster, cluster), "g", instance),
+        strategies=["sticky"],
+        session_timeout_ms=11_000,
+        rebalance_timeout_ms=12_000,
+        heartbeat_interval_ms=1000,
+    )
+
+
+@pytest.mark.parametrize("error", [E.ILLEGAL_GENERATION, E.UNKNOWN_MEMBER_ID])
+def test_only_a_member_that_is_not_known_any_more_joins_under_another_id(error: ErrorCode) -> None:
+    """The group would wait for the one before, who does not come; and it had what it says it had."""
+    cluster = Coordinators(*joined_as("member", 7), HeartbeatResponse(error_code=error), *joined_as("member", 9))
+    cluster.left.append(LeaveGroupResponse(error_code=0))
+
+    async def main(_: VirtualLoop) -> None:
+        group = group_of(cluster)
+        assert await group.join(["t"]) == [AT]
+        await asyncio.sleep(1.5)
+        assert group.has_lost_place and group.must_join
+        assert await group.join(["t"], [AT]) is None, "it is to be given up first"
+        assert await group.join(["t"]) == [AT]
+        await group.leave()
+
+    run(main)
+    again = cluster.asked[3]
+    assert isinstance(again, JoinGroupRequest)
+    assert again.member_id == ("member" if error is E.ILLEGAL_GENERATION else "")
+    said = member_of("sticky", again.protocols[0].metadata, None)
+    assert (said.owned, said.generation) == ([AT], 7)
+
+
+@pytest.mark.parametrize("instance", [None, "instance"])
+def test_what_it_is_called_is_in_the_name_that_commits_are_made_in(instance: str | None) -> None:
+    cluster = Coordinators(*joined_as("member", 7), LeaveGroupResponse(error_code=0))
+
+    async def main(_: VirtualLoop) -> None:
+        group = group_of(cluster, instance)
+        await group.join(["t"])
+        group.follow()
+        assert group.metadata() == ConsumerGroupMetadata("g", 7, "member", instance)
+        group.commit_was_refused(ConsumerGroupMetadata("g", 6, "member", instance))
+        assert not group.must_join, "that was of an earlier generation"
+        group.commit_was_refused(group.metadata())
+        assert group.must_join
+        await group.leave()
+
+    run(main)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from fencepost.client.assignors import COOPERATIVE_STICKY, STICKY, Member
-from fencepost.protocol.codec import decode, decode_stored, encode, encode_stored, stored_version
+from fencepost.protocol.codec import decode, decode_request, encode, encode_stored, stored_version
 from fencepost.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -25,6 +25,8 @@ _NEWEST: Final = 3
 _VERSION_SIZE: Final = 2
 _WITH_GENERATION: Final = 1
 _GENERATION: Final = Struct(">i")
+
+T = TypeVar("T")
 
 
 def subscription(strategy: str, topics: Iterable[str], owned: Sequence[TopicPartition], generation: int) -> bytes:
@@ -49,8 +51,7 @@ def subscription(strategy: str, topics: Iterable[str], owned: Sequence[TopicPart
 
 def member_of(strategy: str, metadata: bytes, instance_id: str | None) -> Member:
     """What a member says of itself to this assignor.  Raises ProtocolError for a subscription that is none."""
-    version = min(stored_version(metadata), _NEWEST)
-    said = decode(ConsumerProtocolSubscription, metadata, version, _VERSION_SIZE)
+    said = _read(ConsumerProtocolSubscription, metadata)
     owned, generation = _partitions(said.owned_partitions), said.generation_id
     user_data = bytes(said.user_data or b"")
     if strategy == STICKY:
@@ -77,7 +78,12 @@ def assignment(partitions: Sequence[TopicPartition]) -> bytes:
 
 def partitions_of(assigned: bytes) -> list[TopicPartition]:
     """What a member was given."""
-    return _partitions(decode_stored(ConsumerProtocolAssignment, assigned).assigned_partitions) if assigned else []
+    return _partitions(_read(ConsumerProtocolAssignment, assigned).assigned_partitions) if assigned else []
+
+
+def _read(form: type[T], data: bytes) -> T:
+    """A newer version as if it were the newest one here: what it adds comes behind that, as in Apache Kafka."""
+    return decode_request(form, data, min(stored_version(data), _NEWEST), _VERSION_SIZE)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[ConsumerTopicPartitions]:
