@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -102,10 +103,11 @@ def test_what_became_of_a_commit_is_told_by_the_next_call_in_its_thread_and_once
     """Also where the next record is at hand, and though one callback fails."""
     told = list[tuple[str, bool]]()
     blocking._callbacks_due.append(lambda: 1 / 0)
-    for name in ("first", "second"):
-        blocking._callbacks_due.append(
-            lambda name=name: told.append((name, threading.current_thread() is threading.main_thread()))
-        )
+
+    def tell(name: str) -> None:
+        told.append((name, threading.current_thread() is threading.main_thread()))
+
+    blocking._callbacks_due += [partial(tell, "first"), partial(tell, "second")]
     record = ConsumerRecord("t", 0, Offset(0), 0, None, None, ())
     if is_lent:
         blocking._lent = cast(Lent, SimpleNamespace(next=lambda _: record))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.commit_order.logs import STEPS, Step, build
-from tests.client.commit_order.reading import Reader
+from tests.client.commit_order.logs import STEPS, Log, Step, _batch, build
+from tests.client.commit_order.reading import AT, Reader
 
+from fencepost.client.commit_order.position import Position, position_of
 from fencepost.client.errors import DamagedRecordsError
 from fencepost.client.transactional_id import OffsetAndMetadata
+from fencepost.protocol.batch import stamp
 
 #: Nothing, less than a batch, a few batches, everything.
 LIMITS = st.sampled_from([0, 200, 1000, 10**6])
@@ -162,3 +164,48 @@ def test_a_number_is_where_to_begin(steps: list[Step], begun: int, limit: int) -
     assert again.take(10**6) == expected[half:]
     for each in (reader, again):
         each.end()
+
+
+def cut_before_the_last(log: Log) -> Log:
+    """The same while its last batch is not written yet."""
+    return log._replace(batches=log.batches[:-1], end=log.batches[-1][0])
+
+
+def test_who_goes_on_inside_a_transaction_keeps_its_place_until_the_marker_has_come() -> None:
+    """The log lost its end, or another leader is behind."""
+    log = build([("data", 0, 4), ("commit", 0, 0)])
+    first = Reader(log, BEGINNING, 10**6, 10**6, iter(()))
+    assert first.take(2) == [0, 1]
+    inside = first.next_offset()
+    second = Reader(cut_before_the_last(log), inside, 10**6, 10**6, iter(()))
+    assert (second.take(9), second.next_offset()) == ([], inside)
+    third = Reader(log, second.next_offset(), 10**6, 10**6, iter(()))
+    assert third.take(9) == [2, 3]
+    for each in (first, second, third):
+        each.end()
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_where_compaction_has_taken_what_was_delivered_the_position_is_one_still(is_ended: bool) -> None:
+    data: list[Step] = [("data", 0, 2), ("commit", 0, 0)]
+    first = Reader(build([("data", 0, 2), *data]), BEGINNING, 10**6, 10**6, iter(()))
+    assert first.take(2) == [0, 1]
+    left = build([("gap", 0, 2), *data])
+    second = Reader(left if is_ended else cut_before_the_last(left), first.next_offset(), 10**6, 10**6, iter(()))
+    assert second.take(0) == [] and second._fetch()
+    second.followed.decode()  # it is looked at, and nothing of it handed out
+    committed = second.next_offset()
+    assert position_of(AT, committed) == Position(2, 4)
+    third = Reader(left, committed, 10**6, 10**6, iter(()))
+    assert third.take(9) == [2, 3]
+    for each in (first, second, third):
+        each.end()
+
+
+def test_a_batch_whose_last_records_compaction_has_taken_is_behind_its_reader_as_a_whole() -> None:
+    """Else nobody is ever at the end of such a log."""
+    batch = bytearray(_batch([0], 0, -1, span=3))
+    stamp(batch, 0, 0, 0)
+    reader = Reader(Log([(0, 2, bytes(batch))], [0], [[0]], 3, {}), BEGINNING, 10**6, 10**6, iter(()))
+    assert (reader.take(1), reader.next_offset()) == ([0], OffsetAndMetadata(3))
+    reader.end()

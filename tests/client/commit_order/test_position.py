@@ -75,20 +75,30 @@ def test_whatever_is_understood_is_what_would_be_written(offset: int, metadata: 
     assert found.committed() == committed
 
 
-@given(positions(20), st.integers(0, 25))
+#: All that there are, by what is delivered.
+EVERY = [
+    [Position(delivered, delivered)]
+    + [Position(start, delivered) for start in range(delivered)]
+    + [Position(start, delivered, inside) for start in range(delivered) for inside in range(start, delivered)]
+    for delivered in range(7)
+]
+
+
+@pytest.mark.parametrize("log_start", range(8))
 def test_behind_what_is_gone_nothing_undelivered_is_passed_over_and_nothing_is_doubled(
-    position: Position, log_start: int
+    log_start: int,
 ) -> None:
-    found = behind_what_is_gone(position, log_start)
-    if log_start <= position.start or log_start > position.delivered:
-        assert found is None
-        return
-    assert found is not None
-    assert found.start == log_start and found.delivered == position.delivered
-    undelivered = range(position.inside + 1, position.delivered) if position.inside >= 0 else range(0)
-    still_there = [offset for offset in undelivered if offset >= log_start]
-    assert still_there == list(range(max(found.inside + 1, log_start), found.delivered))[: len(still_there)]
-    assert position_of(AT, found.committed()) == found
+    for delivered in range(7):
+        for position in EVERY[delivered]:
+            found = behind_what_is_gone(position, log_start)
+            if log_start <= position.start or log_start > delivered:
+                assert found is None
+                continue
+            assert found is not None
+            assert found.start == log_start and found.delivered == delivered
+            still_there = [offset for offset in range(log_start, delivered) if offset > position.inside]
+            assert [offset for offset in range(log_start, delivered) if offset > found.inside] == still_there
+            assert position_of(AT, found.committed()) == found
 
 
 @given(st.integers(0, 20), st.integers(0, 20))

@@ -78,6 +78,15 @@ def test_a_full_disk_is_named_with_what_to_do() -> None:
     assert file.take(spilled, 11) == b"firstsecond"
 
 
+def test_a_file_that_was_cut_is_named_and_not_waited_for() -> None:
+    disk = Disk(repeat("well"))
+    file, spilled = SpillFile(disk.open), Spilled()
+    file.append(spilled, b"what was there")
+    disk.files[0].truncate(4)
+    with pytest.raises(SpillError, match="it is shorter than what was written to it"):
+        file.take(spilled, 14)
+
+
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     file = SpillFile(lambda: temporary_file(str(tmp_path / "gone")))
     with pytest.raises(SpillError, match=r"No such file or directory: .*/gone"):
