@@ -10,11 +10,13 @@ import pytest
 from tests.client.test_producer import producer, shown, simulate
 
 from fencepost.broker.network.registry import SERVED
-from fencepost.client import ClosedError
+from fencepost.client import ClosedError, TransactionAbortableError, TransactionTimedOutError
+from fencepost.protocol.batch import read_header
 from fencepost.simulation.world import PORT, World
 
 ADD_PARTITIONS = 24
 INIT_PRODUCER_ID = 22
+PRODUCE = 0
 
 
 def test_an_abort_comes_after_partitions_that_are_being_made_part_of_the_transaction(
@@ -69,3 +71,56 @@ def test_closing_does_not_wait_for_an_id_that_is_being_taken_over(monkeypatch: p
             await taking
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_producer_goes_on_after_one_time_out_and_after_another(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            for number in range(3):
+                await writer.begin_transaction()
+                await (await writer.send("t", b"late %d" % number, partition=0))
+                await asyncio.sleep(15)
+                with pytest.raises(TransactionTimedOutError if level == 2 else TransactionAbortableError):
+                    await writer.commit_transaction()
+                await writer.abort_transaction()
+                async with writer.transaction():
+                    await writer.send("t", b"%d" % number, partition=0)
+        assert await shown(world) == [b"0", b"1", b"2"]
+
+    simulate(scenario, level)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_batch_that_an_abort_gave_up_on_its_way_costs_one_epoch_and_no_more(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come late: into the next transaction, if that had the same epoch."""
+    epochs, produce = list[int](), SERVED[PRODUCE].handler
+
+    async def scenario(world: World) -> None:
+        is_sent = asyncio.Event()
+
+        def noting(request: Any, context: Any, node: Any) -> Any:
+            epochs.append(read_header(request.topic_data[0].partition_data[0].records).producer_epoch)
+            if len(epochs) == 1:
+                is_sent.set()
+                return asyncio.Event().wait()
+            return produce(request, context, node)
+
+        monkeypatch.setitem(SERVED, PRODUCE, replace(SERVED[PRODUCE], handler=noting))
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"on its way", partition=0)
+            await is_sent.wait()
+            world.loop.call_later(0.1, world.network.break_connections, PORT)
+            await writer.abort_transaction()
+            for number in range(3):
+                async with writer.transaction():
+                    await writer.send("t", b"%d" % number, partition=0)
+        assert await shown(world) == [b"0", b"1", b"2"]
+
+    simulate(scenario, level)
+    assert epochs == [0, 1, 1, 1]
