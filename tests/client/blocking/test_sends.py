@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fencepost import client
 from fencepost.broker import Broker, running_broker
-from fencepost.client import TopicPartition, portal
+from fencepost.client import TopicPartition
 from fencepost.client.blocking import Admin, Consumer, Delivery, Producer
 from fencepost.client.errors import ClientError, ClosedError, TransactionAbortedError
 from fencepost.client.interceptors import ProducerRecord
@@ -253,40 +253,6 @@ def test_a_result_can_be_had_after_the_end_too(broker: Broker) -> None:
         assert producer.statistics().records_waiting == 100
     assert [each.result().offset for each in sent] == list(range(100))
     assert producer.statistics().record_send_total == 100
-
-
-def test_a_result_can_be_had_after_somebody_who_waited_for_it_was_interrupted(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also by another thread, which waits meanwhile."""
-    topic, first, told = fresh(broker), threading.Event(), list[object]()
-
-    class Interrupted(portal.Flag):
-        def wait(self) -> None:
-            if threading.current_thread() is threading.main_thread() and not first.is_set():
-                first.set()
-                raise KeyboardInterrupt
-            super().wait()
-
-    with Producer(broker.bootstrap_servers, linger_ms=300) as producer:
-        producer.send(topic, b"0").result()
-        sent = producer.send(topic, b"1")
-
-        def wait() -> None:
-            try:
-                told.append(sent.result().offset)
-            except BaseException as error:
-                told.append(error)
-
-        other = threading.Thread(target=wait, daemon=True)
-        other.start()
-        with monkeypatch.context() as patched:
-            patched.setattr(portal, "Flag", Interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                sent.result()
-        assert sent.result().offset == 1
-        other.join(60)
-    assert told == [1]
 
 
 ENDS = st.sampled_from(["commit", "abort"])
