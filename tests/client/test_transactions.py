@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.client.test_producer import producer, shown, simulate
+from tests.client.test_producer import LEVELS, producer, shown, simulate
 
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import ClosedError, TransactionAbortableError, TransactionTimedOutError
@@ -124,3 +126,39 @@ def test_a_batch_that_an_abort_gave_up_on_its_way_costs_one_epoch_and_no_more(
 
     simulate(scenario, level)
     assert epochs == [0, 1, 1, 1]
+
+
+@LEVELS
+def test_several_who_are_told_of_a_time_out_ask_once_what_it_was(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only the second of them is told would come after the abort, and fail the next transaction."""
+    handler = SERVED[INIT_PRODUCER_ID].handler
+    asked = 0
+
+    async def slower_each_time(*given: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0.3 * asked)
+        answer = handler(*given)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await (await writer.send("t", b"late", partition=0))
+            await asyncio.sleep(15)
+            with suppress(TransactionAbortableError):
+                await (await writer.send("t", b"too late", partition=0))
+            monkeypatch.setitem(SERVED, INIT_PRODUCER_ID, replace(SERVED[INIT_PRODUCER_ID], handler=slower_each_time))
+            sending = [asyncio.create_task(writer.send("t", b"%d" % number, partition=0)) for number in range(3)]
+            await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+            await writer.abort_transaction()
+            async with writer.transaction():
+                await writer.send("t", b"again", partition=0)
+                await asyncio.sleep(0.8)
+            told = await asyncio.gather(*sending, return_exceptions=True)
+            assert [type(error) for error in told] == [TransactionTimedOutError] * 3
+        assert await shown(world) == [b"again"]
+
+    simulate(scenario, level)
+    assert asked == 1

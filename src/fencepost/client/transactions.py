@@ -25,6 +25,7 @@ from fencepost.client.errors import (
     UnsupportedByBrokerError,
     is_unsupported,
 )
+from fencepost.client.lasting import Lasting
 from fencepost.client.one_call import OneCall
 from fencepost.client.outcomes import Outcome
 from fencepost.client.prepared import PreparedTxnState
@@ -78,6 +79,7 @@ class Transactions:
         self._registered: dict[TopicPartition, bool] = {}
         """Partitions of the open transaction, and whether the coordinator has them (transaction.version 0 and 1)."""
         self._registration: asyncio.Task[None] | None = None
+        self._finding = Lasting(self._find_out)
         self._pause = CompletionPause()
         self._call = OneCall()
         self._prepared = PreparedTxnState()
@@ -214,22 +216,17 @@ class Transactions:
         check_call("send_offsets_to_transaction", self._state)
         with self._call.alone("send_offsets_to_transaction"):
             self._started = True
-            await self._send_offsets(offsets, group)
-
-    async def _send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
-    ) -> None:
-        try:
-            if not self._tv2:
-                await self._id.add_offsets(self._identity, group.group_id)
-            await self._id.commit_offsets(self._identity, group, offsets, self._tv2)
-        except ClientError as error:
-            self.fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
-            await self.raise_error()
-        except asyncio.CancelledError:
-            interrupted = "send_offsets_to_transaction() was interrupted, and the positions may be in it or not"
-            self.fail(TransactionAbortableError(f"{interrupted}: abort the transaction, then go on"), fatal=False)
-            raise
+            try:
+                if not self._tv2:
+                    await self._id.add_offsets(self._identity, group.group_id)
+                await self._id.commit_offsets(self._identity, group, offsets, self._tv2)
+            except ClientError as error:
+                self.fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
+                await self.raise_error()
+            except asyncio.CancelledError:
+                interrupted = "send_offsets_to_transaction() was interrupted, and the positions may be in it or not"
+                self.fail(TransactionAbortableError(f"{interrupted}: abort the transaction, then go on"), fatal=False)
+                raise
 
     async def prepare(self) -> PreparedTxnState:
         """Have everything acknowledged that was sent, and take nothing more: what is left is to end it."""
@@ -303,21 +300,22 @@ class Transactions:
 
     async def raise_error(self) -> None:
         """Raises what has gone wrong, once it is known what it was."""
-        if self._error is None:
+        if (error := self._error) is None:
             return
-        if isinstance(self._error, StaleProducerEpochError) and self._following is None:
-            await self._tell_old_pair(self._error)
-        raise self._error
+        if isinstance(error, StaleProducerEpochError) and self._following is None:
+            await self._finding.done_within(None)
+            self._cluster.check_open()
+        raise self._error or error  # it was aborted meanwhile
 
-    async def _tell_old_pair(self, stale: StaleProducerEpochError) -> None:
-        """Was the transaction timed out, was the id forgotten, or is there a successor?"""
+    async def _find_out(self) -> None:
+        """Was the transaction timed out, was the id forgotten, or is there a successor?  Asked once for all callers."""
+        stale = self._error
         try:
             self._following = await self._next_identity()
         except ClientError:
             return  # it is the error now, or is to be found out by the abort
-        assert self.transactional_id is not None
-        told = forgotten_error if stale.is_forgotten else timed_out_error
-        self._error = told(self.transactional_id)
+        if isinstance(stale, StaleProducerEpochError) and self._error is stale:
+            self._error = (forgotten_error if stale.is_forgotten else timed_out_error)(self._id.name)
 
     # Requests
 
@@ -340,6 +338,8 @@ class Transactions:
 
     async def _end(self, commit: bool) -> None:
         """EndTxn, and whatever it takes to have a good pair afterwards."""
+        if self._finding.is_under_way:
+            await self._finding.done_within(None)  # what it finds out is of this transaction
         if not commit and (self._following is not None or isinstance(self._error, StaleProducerEpochError)):
             self._identity, self._following = self._following or await self._next_identity(), None
             return
@@ -415,5 +415,6 @@ class Transactions:
 
     def close(self) -> None:
         """Stop what is under way."""
+        self._finding.cancel()
         if self._registration is not None:
             self._registration.cancel()
