@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.client.test_exactly_once import output, writer
 from tests.client.test_group import SHORT_SESSIONS, member, write
 from tests.client.test_producer import simulate
 
+from fencepost.broker.network.registry import SERVED
 from fencepost.client import Admin, Consumer, ExactlyOnce, RebalanceListener, TopicPartition
 from fencepost.client.assignors import COOPERATIVE_STICKY
+from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
 
+OFFSET_COMMIT = 8
 COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": COOPERATIVE_STICKY}
 
 
@@ -94,5 +99,40 @@ def test_who_loses_its_place_while_its_listener_works_does_not_keep_what_others_
         await first.close()
         assert listener.lost
         assert sorted(await output(world)) == list(range(6))
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_records_are_handed_out_again_where_a_rebalance_keeps_their_beginning_from_being_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their partitions stay here, and the group has no position of them: nobody else would hand them out."""
+    handler, refused = SERVED[OFFSET_COMMIT].handler, list[Any]()
+
+    def refusing(request: Any, *rest: Any) -> Any:
+        if refused:
+            return handler(request, *rest)
+        refused.append(request)
+        request.generation_id_or_member_epoch = 99
+        reply: Any = handler(request, *rest)
+        for part in reply.response.topics[0].partitions:
+            part.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+        return reply
+
+    async def scenario(world: World) -> None:
+        await make(world, "out")
+        reader, loops = member(world, "reader", auto_offset_reset="latest", **COOPERATIVE), list[ExactlyOnce]()
+        assert await reader.poll(1000) == []
+        await write(world, [b"0", b"1", b"2"])
+        monkeypatch.setitem(SERVED, OFFSET_COMMIT, replace(SERVED[OFFSET_COMMIT], handler=refusing))
+        working = asyncio.create_task(run(world, reader, "id", loops))
+        await asyncio.sleep(3)
+        await write(world, [b"3"])
+        await asyncio.sleep(1)
+        loops[0].stop()
+        await working
+        await reader.close()
+        assert refused
+        assert sorted(await output(world)) == list(range(4))
 
     simulate(scenario, **SHORT_SESSIONS)

@@ -222,12 +222,12 @@ class TransactionLoop:
                     return None
                 else:
                     handed = Handed(consumer, records) if records else None
-        except CommitFailedError:  # of the beginnings: who has the partitions by now begins there
-            return None
-        except BaseException:
+        except BaseException as error:
             if handed is not None:
                 self._put_back(handed)
-            raise
+            if not isinstance(error, CommitFailedError):  # of the beginnings, which is tried again after the rebalance
+                raise
+            return None
         return handed
 
     async def _note_beginnings(self, handed: Handed | None) -> None:
