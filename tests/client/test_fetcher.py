@@ -12,12 +12,14 @@ from tests.client.test_producer import simulate
 
 from fencepost.broker.leader.fetch_plan import FetchPlan
 from fencepost.broker.network.registry import SERVED
-from fencepost.client import ClientError, Consumer, ConsumerRecord, Producer, TopicPartition
+from fencepost.client import Admin, ClientError, Consumer, ConsumerRecord, Producer, TopicPartition
+from fencepost.client.errors import BrokerError
 from fencepost.client.fetcher import Fetcher
 from fencepost.protocol.errors import ErrorCode
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.simulation.world import ADDRESS, PORT, World
 
 FETCH = 1
+METADATA = 3
 LONG_WAIT_MS = 5000
 BUSY, IDLE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -202,5 +204,38 @@ def test_an_answer_about_what_was_not_asked_is_told_and_reading_goes_on(
             with pytest.raises(ClientError, match=r"^node 0 sent what cannot be read: it is about what was not asked"):
                 await consumer.poll(2000)
             assert len(await consumer.poll(5000)) == 1
+
+    simulate(scenario)
+
+
+def test_who_may_not_describe_a_topic_any_more_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody says where to read it then; what else is read goes on."""
+    handler, refused = SERVED[METADATA].handler, {"not read here"}
+
+    async def handled(request: Any, *rest: Any) -> Any:
+        reply: Any = handler(request, *rest)
+        reply = await reply if asyncio.iscoroutine(reply) else reply
+        for topic in reply.response.topics:
+            if topic.name in refused:
+                topic.error_code, topic.partitions = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
+        return reply
+
+    async def scenario(world: World) -> None:
+        async with Admin(ADDRESS, runtime=world.runtime("maker")) as admin:
+            await admin.create_topic("u", partitions=1)
+        monkeypatch.setitem(SERVED, METADATA, replace(SERVED[METADATA], handler=handled))
+        async with reader(world) as consumer:
+            consumer.assign([BUSY, TopicPartition("u", 0)])
+            consumer._fetcher.refresh(["not read here"])  # as who leads a group does for the others
+            assert await consumer.poll(1000) == []
+            refused.add("t")
+            world.network.break_connections(PORT)
+            with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED: topic 't' cannot be read"):
+                await consumer.poll(5000)
+            await fill(world, [TopicPartition("u", 0)], 1)
+            refused.clear()
+            assert [each.topic for each in await consumer.poll(5000)] == ["u"]
+            await fill(world, [BUSY], 1)
+            assert [each.topic for each in await consumer.poll(2 * LONG_WAIT_MS)] == ["t"]
 
     simulate(scenario)

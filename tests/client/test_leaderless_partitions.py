@@ -180,3 +180,32 @@ def test_a_leaderless_partition_is_begun_once_it_is_led(monkeypatch: pytest.Monk
             assert reader.assignment() == [LEADERLESS, LED]
 
     simulate(scenario)
+
+
+def test_partitions_that_are_added_are_seen_while_another_one_is_led_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leads it is asked for over and over, and with that nothing else."""
+
+    async def scenario(world: World) -> None:
+        refresh = Cluster.refresh
+
+        async def led_by_nobody(cluster: Cluster, *how: Any) -> Any:
+            answer = await refresh(cluster, *how)
+            if "t" in cluster.topics:
+                cluster.topics["t"].leaders[0] = -1
+            return answer
+
+        monkeypatch.setattr(Cluster, "refresh", led_by_nobody)
+        options: dict[str, Any] = {"metadata_max_age_ms": 2000, "fetch_max_wait_ms": 10}
+        runtime = world.runtime("reader")
+        async with (
+            Admin(ADDRESS, runtime=world.runtime("other admin")) as admin,
+            Consumer("t", "u", bootstrap_servers=ADDRESS, runtime=runtime, **options) as reader,
+        ):
+            await admin.create_topic("u", partitions=1)
+            await reader.poll(1000)
+            await admin.create_partitions("u", 3)
+            for _ in range(1000):
+                await reader.poll(7)
+            assert reader.assignment() == [LED, *(TopicPartition("u", number) for number in range(3))]
+
+    simulate(scenario)

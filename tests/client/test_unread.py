@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,9 @@ from tests.client.test_producer import simulate
 
 from fencepost.broker.leader.fetch_plan import FetchPlan
 from fencepost.client import Consumer, Producer, TopicPartition
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ConnectionLostError, UnreachableError
+from fencepost.client.fetch_sessions import FetchSessions
 from fencepost.client.unread import SAID_AFTER, SAID_AGAIN_AFTER, Unread
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
@@ -56,9 +60,22 @@ def test_many_are_counted() -> None:
     assert "t-2 for 2 s (KAFKA_STORAGE_ERROR) and 997 other partitions" in warning
 
 
+def test_nothing_is_said_of_partitions_while_nobody_answers_at_all() -> None:
+    unread = Unread()
+    unread.failed(ONE, "the connection was lost", 0.0)
+    unread.nobody_answers()
+    assert unread.warning(5.0, [ONE]) is None
+
+
+@pytest.mark.parametrize("why", ["KAFKA_STORAGE_ERROR", "node 0 cannot be reached"])
 def test_a_consumer_says_which_partition_it_cannot_read(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As where its leader is not reached, though others name it."""
+
+    async def unreachable(*_: Any, **__: Any) -> None:
+        raise ConnectionLostError(why)
+
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
             for partition in (0, 1):
@@ -70,12 +87,35 @@ def test_a_consumer_says_which_partition_it_cannot_read(
             assert await reader.poll(5000) == []
             assert caplog.messages == []
             with monkeypatch.context() as patch:
-                patch.setattr(FetchPlan, "_place", lambda *_: ErrorCode.KAFKA_STORAGE_ERROR)
+                if why == "KAFKA_STORAGE_ERROR":
+                    patch.setattr(FetchPlan, "_place", lambda *_: ErrorCode.KAFKA_STORAGE_ERROR)
+                else:
+                    patch.setattr(FetchSessions, "fetch", unreachable)
                 assert await reader.poll(10_000) == []
             (said,) = caplog.messages
-            assert "nothing could be read of t-0 for 2 s (KAFKA_STORAGE_ERROR)" in said
+            assert f"nothing could be read of t-0 for 2 s ({why})" in said
             async with Producer(ADDRESS, runtime=world.runtime("writer again")) as writer:
                 await (await writer.send("t", b"later", partition=0))
             assert [each.value for each in await reader.poll(5000)] == [b"later"]
+
+    simulate(scenario)
+
+
+def test_a_consumer_says_nothing_of_partitions_after_nobody_was_reached_at_all(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable(*_: Any, **__: Any) -> None:
+        raise UnreachableError("no broker can be reached")
+
+    async def scenario(world: World) -> None:
+        async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            reader.assign([ONE])
+            assert await reader.poll(1000) == []
+            with monkeypatch.context() as patch:
+                patch.setattr(FetchSessions, "fetch", unreachable)
+                patch.setattr(Cluster, "refresh", unreachable)
+                assert await reader.poll(10_000) == []
+            assert await reader.poll(5000) == []
+        assert caplog.messages == []
 
     simulate(scenario)

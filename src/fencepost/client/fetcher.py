@@ -29,17 +29,17 @@ from fencepost.client.lent import Lending
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.settings import check_counts
+from fencepost.client.topic_lookups import TopicLookups
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.client.unread import Unread
 from fencepost.protocol.errors import ErrorCode, ProtocolError
+from fencepost.protocol.messages import MetadataResponse
 from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _PAUSE: Final = 0.05
-#: Seconds at least, as in Apache Kafka's clients (retry.backoff.ms).
-_BETWEEN_REFRESHES: Final = 0.1
 
 
 class Fetcher:
@@ -68,8 +68,7 @@ class Fetcher:
         """The position before what was handed out last of each partition: the caller may still be working on that."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiter: asyncio.Future[None] | None = None
-        self._refresh_from = 0.0
-        """When the leaders may be asked for again, by the loop's clock."""
+        self._lookups = TopicLookups(cluster, self._looked_up)
         self._asked: set[int] = set()
         """Nodes that have a fetch to answer."""
         self._current: Followed | None = None
@@ -308,30 +307,28 @@ class Fetcher:
 
     def refresh(self, topics: Sequence[str] | None) -> None:
         """Ask for the leaders and partitions of these topics (None: all), unless that is under way."""
-        if not any(task.get_name() == "metadata" for task in self._tasks):
-            self._start(self._find_leaders(topics), "metadata")
+        self._lookups.want(topics)
 
-    def _start(self, work: Any, name: str = "fetch") -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def _looked_up(self, told: MetadataResponse | ClientError) -> None:
+        """Take note of what the brokers say of topics, which the cluster knows by now."""
+        if isinstance(told, ConnectionLostError | UnreachableError):
+            self._unread.nobody_answers()
+        elif isinstance(told, ClientError):
+            self.error = told
+        else:
+            read = {at.topic: None for at in self.followed}
+            for topic in told.topics:
+                error = ErrorCode(topic.error_code)
+                if topic.name in read and error and not error.retriable:
+                    self.error = BrokerError(error, f"topic {topic.name!r} cannot be read")
+            if (warning := self._unread.warning(asyncio.get_running_loop().time(), self.followed)) is not None:
+                logger.warning(warning)
+        self.wake()
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="fetch")
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
-
-    async def _find_leaders(self, topics: Sequence[str] | None) -> None:
-        # The first time at once; a node that was told the same again is not to be asked as fast as it answers.
-        loop = asyncio.get_running_loop()
-        await asyncio.sleep(self._refresh_from - loop.time())
-        self._refresh_from = loop.time() + _BETWEEN_REFRESHES
-        try:
-            await self._cluster.refresh(topics)
-        except (ConnectionLostError, UnreachableError):
-            pass
-        except ClientError as error:
-            self.error = error
-        if (warning := self._unread.warning(loop.time(), self.followed)) is not None:
-            logger.warning(warning)
-        if any(name not in self._cluster.topics for name in topics or ()):
-            await asyncio.sleep(_PAUSE)
-        self.wake()
 
     async def _fetch(self, node: int, partitions: list[Followed], max_wait_ms: int) -> None:
         wanted = {partition.at: partition.wanted for partition in partitions}
@@ -340,8 +337,11 @@ class Fetcher:
             answer = await self._sessions.fetch(node, wanted, max_wait_ms, have_ids=_have_ids(partitions))
             if answer is not None:
                 self._take_answer(answer, asked)
-        except (ConnectionLostError, UnreachableError):
+        except (ConnectionLostError, UnreachableError) as lost:
             self._cluster.topics.clear()
+            now = asyncio.get_running_loop().time()
+            for partition in partitions:
+                self._unread.failed(partition.at, str(lost), now)
             await asyncio.sleep(_PAUSE)
         except ClientError as error:
             self.error = error
@@ -400,6 +400,7 @@ class Fetcher:
 
     async def close(self) -> None:
         """Fetch no more, and tell the nodes that have a session for us."""
+        self._lookups.close()
         for task in list(self._tasks):
             task.cancel()
         if self._order is not None:

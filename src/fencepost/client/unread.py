@@ -33,6 +33,10 @@ class Unread:
         """It could."""
         self._failing.pop(at, None)
 
+    def nobody_answers(self) -> None:
+        """No broker is reached at all, which is said elsewhere (`outage`)."""
+        self._failing.clear()
+
     def warning(self, now: float, followed: Container[TopicPartition]) -> str | None:
         """What is to be said now, if anything, of those that are still to be read."""
         self._failing = {at: what for at, what in self._failing.items() if at in followed}

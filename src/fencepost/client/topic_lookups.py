@@ -1,0 +1,73 @@
+"""Asks for the leaders and partitions of topics: one request at a time, and not as fast as they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError
+from fencepost.protocol.messages import MetadataResponse
+from fencepost.protocol.types import TopicPartition
+
+#: Seconds at least, as in Apache Kafka's clients (retry.backoff.ms), and at most, while a partition is led by nobody.
+_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 0.5
+
+
+class TopicLookups:
+    """What is wanted while a request is under way is asked for by the next one, unless that request asks for it.
+
+    `answered` is called with each answer, or with why there is none.
+    """
+
+    def __init__(self, cluster: Cluster, answered: Callable[[MetadataResponse | ClientError], None]) -> None:
+        self._cluster = cluster
+        self._answered = answered
+        self._wanted: dict[str, None] | None = {}
+        """By the next request; None: all topics."""
+        self._asked: dict[str, None] | None = {}
+        """By the one that is under way."""
+        self._from = 0.0
+        """When the next one may be sent, by the loop's clock."""
+        self._pause = _PAUSE
+        self._task: asyncio.Task[None] | None = None
+
+    def want(self, topics: Sequence[str] | None) -> None:
+        """Ask for these topics (None: all)."""
+        if self._asked is None or (topics is not None and self._asked.keys() >= set(topics)):
+            return
+        self._wanted = None if topics is None or self._wanted is None else {**self._wanted, **dict.fromkeys(topics)}
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._ask())
+
+    async def _ask(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._wanted is None or self._wanted:
+            # The first time at once; who was told the same again is not to ask as fast as it is answered.
+            await asyncio.sleep(self._from - loop.time())
+            self._asked, self._wanted = self._wanted, {}
+            asked = None if self._asked is None else list(self._asked)
+            try:
+                told: MetadataResponse | ClientError = await self._cluster.refresh(asked)
+            except ClientError as error:
+                told = error
+            finally:
+                self._asked = {}
+            self._pause = _PAUSE if self._are_led(asked) else min(2 * self._pause, _LONGEST_PAUSE)
+            self._from = loop.time() + self._pause
+            self._answered(told)
+
+    def _are_led(self, topics: Sequence[str] | None) -> bool:
+        """Whether somebody leads each partition of these, as far as is known."""
+        known = self._cluster.topics
+        return all(
+            name in known and all(self._cluster.is_led(TopicPartition(name, number)) for number in known[name].leaders)
+            for name in (topics or ())
+        )
+
+    def close(self) -> None:
+        """Ask for nothing any more."""
+        if self._task is not None:
+            self._task.cancel()
