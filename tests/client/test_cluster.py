@@ -10,17 +10,21 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.client.test_producer import simulate
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
-from fencepost.client import ClosedError
+from fencepost.client import ClosedError, Consumer, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Features
+from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.codec import encode_response
 from fencepost.protocol.messages import ApiVersionsResponse
 from fencepost.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey
+from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.runtime import Runtime
 from fencepost.simulation.loop import VirtualClock, VirtualLoop, run
 from fencepost.simulation.network import SimulatedNetwork
+from fencepost.simulation.world import ADDRESS, World
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
@@ -65,6 +69,23 @@ def test_the_newest_answer_says_what_the_features_are_whichever_node_was_asked_l
         return cluster.features
 
     assert run(main) == Features(2, {"transaction.version": 2})
+
+
+def test_a_coordinator_is_asked_where_it_is_now() -> None:
+    """Its node was started again at another address, and nothing has asked for metadata since."""
+
+    async def scenario(world: World) -> None:
+        at = TopicPartition("t", 0)
+        reader = Consumer(bootstrap_servers=ADDRESS, group_id="g", runtime=world.runtime("reader"))
+        async with reader, asyncio.timeout(5):
+            reader.assign([at])
+            await reader.poll(100)
+            await reader.commit({at: 0})
+            reader._cluster.forget_coordinator(GROUP, "g")
+            reader._cluster.nodes = {0: ("127.0.0.1", 1)}
+            assert await reader.committed([at]) == {at: OffsetAndMetadata(0)}
+
+    simulate(scenario)
 
 
 class Node(asyncio.Protocol):

@@ -400,7 +400,7 @@ class Cluster:
         error = ErrorCode(found.error_code)
         if not error:
             self._coordinators[kind, key] = found.node_id
-            self.nodes.setdefault(found.node_id, (found.host, found.port))
+            self.nodes[found.node_id] = (found.host, found.port)
             return None
         if not error.retriable:
             raise BrokerError(error, f"the coordinator of {key!r} cannot be asked for: {found.error_message or ''}")
