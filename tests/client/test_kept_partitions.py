@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from tests.client.test_exactly_once import output, writer
-from tests.client.test_group import SHORT_SESSIONS, member, write
+from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, write
 from tests.client.test_producer import simulate
+from tests.client.test_rebalances import Notes
 
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import Admin, Consumer, ExactlyOnce, RebalanceListener, TopicPartition
@@ -134,5 +135,39 @@ def test_records_are_handed_out_again_where_a_rebalance_keeps_their_beginning_fr
         await reader.close()
         assert refused
         assert sorted(await output(world)) == list(range(4))
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("during", ["assigned", "revoked"])
+def test_who_goes_back_while_its_listener_works_still_gives_up_and_takes_what_the_group_says(during: str) -> None:
+    """The listener is not interrupted, and the others get what they wait for."""
+
+    async def scenario(world: World) -> None:
+        finished: list[str] = []
+
+        async def work(what: str) -> None:
+            await asyncio.sleep(1)
+            finished.append(what)
+
+        listener = Notes(work)
+        first, second = member(world, "first", **COOPERATIVE), member(world, "second", **COOPERATIVE)
+        async with first, second:
+            first.subscribe("t", listener=listener)
+            gone_back, shares = 0, list[list[TopicPartition]]()
+            for turn in range(100):
+                await asyncio.gather(first.poll(100), *([second.poll(100)] if turn > 30 else []))
+                shares = [first.assignment(), second.assignment()]
+                told = [what for what, _ in listener.told]
+                ours = set[int]()
+                for what, numbers in listener.told[: len(finished)]:
+                    ours = ours | {*numbers} if what == "assigned" else ours - {*numbers}
+                assert told != finished or {at.partition for at in shares[0]} <= ours
+                if told.count(during) > finished.count(during) and not gone_back:
+                    gone_back += 1
+                    first.seek_to_committed()
+            assert gone_back
+            assert sorted(at for share in shares for at in share) == PARTITIONS and all(shares)
+            assert finished == told
 
     simulate(scenario, **SHORT_SESSIONS)

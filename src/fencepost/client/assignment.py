@@ -60,6 +60,8 @@ class Assignment:
         """Partitions that have no position, which nobody could be asked for, and the ids of their topics."""
         self._owned: dict[TopicPartition, None] = {}
         """What the group gave us and we have not given up."""
+        self._is_joining = False
+        """A rebalance is gone through: whoever interrupted that would have to give up and take what is left."""
         self._listener: RebalanceListener | None = None
 
     # What is to be read
@@ -126,10 +128,10 @@ class Assignment:
 
     def begin_at_committed(self, otherwise: Mapping[TopicPartition, int]) -> None:
         """Follow the same partitions once more, from the group's positions on."""
-        if self._to_follow is not None and self._keeps:
-            self.preparation.cancel()  # it is about to follow some, and to go on with the others where they are
-        elif self._to_follow is not None:
+        if self._to_follow is not None and not self._keeps:
             return
+        if self._to_follow is not None and not self._is_joining:
+            self.preparation.cancel()  # it is about to follow some, and to go on with the others where they are
         # A member that keeps its partitions reads on in them while it joins for other topics.
         if self.is_started or self._fetcher.followed:
             self._otherwise = {TopicPartition(*at): offset for at, offset in otherwise.items()}
@@ -201,15 +203,19 @@ class Assignment:
         It is not where others are waited for and something stays ours (KIP-429).  What is given is taken by the call
         that finds it there, so that a listener is told while somebody polls, and not while records are worked on.
         """
-        while True:
-            if not self._joining.is_under_way:
-                await self._before_rebalance(group)
-            stays_ours = group.is_cooperative and bool(self._fetcher.followed)
-            if not await self._joining.done_within(0 if stays_ours else None):
-                return False
-            if self._share is not None:
-                break
-        await self._take(group, self._share)
+        self._is_joining = True
+        try:
+            while True:
+                if not self._joining.is_under_way:
+                    await self._before_rebalance(group)
+                stays_ours = group.is_cooperative and bool(self._fetcher.followed)
+                if not await self._joining.done_within(0 if stays_ours else None):
+                    return False
+                if self._share is not None:
+                    break
+            await self._take(group, self._share)
+        finally:
+            self._is_joining = False
         return True
 
     async def _ask_for_a_share(self) -> None:
@@ -243,8 +249,7 @@ class Assignment:
         added = [at for at in assigned if at not in self._owned]
         revoked = [at for at in self._owned if at not in assigned]
         self._owned |= dict.fromkeys(added)
-        read = {*self._fetcher.followed, *self._leaderless}
-        self._to_follow = [at for at in assigned if at not in read]
+        self._to_follow = self._not_read(assigned)
         self._sought = {at: found for at, found in self._sought.items() if at in self._to_follow}
         error: Exception | None = None
         try:
@@ -254,9 +259,17 @@ class Assignment:
         except Exception as raised:
             error = raised
         group.has_now(list(self._owned), gave_up=bool(revoked))
-        await self._tell("on_partitions_assigned", added)
+        try:
+            await self._tell("on_partitions_assigned", added)
+        except Exception as raised:
+            error = error or raised
+        self._to_follow = self._not_read(assigned)  # all of it where `begin_at_committed` was called meanwhile
         if error is not None:
             raise error
+
+    def _not_read(self, assigned: Sequence[TopicPartition]) -> list[TopicPartition]:
+        read = {*self._fetcher.followed, *self._leaderless}
+        return [at for at in assigned if at not in read]
 
     async def _give_away(self, partitions: Sequence[TopicPartition], *, is_lost: bool = False) -> None:
         """Have the listener told, once, then read them no more."""
