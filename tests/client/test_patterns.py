@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import simulate
 
-from fencepost.client import Admin, Consumer, TopicPartition
+from fencepost.broker.network.registry import SERVED
+from fencepost.client import Admin, Consumer, OffsetAndMetadata, TopicPartition
 from fencepost.client.errors import MisuseError
+from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
+
+METADATA = 3
 
 # Patterns
 
@@ -34,6 +40,75 @@ def test_topics_come_and_go_as_their_names_fit(group_id: str | None) -> None:
             await take(reader, 1, 5)
             assert reader.assignment() == PARTITIONS
             assert "new-1" not in await admin.topics()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+@pytest.mark.parametrize("again", ["seek_to_committed", "subscribe"])
+def test_a_topic_that_is_gone_keeps_nobody_from_the_others_before_that_is_noticed(
+    again: str, group_id: str | None
+) -> None:
+    async def scenario(world: World) -> None:
+        async with (
+            Admin(ADDRESS, runtime=world.runtime("admin")) as admin,
+            member(world, "reader", group_id=group_id) as reader,
+        ):
+            await admin.create_topic("gone", partitions=1)
+            reader.subscribe(pattern="t|gone")
+            assert await take(reader, 1, 2) == []
+            assert reader.assignment() == [TopicPartition("gone", 0), *PARTITIONS]
+            await admin.delete_topic("gone")
+            if again == "subscribe":
+                reader.subscribe(pattern="gone|t")
+            else:
+                reader.seek_to_committed()
+            await write(world, [b"1"])
+            assert [record.value for record in await take(reader, 1, 5)] == [b"1"]
+            if group_id is not None:
+                await reader.commit()
+            assert await take(reader, 1, 5) == []
+            assert reader.assignment() == PARTITIONS
+            await admin.create_topic("gone", partitions=1)
+            await write(world, [b"2"], "gone")
+            assert [record.value for record in await take(reader, 1, 5)] == [b"2"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+POSITIONS = {"offset_order": OffsetAndMetadata(1), "commit_order": OffsetAndMetadata(0, "commit-order/1 1")}
+
+
+@pytest.mark.parametrize("delivery", POSITIONS)
+def test_a_topic_that_a_broker_does_not_know_for_a_while_is_read_where_the_group_was(
+    delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that has not heard of the newest metadata."""
+    handler, is_known = SERVED[METADATA].handler, [True]
+
+    def handled(request: Any, *rest: Any) -> Any:
+        reply: Any = handler(request, *rest)
+        for topic in reply.response.topics if not is_known[0] else ():
+            topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+        return reply
+
+    async def scenario(world: World) -> None:
+        monkeypatch.setitem(SERVED, METADATA, replace(SERVED[METADATA], handler=handled))
+        await write(world, [b"0", b"1", b"2"])
+        await write(world, [b"without a position"], partition=1)
+        async with member(world, "reader", delivery=delivery, metadata_max_age_ms=60_000) as reader:
+            reader.subscribe(pattern="t")
+            assert len(await take(reader, 4)) == 4
+            await reader.commit({PARTITIONS[0]: POSITIONS[delivery]})
+            is_known[0] = False
+            reader.seek_to_committed()
+            assert await take(reader, 1, 2) == []
+            is_known[0] = True
+            assert sorted(record.value or b"" for record in await take(reader, 3)) == [
+                b"1",
+                b"2",
+                b"without a position",
+            ]
 
     simulate(scenario, **SHORT_SESSIONS)
 

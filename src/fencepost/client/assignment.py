@@ -19,7 +19,7 @@ from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.subscription import Subscription, SubscriptionPattern
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.messages.list_offsets import EARLIEST
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
 
 class Assignment:
@@ -309,12 +309,13 @@ class Assignment:
         if self._offsets is not None and partitions:
             committed = await self._offsets.committed(partitions)
             known = {at: found for at, found in committed.items() if found is not None and at not in self._sought}
-            positions |= await self._places.not_behind_the_end(known)
-        rest = [at for at in partitions if at not in positions and at not in self._sought]
+            there = {at: found for at, found in known.items() if at.topic in topic_ids}
+            positions |= known | await self._places.not_behind_the_end(there)
+        rest = [at for at in partitions if at.topic in topic_ids and at not in positions and at not in self._sought]
         positions |= await self._places.reset(rest)
         positions |= self._sought
         begun = {at: positions[at] for at in partitions if at in positions}
-        leaderless = {at: topic_ids[at.topic] for at in partitions if at not in positions}
+        leaderless = {at: topic_ids.get(at.topic, ZERO_UUID) for at in partitions if at not in positions}
         if self._keeps:
             self._fetcher.drop([at for at in self._fetcher.followed if at not in self._owned or at in begun])
             self._fetcher.follow_too(begun, topic_ids)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fencepost.client.cluster import Cluster, TopicView
-from fencepost.client.errors import ConnectionLostError, MisuseError, UnreachableError
+from fencepost.client.errors import BrokerError, ConnectionLostError, MisuseError, UnreachableError
 from fencepost.client.settings import check_topics
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
 
@@ -81,22 +82,32 @@ class Subscription:
         found = []
         for name in self.topics:
             view = await self._look_up(name)
-            found += [TopicPartition(name, number) for number in view.leaders]
+            found += [TopicPartition(name, number) for number in (view.leaders if view is not None else ())]
         return found
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
-        """The ids of these topics, as they are now.  Raises BrokerError, TimedOutError."""
+        """The ids of these topics, as they are now, without those that fitted a pattern and are not there any more.
+
+        Raises BrokerError, TimedOutError.
+        """
         found = {}
         for name in topics:
             self._cluster.forget_topic(name)
-            found[name] = (await self._look_up(name)).topic_id
+            view = await self._look_up(name)
+            if view is not None:
+                found[name] = view.topic_id
         self._since = asyncio.get_running_loop().time()
         return found
 
-    async def _look_up(self, name: str) -> TopicView:
-        """A topic that fitted a pattern and was deleted is not made anew by that."""
-        deadline = self._cluster.deadline(f"looking up topic {name!r}")
-        return await self._cluster.topic(name, deadline, create=self._pattern is None and self.regex is None)
+    async def _look_up(self, name: str) -> TopicView | None:
+        """None: it fitted a pattern and is not there any more.  It is not made anew by that."""
+        by_name = self._pattern is None and self.regex is None
+        try:
+            return await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"), create=by_name)
+        except BrokerError as error:
+            if by_name or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return None
 
     def is_led(self, at: TopicPartition) -> bool:
         """Whether somebody leads a partition, as far as is known."""
