@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -256,5 +257,32 @@ def test_what_a_commit_by_itself_meets_the_next_poll_raises_unless_it_may_pass(
         scene.commits.commit_if_due()
         await scene.commits.settled()
         assert (scene.commits._fetcher.error is not None) == raised
+
+    run(main)
+
+
+def test_positions_in_a_topic_that_was_made_anew_are_not_stored_with_those_in_the_former() -> None:
+    """One request names one id of a topic: under the new one the old positions would count, and records be left out."""
+    old, new, other = UUID(int=1), UUID(int=2), TopicPartition("t", 1)
+
+    async def main(_: VirtualLoop) -> None:
+        scene, stored = Scene(None), list[tuple[object, object]]()
+        followed: dict[TopicPartition, Any] = cast(Any, scene.commits._fetcher.followed)
+        followed[other] = SimpleNamespace(next_offset=lambda: 0, topic_id=old)
+        followed[AT].topic_id = old
+
+        async def commit(positions: object, topic_ids: object, *_: object) -> None:
+            stored.append((positions, topic_ids))
+            await asyncio.sleep(1)
+
+        cast(Any, scene.offsets).commit = commit
+        waiting = [scene.commits.commit_async({AT: 1}, None)]
+        await asyncio.sleep(0.5)  # that one is under way
+        waiting += [scene.commits.commit_async({AT: 500}, None), scene.commits.commit_async({other: 3}, None)]
+        followed[AT].topic_id = followed[other].topic_id = new
+        waiting.append(scene.commits.commit_async({other: 4}, None))
+        await asyncio.gather(*waiting)
+        first, second, third = (OffsetAndMetadata(offset) for offset in (500, 3, 4))
+        assert stored[1:] == [({AT: first, other: second}, {"t": old}), ({other: third}, {"t": new})]
 
     run(main)

@@ -10,7 +10,6 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from typing import TypeAlias
 
 from fencepost.client.deadline import Deadline
@@ -145,9 +144,9 @@ class Commits:
         return commit
 
     async def _send_all(self, offsets: GroupOffsets) -> None:
-        """What waits goes in one request, as far as it is in the name of the same member."""
+        """What waits goes in one request, as far as one may have it."""
         while self._waiting:
-            self._sent = together = _of_one_member(self._waiting)
+            self._sent = together = _for_one_request(self._waiting)
             del self._waiting[: len(together)]
             error = await self._send(offsets, together)
             if error is None or len(together) == 1 or isinstance(error, CommitFailedError | TimedOutError):
@@ -245,6 +244,12 @@ class Commits:
         await self.settled()
 
 
-def _of_one_member(commits: Sequence[_Commit]) -> list[_Commit]:
-    """The first ones, as many as are in the name of the same member."""
-    return list(takewhile(lambda each: each.member == commits[0].member, commits))
+def _for_one_request(commits: Sequence[_Commit]) -> list[_Commit]:
+    """The first ones, as many as are in the name of the same member, and of topics that were not made anew between."""
+    member, topic_ids, found = commits[0].member, dict[str, uuid.UUID](), list[_Commit]()
+    for each in commits:
+        if each.member != member or any(topic_ids.get(name, known) != known for name, known in each.topic_ids.items()):
+            break
+        topic_ids |= each.topic_ids
+        found.append(each)
+    return found
