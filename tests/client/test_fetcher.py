@@ -239,3 +239,28 @@ def test_who_may_not_describe_a_topic_any_more_is_told(monkeypatch: pytest.Monke
             assert [each.topic for each in await consumer.poll(2 * LONG_WAIT_MS)] == ["t"]
 
     simulate(scenario)
+
+
+def test_a_position_that_is_lost_with_its_topic_keeps_nobody_from_the_others() -> None:
+    async def scenario(world: World) -> None:
+        other = TopicPartition("u", 0)
+        async with reader(world) as consumer, Admin(ADDRESS, runtime=world.runtime("another admin")) as admin:
+            await admin.create_topic("u", partitions=1)
+            await fill(world, [BUSY], 3)
+            consumer.assign([BUSY, other])
+            while not await consumer.poll(1000, max_records=1):
+                pass
+            consumer.seek(other, 1000)
+            consumer._fetcher.fetch()
+            await asyncio.sleep(1)
+            assert other in consumer._fetcher.out_of_range
+            await admin.delete_topic("u")
+            told, values = 0, list[bytes | None]()
+            for _ in range(10):
+                try:
+                    values += [each.value for each in await consumer.poll(1000)]
+                except BrokerError:
+                    told += 1
+            assert (told, values) == (1, [b"1", b"2"])
+
+    simulate(scenario)

@@ -134,12 +134,13 @@ class Fetcher:
             self.seek(at, position)
 
     def lost(self) -> list[TopicPartition]:
-        """Partitions whose log does not have what is to be fetched next, when all that was fetched is handed out."""
+        """Led partitions whose log has not what is to be fetched next, when all that was fetched is handed out."""
         self.settle()
         return [
             at
             for at, offset in self.out_of_range.items()
             if at in self.followed and self.followed[at].fetch_offset == offset and not self.followed[at].has_more
+            if self._cluster.is_led(at)
         ]
 
     def made_anew(self) -> dict[TopicPartition, uuid.UUID]:
