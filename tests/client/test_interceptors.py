@@ -72,11 +72,16 @@ def test_each_changes_what_the_one_before_it_gave_and_one_that_raises_changes_no
 
 
 def test_each_record_is_told_of_once_whatever_becomes_of_it() -> None:
-    """Also one that nobody waits for, one that is no record, and those that are left at the end."""
+    """Also one whose send is cancelled, one that nobody waits for, one that is no record, and those left at the end."""
     watcher = Watcher()
 
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("writer"), interceptors=[watcher]) as writer:
+            looking_up = asyncio.ensure_future(writer.send("t", b"not handed over", partition=0))
+            await asyncio.sleep(0)
+            looking_up.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await looking_up
             (await writer.send("t", b"0", partition=0)).cancel()
             await writer.flush()
             with pytest.raises(TypeError):
@@ -87,9 +92,9 @@ def test_each_record_is_told_of_once_whatever_becomes_of_it() -> None:
             await asyncio.sleep(1)
 
     simulate(scenario)
-    assert [offset for offset, _ in watcher.told] == [0, -1, -1]
-    assert [error is None for _, error in watcher.told] == [True, False, False]
-    assert len(watcher.sent) == 3
+    assert [offset for offset, _ in watcher.told] == [-1, 0, -1, -1]
+    assert [error is None for _, error in watcher.told] == [False, True, False, False]
+    assert len(watcher.sent) == 4
 
 
 @pytest.mark.parametrize("given", [Watcher, [Watcher], "text", [None], [1]])

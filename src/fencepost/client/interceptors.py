@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, Protocol
 
 from fencepost.client.batches import OnAcknowledged, RecordMetadata
+from fencepost.client.errors import ClientError
 from fencepost.protocol.records import Headers
 from fencepost.protocol.types import Offset
 
@@ -85,10 +86,11 @@ class Interceptors:
         """What the sending of a record gives; where it raises, the record has failed."""
         try:
             return await sending
-        except Exception as error:
+        except BaseException as error:
+            why = error if isinstance(error, Exception) else ClientError("its send was cancelled: it is in no batch")
             partition = -1 if record.partition is None else record.partition
             timestamp = -1 if record.timestamp is None else record.timestamp
-            self.after(RecordMetadata(record.topic, partition, Offset(-1), timestamp), error)
+            self.after(RecordMetadata(record.topic, partition, Offset(-1), timestamp), why)
             raise
 
     @property
