@@ -129,7 +129,10 @@ def test_a_batch_that_an_abort_gave_up_on_its_way_costs_one_epoch_and_no_more(
 
 
 @LEVELS
-def test_several_who_are_told_of_a_time_out_ask_once_what_it_was(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("aborted", ["when the first is told", "at once"])
+def test_several_who_are_told_of_a_time_out_ask_once_what_it_was(
+    aborted: str, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What only the second of them is told would come after the abort, and fail the next transaction."""
     handler = SERVED[INIT_PRODUCER_ID].handler
     asked = 0
@@ -151,8 +154,15 @@ def test_several_who_are_told_of_a_time_out_ask_once_what_it_was(level: int, mon
                 await (await writer.send("t", b"too late", partition=0))
             monkeypatch.setitem(SERVED, INIT_PRODUCER_ID, replace(SERVED[INIT_PRODUCER_ID], handler=slower_each_time))
             sending = [asyncio.create_task(writer.send("t", b"%d" % number, partition=0)) for number in range(3)]
-            await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
-            await writer.abort_transaction()
+            await asyncio.wait(
+                sending, timeout=0.1 if aborted == "at once" else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            aborting = asyncio.create_task(writer.abort_transaction())
+            if aborted == "at once":
+                await asyncio.sleep(0.01)
+                with pytest.raises(TransactionAbortableError):
+                    await writer.send("t", b"while it is aborted", partition=0)
+            await aborting
             async with writer.transaction():
                 await writer.send("t", b"again", partition=0)
                 await asyncio.sleep(0.8)
@@ -162,3 +172,23 @@ def test_several_who_are_told_of_a_time_out_ask_once_what_it_was(level: int, mon
 
     simulate(scenario, level)
     assert asked == 1
+
+
+def test_who_waits_to_be_told_of_a_time_out_is_told_of_the_end_of_the_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await (await writer.send("t", b"late", partition=0))
+            await asyncio.sleep(15)
+            with suppress(TransactionAbortableError):
+                await (await writer.send("t", b"too late", partition=0))
+            never = replace(SERVED[INIT_PRODUCER_ID], handler=lambda *_: asyncio.Event().wait())  # type: ignore[arg-type]
+            monkeypatch.setitem(SERVED, INIT_PRODUCER_ID, never)
+            sending = asyncio.create_task(writer.send("t", b"too late", partition=0))
+            await asyncio.sleep(0.1)
+            await writer.abandon()
+            with pytest.raises(ClosedError):
+                await sending
+
+    simulate(scenario)
