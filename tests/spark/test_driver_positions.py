@@ -9,9 +9,12 @@ import pytest
 from tests.spark.test_driver import Bench, Tasks, in_world
 
 from fencepost.client import Admin
-from fencepost.client.errors import BrokerError, TimedOutError
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError, TimedOutError, UnsupportedByBrokerError
+from fencepost.client.outcomes import OUTCOMES
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import AddOffsetsToTxnResponse, TxnOffsetCommitResponse
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.world import ADDRESS
 from fencepost.spark.driver import Step, group_offsets
@@ -56,7 +59,14 @@ def test_positions_are_committed_where_the_source_is_or_nowhere(level: int) -> N
 
 
 @pytest.mark.parametrize("level", [2, 1])
-@pytest.mark.parametrize("trouble", [BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "no"), TimedOutError("late")])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "no"),
+        TimedOutError("late"),
+        UnsupportedByBrokerError("the group's coordinator is of an older version"),
+    ],
+)
 def test_positions_that_are_not_taken_fail_no_batch(trouble: Exception, level: int) -> None:
     async def test(bench: Bench) -> None:
         async def refused(self: TransactionalId, *how: Any) -> None:  # noqa: ARG001
@@ -72,5 +82,45 @@ def test_positions_that_are_not_taken_fail_no_batch(trouble: Exception, level: i
             assert await bench.driver().write(Progress.of("query", 0, [{"in": {"0": 4}, **marks}]), 2, False, tasks)
         assert tasks.steps == [Step.WRITTEN, Step.COMMITTED]
         assert await bench.values() == [b"row", b"row"]
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize(
+    ("request_name", "level"), [("TxnOffsetCommit", 2), ("TxnOffsetCommit", 1), ("AddOffsetsToTxn", 1)]
+)
+def test_whatever_is_answered_to_positions_fails_no_batch(request_name: str, level: int) -> None:
+    """Also what has a producer abort its transaction, as a user who may not commit for the group is told."""
+
+    async def test(bench: Bench) -> None:
+        cluster = bench.cluster("source")
+        view = await cluster.topic("in", cluster.deadline("looking up a topic"))
+        marks = {"@cluster": cluster.cluster_id, "@topics": {"in": str(view.topic_id)}}
+        await cluster.close()
+        call = Cluster.call
+        code, answered = ErrorCode.NONE, list[ErrorCode]()
+
+        async def refused(self: Cluster, node_id: int, message: Any, **how: Any) -> Any:
+            answer = await call(self, node_id, message, **how)
+            if isinstance(answer, AddOffsetsToTxnResponse) and request_name == "AddOffsetsToTxn":
+                answered.append(code)
+                return AddOffsetsToTxnResponse(error_code=code)
+            if isinstance(answer, TxnOffsetCommitResponse) and request_name == "TxnOffsetCommit":
+                answered.append(code)
+                for part in answer.topics[0].partitions:
+                    part.error_code = code
+            return answer
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Cluster, "call", refused)
+            driver = bench.driver()
+            for number, code in enumerate((*OUTCOMES[request_name], ErrorCode.UNKNOWN_SERVER_ERROR)):
+                tasks = Tasks(bench, b"row")
+                assert await driver.write(
+                    Progress.of("query", number, [{"in": {"0": number + 1}, **marks}]), 2, False, tasks
+                )
+                assert tasks.steps == [Step.WRITTEN, Step.COMMITTED], code.name
+                assert answered[-1] == code
+        assert len(await bench.values()) == 2 * len(set(answered))
 
     in_world(test, level)

@@ -21,9 +21,9 @@ from fencepost.client.admin import describe_transactions
 from fencepost.client.cluster import Cluster, Deadline
 from fencepost.client.errors import (
     BrokerError,
+    ClientError,
     ConnectionLostError,
     ProducerFencedError,
-    TimedOutError,
     TransactionAbortableError,
     UnreachableError,
 )
@@ -295,7 +295,7 @@ class Driver:
         self._go_on_as(await self._id.end(self.identity, True, plan.ticket.tv2))
 
     async def _commit_positions(self, tv2: bool, batch: Progress, topic_ids: Mapping[str, str]) -> None:
-        """Commit the sources' positions, for the lag only: if that alone fails, the batch does not."""
+        """Commit the sources' positions, for the lag only: whatever fails of that, the end of the batch decides."""
         deadline = self._cluster.deadline("committing positions", min(self._cluster.patience_ms, _POSITIONS_WITHIN_MS))
         group = ConsumerGroupMetadata(self.application_id)
         try:
@@ -304,7 +304,7 @@ class Driver:
                 if not tv2:
                     await self._id.add_offsets(self.identity, group.group_id, deadline)
                 await self._id.commit_offsets(self.identity, group, offsets, tv2, deadline)
-        except (BrokerError, TimedOutError) as error:
+        except ClientError as error:
             logger.warning("application %s: positions of batch %d: %s", self._id.name, batch.batch_id, error)
 
     async def _look_up(self, names: Sequence[str], deadline: Deadline) -> dict[str, str]:
