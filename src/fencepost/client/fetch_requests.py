@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.fetch_session import SessionRequest, Wanted
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.fetch_sessions import TOPIC_IDS_SINCE
-from fencepost.protocol.messages import FetchRequest
-from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from fencepost.protocol.messages import FetchRequest, FetchResponse
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
 #: Another node leads the partition by now, or nobody does, or the topic is another one.
@@ -84,8 +84,11 @@ async def fetch_partition(
     *,
     max_bytes: int,
     topic_id: uuid.UUID | None = None,
-) -> Any:
+) -> PartitionData:
     """Ask a leader once for one partition; its part of the answer.  Raises ConnectionLostError.
+
+    It is without records where the answer has none of the partition: a broker that throttles this client says nothing
+    of any (KIP-219), nor does one that refuses the request as a whole.
 
     `topic_id`: given, the leader answers of the topic with this id only; it must serve Fetch of TOPIC_IDS_SINCE.
     """
@@ -99,5 +102,8 @@ async def fetch_partition(
     )
     by_name, by_id = (TOPIC_IDS_SINCE - 1, 0), (None, TOPIC_IDS_SINCE)
     most, least = by_name if topic_id is None else by_id
-    answer = await cluster.call(leader, request, most=most, least=least)
-    return answer.responses[0].partitions[0]
+    answer: FetchResponse = await cluster.call(leader, request, most=most, least=least)
+    for topic in answer.responses:
+        for found in topic.partitions:
+            return found
+    return PartitionData(partition_index=at.partition, error_code=answer.error_code, high_watermark=-1)

@@ -47,9 +47,9 @@ def read_range(
     loop = asyncio.new_event_loop()
     cluster = Cluster(bootstrap_servers, client_id="fencepost-spark-source", security=security, patience_ms=patience_ms)
     reader = RangeReader(cluster, at, end, isolation, fail_on_data_loss, topic_id)
+    position = start
+    following = loop.create_task(reader.fetch(position))
     try:
-        position = start
-        following = loop.create_task(reader.fetch(position))
         while position < end:
             position, data, aborted = loop.run_until_complete(following)
             if not data:
@@ -64,9 +64,10 @@ def read_range(
                 loop.run_until_complete(asyncio.sleep(0))  # so that the request leaves
             yield from record_batches(data, batches, at, position, end, columns)
             position = last + 1
-        following.cancel()
         loop.run_until_complete(reader.check_topic())
     finally:
+        following.cancel()  # whoever has rows enough waits for no more of them
+        loop.run_until_complete(asyncio.wait({following}))
         loop.run_until_complete(cluster.close())
         loop.close()
 

@@ -1,0 +1,71 @@
+"""A task reads its range and nothing else, whatever the broker answers, and whoever stops in the middle."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fencepost.broker import Broker, running_broker
+from fencepost.client.blocking import Admin, Producer
+from fencepost.client.cluster import Cluster
+from fencepost.protocol.messages import FetchRequest, FetchResponse
+from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark.reading import read_range
+
+AT = TopicPartition("read", 0)
+COUNT = 10
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with running_broker(flush="os") as broker:
+        with Admin(broker.bootstrap_servers) as admin, Producer(broker.bootstrap_servers, linger_ms=0) as producer:
+            admin.create_topic(AT.topic, partitions=1)
+            for number in range(COUNT):
+                producer.send(AT.topic, b"%d" % number, partition=0).result()
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch gives one record."""
+    monkeypatch.setattr("fencepost.spark.reading._FETCH_BYTES", 1)
+
+
+def reading(broker: Broker) -> Iterator[pa.RecordBatch]:
+    return read_range(broker.bootstrap_servers, None, AT, 0, COUNT, Isolation.READ_COMMITTED, ["value"], True)
+
+
+def test_a_broker_that_throttles_the_reader_costs_no_record(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers with no partition at all (KIP-219)."""
+    call, asked = Cluster.call, 0
+
+    async def throttled(self: Cluster, node_id: int, message: Any, **how: Any) -> Any:
+        nonlocal asked
+        asked += isinstance(message, FetchRequest)
+        if isinstance(message, FetchRequest) and asked % 3 == 1:
+            return FetchResponse(throttle_time_ms=1, responses=[])
+        return await call(self, node_id, message, **how)
+
+    monkeypatch.setattr(Cluster, "call", throttled)
+    found = [value for batch in reading(broker) for value in batch.column(0).to_pylist()]
+    assert found == [b"%d" % number for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("taken", range(COUNT + 1))
+def test_a_reader_that_has_rows_enough_leaves_nothing_behind(
+    broker: Broker, taken: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after LIMIT: the fetch that is under way, one ahead, is ended."""
+    with caplog.at_level(logging.WARNING, "asyncio"):
+        rows = reading(broker)
+        for _ in range(taken):
+            next(rows)
+        del rows
+        gc.collect()
+    assert not caplog.records
