@@ -73,18 +73,18 @@ async def _topics(cluster: Cluster, options: SourceOptions) -> list[str]:
     return sorted(name for name in names if name != PROGRESS and re.fullmatch(options.pattern, name))
 
 
-async def positions_of(cluster: Cluster, bound: Bound, options: SourceOptions) -> Positions:
-    """The positions that a bound means now."""
+async def positions_of(cluster: Cluster, bounds: Sequence[Bound], options: SourceOptions) -> list[Positions]:
+    """The positions that each of the bounds means now, all of them in the same partitions of the same topics."""
     found = await subscribed(cluster, options)
     try:
-        offsets = await resolve(cluster, found.partitions, bound, options)
+        offsets = [await resolve(cluster, found.partitions, bound, options) for bound in bounds]
     except BrokerError as error:
         if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         # A topic was made anew meanwhile: its id says so.
         found = await subscribed(cluster, options)
-        offsets = await resolve(cluster, found.partitions, bound, options)
-    return Positions(offsets, found.cluster_id, found.topic_ids)
+        offsets = [await resolve(cluster, found.partitions, bound, options) for bound in bounds]
+    return [Positions(each, found.cluster_id, found.topic_ids) for each in offsets]
 
 
 async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions) -> Positions:

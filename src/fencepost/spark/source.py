@@ -123,7 +123,10 @@ class _Asker:
         )
 
     def positions(self, bound: Bound) -> Positions:
-        return self._portal.call(positions_of(self._cluster, bound, self._options))
+        return self.positions_of([bound])[0]
+
+    def positions_of(self, bounds: Sequence[Bound]) -> list[Positions]:
+        return self._portal.call(positions_of(self._cluster, bounds, self._options))
 
     def ends_behind(self, known: Positions) -> Positions:
         return self._portal.call(ends_behind(self._cluster, known, self._options))
@@ -156,7 +159,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         asker = _Asker(self._options)
         try:
-            start, end = (_there(asker, bound, self._options) for bound in (self._options.start, self._options.end))
+            bounds = (self._options.start, self._options.end)
+            found = asker.positions_of(bounds)
+            start, end = (_there(asker, *each, self._options) for each in zip(bounds, found, strict=True))
         finally:
             asker.close()
         return _ranges(start, end, self._options)
@@ -165,12 +170,11 @@ class BatchReader(DataSourceReader):
         return _read(self._options, self._schema, partition)
 
 
-def _there(asker: _Asker, bound: Bound, options: SourceOptions) -> Positions:
-    """What a bound of a batch means, no further than the logs go.
+def _there(asker: _Asker, bound: Bound, found: Positions, options: SourceOptions) -> Positions:
+    """What was found to be a bound of a batch, no further than the logs go.
 
     Raises BrokerError if offsets that were given are not there: nobody is to wait for what may never come.
     """
-    found = asker.positions(bound)
     if not bound.by_partition or not behind(found, asker.positions(Bound(LATEST))):
         return found
     short = behind(found, asker.ends_behind(found))
