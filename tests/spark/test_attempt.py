@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.spark.test_driver import Bench, Tasks, batch, in_world
 
+from fencepost.client import Admin
+from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Written
+from fencepost.spark.driver import Driver
 
 
 class Some(Tasks):
@@ -40,3 +44,21 @@ def test_a_task_that_is_given_no_rows_has_claimed_its_slot_all_the_same(slots: t
         assert await bench.progress() == batch(0, 1)
 
     in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_slots_are_claimed_however_short_a_transaction_may_be(level: int) -> None:
+    """A claim opens none, and what the cluster allows (transaction.max.timeout.ms) may be less than is usual."""
+
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1, {"transaction.max.timeout.ms": 2000})
+        await world.start()
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await admin.update_feature("transaction.version", level)
+            await admin.create_topic("out", partitions=2)
+        bench = Bench(world)
+        driver = Driver(bench.cluster("driver"), "app", ["out"], transaction_timeout_ms=2000, attempts=1)
+        assert await driver.write(batch(0, 1), 2, False, Tasks(bench, b"row"))
+        await world.stop()
+
+    run(main)

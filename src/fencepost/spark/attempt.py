@@ -19,7 +19,8 @@ from fencepost.spark.claims import Slots, Written, follows, slot_name
 
 BATCH_BYTES: Final = 640 * 1024
 """The most of a record batch that has more than one record, before compression, where the topics take as much."""
-_CLAIM_TIMEOUT_MS: Final = 60_000
+_CLAIM_TIMEOUT_MS: Final = 1
+"""Of a transaction that is never begun; more may be above the cluster's transaction.max.timeout.ms."""
 
 
 class PoisonedError(Exception):
