@@ -9,9 +9,10 @@ from tests.spark.test_driver import Bench, Tasks, batch, in_world
 
 from fencepost.client import Admin, ConfigChange, Producer
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClosedError, TimedOutError
+from fencepost.client.errors import BrokerError, ClosedError, TimedOutError
 from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS
 from fencepost.spark import progress
 from fencepost.spark.attempt import Plan
@@ -80,6 +81,27 @@ def test_a_progress_topic_that_others_made_wrong_is_refused(config: dict[str, st
         with pytest.raises(ProgressUnusable, match="2 partitions" if config is None else "cleanup.policy"):
             await bench.driver().write(batch(0), 2, False, tasks)
         assert tasks.plans == []
+
+    in_world(test)
+
+
+def test_whoever_may_make_no_topics_writes_where_the_topic_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka says so of topics that are there, too."""
+
+    async def test(bench: Bench) -> None:
+        assert await bench.driver().write(batch(0, 1), 2, False, Tasks(bench, b"0"))
+
+        async def refused(*_: Any, **__: Any) -> None:
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic 'fencepost.progress' was not created")
+
+        monkeypatch.setattr(progress, "create_topic", refused)
+        successor = bench.driver("successor")
+        assert await successor.write(batch(1, 2), 2, False, Tasks(bench, b"1"))
+        assert await bench.values() == [b"0", b"0", b"1", b"1"]
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            await admin.delete_topic(progress.TOPIC)
+        with pytest.raises(BrokerError, match="was not created"):
+            await bench.driver("late").write(batch(2, 3), 2, False, Tasks(bench, b"2"))
 
     in_world(test)
 

@@ -83,6 +83,23 @@ class ProgressUnusable(Exception):
 
 async def ensure_topic(cluster: Cluster) -> None:
     """Make the topic if it is not there.  Raises ProgressUnusable if it is there and cannot keep the records."""
+    deadline = cluster.deadline(f"looking at topic {TOPIC!r}")
+    cluster.forget_topic(TOPIC)
+    try:
+        await cluster.topic(TOPIC, deadline, create=False)
+    except BrokerError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        await _make_topic(cluster)
+    view = await cluster.topic(TOPIC, deadline, create=False)
+    policies = await topic_configs(cluster, [TOPIC], "cleanup.policy", deadline)
+    reason = unfit(view.partition_count, policies.get(TOPIC))
+    if reason is not None:
+        raise ProgressUnusable(reason)
+
+
+async def _make_topic(cluster: Cluster) -> None:
+    """Asked for only where it is not there: who has no right to make topics is told so of one that is, too."""
     servers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
     creating = Cluster(
         servers,
@@ -98,12 +115,6 @@ async def ensure_topic(cluster: Cluster) -> None:
         await create_topic(creating, TOPIC, partitions=1, replication_factor=-1, config=config, exist_ok=True)
     finally:
         await creating.close()
-    deadline = cluster.deadline(f"looking at topic {TOPIC!r}")
-    view = await cluster.topic(TOPIC, deadline, create=False)
-    policies = await topic_configs(cluster, [TOPIC], "cleanup.policy", deadline)
-    reason = unfit(view.partition_count, policies.get(TOPIC))
-    if reason is not None:
-        raise ProgressUnusable(reason)
 
 
 def unfit(partitions: int, policy: str | None) -> str | None:
