@@ -27,7 +27,7 @@ from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark import reading
 from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
-from fencepost.spark.options import parse
+from fencepost.spark.options import BadOption, parse
 from fencepost.spark.source import AUDIT_COLUMNS, BatchReader, FencepostDataSource, Range
 
 # Pure: a log made of batches
@@ -163,6 +163,29 @@ def test_a_row_has_the_columns_that_are_asked_for_and_no_others(headers_asked: b
     options = {"includeHeaders": str(headers_asked).lower(), "schema": "audit" if audit else "kafka"}
     named = [column.split()[0] for column in re.split(r", (?![^<]*>)", FencepostDataSource(options).schema())]
     assert named == [name for name in FIELDS if name != "headers" or headers_asked] + list(AUDIT_FIELDS) * audit
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("audit", [False, True])
+def test_a_column_that_there_is_not_is_named_before_anything_is_read(audit: bool, streaming: bool) -> None:
+    """Spark lets any schema be asked for, and asks for its columns."""
+    if audit and streaming:
+        return
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "in", "schema": "audit"}
+    source = FencepostDataSource(given if audit else {name: given[name] for name in list(given)[:2]})
+
+    def ask(*names: str) -> None:
+        schema = StructType([StructField(name, BinaryType()) for name in names])
+        if streaming:
+            source.streamReader(schema).partitions({}, {})
+        else:
+            source.reader(schema)
+
+    for name in ("Value", "amount", *(() if audit else AUDIT_FIELDS)):
+        with pytest.raises(BadOption, match=f"no column {name}: there are key, value, topic, "):
+            ask("value", name)
+    for known in (*FIELDS, *(AUDIT_FIELDS if audit else ())):
+        ask(known, "value")
 
 
 # Against a broker

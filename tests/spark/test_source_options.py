@@ -126,6 +126,7 @@ def test_a_micro_batch_waits_until_there_is_enough_or_it_has_waited_long_enough(
             after: int = of.latestOffset({"waits": {"0": start}}, limit)["waits"]["0"]
             return after
 
+        assert end(reader, 0, ReadMinRows(3)) == 0, "there is nothing yet"
         sent(1)
         assert end(reader, 0, ReadMinRows(3)) == 1, "the first one does not wait"
         sent(2)

@@ -30,6 +30,11 @@ def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int
     return limited_end
 
 
+def between(start: Offsets, end: Offsets) -> int:
+    """How many offsets lie between; none in a partition that has no start."""
+    return sum(max(end[at] - start.get(at, end[at]), 0) for at in end)
+
+
 def is_too_little(start: Offsets, end: Offsets, least: int, waited_ms: int | None, longest_ms: int) -> bool:
     """Whether a micro-batch is to wait for more than lies between.
 
@@ -37,7 +42,7 @@ def is_too_little(start: Offsets, end: Offsets, least: int, waited_ms: int | Non
     """
     if waited_ms is None or not 0 <= waited_ms < longest_ms:
         return False  # a clock that was set back has nobody wait
-    return sum(max(end[at] - start.get(at, end[at]), 0) for at in end) < least
+    return between(start, end) < least
 
 
 def split(start: Offsets, end: Offsets, pieces: int, most: int | None = None) -> list[tuple[TopicPartition, int, int]]:

@@ -29,7 +29,7 @@ from fencepost.client.portal import Portal
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Clock, SystemClock
-from fencepost.spark.admission import is_too_little, limited, split
+from fencepost.spark.admission import between, is_too_little, limited, split
 from fencepost.spark.losses import (
     behind,
     gone,
@@ -57,6 +57,8 @@ AUDIT_COLUMNS: Final = (
     "endOffset long"
 )
 _HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
+_NAMES: Final = (*(column.split()[0] for column in COLUMNS.split(", ")), "headers")
+_AUDIT_NAMES: Final = tuple(column.split()[0] for column in AUDIT_COLUMNS.split(", "))
 
 
 class Range(InputPartition):
@@ -86,11 +88,15 @@ class FencepostDataSource(DataSource):
         return COLUMNS + (_HEADERS if headers else "") + (f", {AUDIT_COLUMNS}" if audit else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(parse(self.options, streaming=False), schema)
+        options = parse(self.options, streaming=False)
+        _check_columns(schema, options)
+        return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         try:
-            return StreamReader(parse(self.options, streaming=True), schema)
+            options = parse(self.options, streaming=True)
+            _check_columns(schema, options)
+            return StreamReader(options, schema)
         except BadOption as reason:
             return RefusedReader(reason)
 
@@ -99,6 +105,14 @@ class FencepostDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         return self.writer(schema, overwrite)
+
+
+def _check_columns(schema: StructType, options: SourceOptions) -> None:
+    """Raises BadOption for a column that there is not: a user may give any schema, and Spark asks for that."""
+    there = (*_NAMES, *(_AUDIT_NAMES if options.audit else ()))
+    for name in schema.fieldNames():
+        if name not in there:
+            raise BadOption(f"there is no column {name}: there are {', '.join(there)}")
 
 
 def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[Any]:
@@ -310,7 +324,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited = None if self._triggered is None else now - self._triggered
         if is_too_little(start, end, least, waited, self._options.max_trigger_delay_ms):
             return True
-        self._triggered = now
+        if between(start, end):  # else there is no micro-batch
+            self._triggered = now
         return False
 
     def _report(self, done: Positions) -> None:
