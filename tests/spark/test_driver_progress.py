@@ -106,6 +106,19 @@ def test_whoever_may_make_no_topics_writes_where_the_topic_is_there(monkeypatch:
     in_world(test)
 
 
+def test_a_topic_that_was_deleted_since_it_was_looked_at_is_made_again() -> None:
+    async def test(bench: Bench) -> None:
+        cluster = bench.cluster("looks")
+        await progress.ensure_topic(cluster)
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            await admin.delete_topic(progress.TOPIC)
+        await progress.ensure_topic(cluster)
+        assert await read_progress(cluster, "app") is None
+        await cluster.close()
+
+    in_world(test)
+
+
 def test_making_the_topic_leaves_no_client_open(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(bench: Bench) -> None:
         opened: list[Cluster] = []

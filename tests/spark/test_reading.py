@@ -13,8 +13,11 @@ import pytest
 from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Admin, Producer
 from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError
+from fencepost.client.fetch_requests import fetch_partition
 from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark import reading as reading_module
 from fencepost.spark.reading import read_range
 
 AT = TopicPartition("read", 0)
@@ -37,8 +40,9 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fencepost.spark.reading._FETCH_BYTES", 1)
 
 
-def reading(broker: Broker) -> Iterator[pa.RecordBatch]:
-    return read_range(broker.bootstrap_servers, None, AT, 0, COUNT, Isolation.READ_COMMITTED, ["value"], True)
+def reading(broker: Broker, end: int = COUNT) -> Iterator[pa.RecordBatch]:
+    rest: tuple[Any, ...] = (Isolation.READ_COMMITTED, ["value"], True, None, 300 if end > COUNT else 60_000)
+    return read_range(broker.bootstrap_servers, None, AT, 0, end, *rest)
 
 
 def test_a_broker_that_throttles_the_reader_costs_no_record(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,13 +61,37 @@ def test_a_broker_that_throttles_the_reader_costs_no_record(broker: Broker, monk
     assert found == [b"%d" % number for number in range(COUNT)]
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_range_behind_the_end_of_its_log_has_an_end(
+    broker: Broker, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a log was cut while its batch was planned: where losses are accepted, there is nothing to read."""
+    asked = 0
+
+    async def counted(*given: Any, **named: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        assert asked < 5, "it asks again and again"
+        return await fetch_partition(*given, **named)
+
+    monkeypatch.setattr(reading_module, "fetch_partition", counted)
+    rest: tuple[Any, ...] = (Isolation.READ_COMMITTED, ["value"], fails)
+    rows = read_range(broker.bootstrap_servers, None, AT, COUNT + 3, COUNT + 5, *rest)
+    if fails:
+        with pytest.raises(BrokerError, match=f"was to be read from offset {COUNT + 3}, but ends at {COUNT}"):
+            list(rows)
+    else:
+        assert list(rows) == []
+
+
+@pytest.mark.parametrize("end", [COUNT, COUNT + 1])
 @pytest.mark.parametrize("taken", range(COUNT + 1))
 def test_a_reader_that_has_rows_enough_leaves_nothing_behind(
-    broker: Broker, taken: int, caplog: pytest.LogCaptureFixture
+    broker: Broker, taken: int, end: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As after LIMIT: the fetch that is under way, one ahead, is ended."""
+    """As after LIMIT: the fetch that is under way, one ahead, is ended, also one that waits for what never comes."""
     with caplog.at_level(logging.WARNING, "asyncio"):
-        rows = reading(broker)
+        rows = reading(broker, end)
         for _ in range(taken):
             next(rows)
         del rows

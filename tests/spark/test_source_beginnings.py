@@ -102,6 +102,21 @@ def test_a_query_with_another_checkpoint_begins_where_it_is_told(broker: Broker)
             assert {row[:2] for row in newer.rows} == {row[:2] for row in topic.committed} - seen
 
 
+def test_a_query_that_ends_before_its_first_batch_is_written_down_begins_there_again(broker: Broker) -> None:
+    """Spark asked how far that goes, and was gone before it wrote the answer into the checkpoint."""
+    with ExitStack() as stack:
+        topic = Topic(broker, "unwritten", random.Random("unwritten"), stack)
+        topic.write(4)
+        options = parse(topic.options(startingOffsets="latest", applicationId="unwritten"), streaming=True)
+        older, newer = StreamReader(options, SCHEMA), StreamReader(options, SCHEMA)
+        stack.callback(newer.stop)
+        begun = older.initialOffset()
+        topic.write(4)
+        assert older.latestOffset(begun, ReadAllAvailable()) != begun
+        older.stop()
+        assert newer.initialOffset() == begun
+
+
 def test_a_pin_that_an_older_version_left_is_released_by_the_query_that_it_is_of(broker: Broker) -> None:
     with ExitStack() as stack:
         topic = Topic(broker, "left", random.Random("left"), stack)

@@ -12,6 +12,7 @@ from tests.spark.test_source import SCHEMA, Topic, rows_of
 
 from fencepost.broker import Broker, running_broker
 from fencepost.client.errors import BrokerError
+from fencepost.protocol.errors import ErrorCode
 from fencepost.spark import offsets
 from fencepost.spark.options import parse
 from fencepost.spark.source import BatchReader, Range
@@ -89,3 +90,18 @@ def test_a_topic_that_is_made_anew_while_a_batch_is_planned_is_not_read_as_the_o
                 rows_of(reader, parts, name)
         else:
             assert rows_of(reader, parts, name) == [], "none of some, and not of others"
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_both_ends_are_looked_up_again_where_a_topic_was_away_for_a_moment(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    def away() -> None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "made anew")
+
+    with ExitStack() as stack:
+        topic = Topic(broker, f"away-{which}", random.Random(which), stack)
+        topic.write(6)
+        between(monkeypatch, away, which)
+        reader = BatchReader(parse(topic.options(), streaming=False), SCHEMA)
+        assert sorted(rows_of(reader, reader.partitions(), topic.name), key=lambda row: row[:2]) == topic.shown()

@@ -140,6 +140,13 @@ def test_a_partition_that_came_later_is_read_from_its_beginning_where_losses_are
     assert ranges(grown(first, failOnDataLoss="false"), BEFORE, AFTER) == [(1, first, 10)]
 
 
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_partition_that_loses_all_its_records_while_it_is_looked_up_ends_where_it_begins(limit: ReadLimit) -> None:
+    """Its end was asked for before its beginning; the next micro-batch goes on there, and is told of no loss again."""
+    after = grown(12, failOnDataLoss="false").latestOffset(BEFORE, limit)
+    assert (after["t"]["1"], after["@firsts"]) == (12, {"t": {"1": 12}})
+
+
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_a_topic_that_the_query_did_not_know_may_begin_anywhere(fails: str) -> None:
     """It is the first that is seen of it, as of one that was made anew and accepted."""

@@ -66,10 +66,13 @@ def test_times_bound_a_read_at_the_first_record_that_is_not_older(broker: Broker
         assert times_read(broker, **end) == {n: times for n, times in older.items() if times}
 
 
-def test_each_partition_has_a_time_of_its_own(broker: Broker) -> None:
+@pytest.mark.parametrize("zero", [1000, 2001, 5001])
+@pytest.mark.parametrize("one", [0, 1501, 2500])
+def test_each_partition_has_a_time_of_its_own(broker: Broker, zero: int, one: int) -> None:
     strategy = {"startingOffsetsByTimestampStrategy": "latest"}
-    found = times_read(broker, startingOffsetsByTimestamp=by_partition(3000, 1501, 0), **strategy)
-    assert found == {0: [3000, 5000], 1: [2500]}
+    found = times_read(broker, startingOffsetsByTimestamp=by_partition(zero, one, 0), **strategy)
+    younger = {n: [each for each in TIMES[n] if each >= time] for n, time in enumerate((zero, one))}
+    assert found == {n: times for n, times in younger.items() if times}
 
 
 @pytest.mark.parametrize("streaming", [True, False])
