@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.client.shared_transaction import Ticket
@@ -53,6 +53,7 @@ def sent(parts: list[tuple[int, bool, bytes]], portion: int) -> tuple[int, list[
 
 @pytest.mark.parametrize("waiting", [0, 700, MOST * PARTITIONS])
 @given(GIVEN, st.integers(1, 10))
+@example([(0, False, 1, 200)] * 40, 3)  # many times what may wait, a little at a time
 def test_batches_are_put_together_in_their_order_as_long_as_they_fit(
     waiting: int, batches: list[tuple[int, bool, int, int]], portion: int
 ) -> None:
