@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -14,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.client.shared_transaction import Ticket
-from fencepost.protocol.batch import headers, read_header
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.batch import HEADER_SIZE, headers, read_header
+from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.records import BatchBuilder, Headers, decode_batch
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark import encoding
 from fencepost.spark.attempt import BATCH_BYTES, Attempt, Plan, batch_bytes
-from fencepost.spark.encoding import Encoder, targets, targets_of
+from fencepost.spark.encoding import Encoder, targets, targets_of, together
 from fencepost.spark.tasks import _send
 
 COUNTS = {"late": 3, "early": 2, "one": 1}
@@ -51,7 +52,10 @@ class Recording:
         self.sizes.append(len(data))
         for place, header in headers(data):
             assert (header.producer_id, header.producer_epoch, header.base_sequence) == (*IDENTITY, 11)
-            assert header.is_transactional and header.compression is self._compression
+            assert header.is_transactional
+            if header.compression is not self._compression:  # it would have been larger so
+                body = compress(self._compression, bytes(data[place + HEADER_SIZE :]))
+                assert header.compression is Compression.NONE and len(body) > len(data) - HEADER_SIZE
             found = decode_batch(data, place, header)
             assert len(found) == header.record_count == records.count > 0
             assert header.max_timestamp == max(each.timestamp for each in found)
@@ -246,3 +250,27 @@ def test_a_time_that_kafka_does_not_have_is_named(microseconds: int, amiss: bool
             list(Encoder("late", COUNTS)(iter([rows])))
     else:
         assert list(Encoder("late", COUNTS)(iter([rows])))
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("length", [0, 10, 1000, 100_000])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("noise", [True, False])
+def test_compression_makes_no_batch_larger(codec: Compression, length: int, count: int, noise: bool) -> None:
+    """What cannot be compressed takes some bytes more with it, and a row that had just room in its topic has none."""
+    values = [random.Random(number).randbytes(length) if noise else b"x" * length for number in range(count)]
+    batches, whole = [], BatchBuilder()
+    for value in values:
+        single = BatchBuilder()
+        single.append(5, None, value, ())
+        batches.append(single.build())
+        whole.append(5, None, value, ())
+    for _ in range(2):  # it may be sent again
+        made = together(batches, codec).build(7, 3, 11, True)
+        header = read_header(made)
+        assert len(made) <= whole.size
+        assert [record.value for record in decode_batch(made)] == values
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 11)
+        assert header.is_transactional
+        if not noise and length >= 1000:
+            assert header.attributes & 7 == codec, "what can be compressed is"

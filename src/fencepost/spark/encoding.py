@@ -91,7 +91,10 @@ def _encoded(sealed: list[Sealed]) -> pa.RecordBatch:
 
 
 class SealedBatch(BatchBuilder):
-    """Records that are in a batch already, which is given its producer and its place when it is sent."""
+    """Records that are in a batch already, which is given its producer and its place when it is sent.
+
+    It is compressed only where that makes it smaller: a row that has just room in its topic must not lose it.
+    """
 
     __slots__ = ("_batch",)
 
@@ -109,28 +112,32 @@ class SealedBatch(BatchBuilder):
         transactional: bool = False,
     ) -> bytes:
         header = read_header(self._batch)
-        return seal(
-            self._batch[HEADER_SIZE:],
-            header.record_count,
-            header.base_timestamp,
-            header.max_timestamp,
-            compression=self.compression,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            transactional=transactional,
-        )
+        for compression in (self.compression, Compression.NONE):
+            data = seal(
+                self._batch[HEADER_SIZE:],
+                header.record_count,
+                header.base_timestamp,
+                header.max_timestamp,
+                compression=compression,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+                transactional=transactional,
+            )
+            if len(data) <= self.size:
+                break
+        return data
 
 
 def together(batches: list[bytes], compression: Compression) -> BatchBuilder:
     """One batch with the records of all of these, in their order."""
     if len(batches) == 1:
         return SealedBatch(batches[0], compression)
-    builder = BatchBuilder(compression)
+    builder = BatchBuilder()
     for batch in batches:
         for record in decode_batch(batch):
             builder.append(record.timestamp, record.key, record.value, record.headers)
-    return builder
+    return SealedBatch(builder.build(), compression)
 
 
 # Where a row goes
