@@ -97,6 +97,24 @@ def test_before_it_joins_again_it_commits_only_if_it_does_so_by_itself(
     assert run(main) == stored
 
 
+@pytest.mark.parametrize("interval_ms", [None, 60_000])
+def test_before_it_joins_again_what_was_begun_is_stored(interval_ms: float | None) -> None:
+    """After that it is made in the name of a member that there is not any more."""
+
+    async def main(_: VirtualLoop) -> None:
+        scene, may_go_on = Scene(interval_ms), asyncio.Event()
+        scene.offsets.waiting.append(may_go_on)
+        begun = scene.commits.commit_async({AT: 3}, None)
+        joining = asyncio.ensure_future(scene.commits.before_joining())
+        await asyncio.sleep(1)
+        assert not joining.done()
+        may_go_on.set()
+        await joining
+        assert begun.done() and scene.stored[0] == 3
+
+    run(main)
+
+
 def test_a_commit_by_itself_that_a_rebalance_refuses_is_nobodys_error() -> None:
     async def main(_: VirtualLoop) -> None:
         scene = Scene(0)

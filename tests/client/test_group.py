@@ -176,6 +176,23 @@ def test_new_partitions_are_shared_out() -> None:
     simulate(scenario, **SHORT_SESSIONS)
 
 
+def test_who_shares_out_counts_partitions_anew() -> None:
+    """What it knew of the topic may be of minutes ago: there would be another rebalance at once."""
+
+    async def scenario(world: World) -> None:
+        known_for_long = {"metadata_max_age_ms": 1_000_000}
+        async with member(world, "first", **known_for_long) as first:
+            await take(first, 1, 1)
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.create_partitions("t", 4)
+            async with member(world, "second", **known_for_long) as second:
+                await asyncio.gather(take(first, 1, 2), take(second, 1, 2))
+                assert sorted(at.partition for each in (first, second) for at in each.assignment()) == [0, 1, 2, 3]
+                assert second.group_metadata().generation_id == 2
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
 def test_new_partitions_are_shared_out_where_the_leader_was_away_when_they_came() -> None:
     """A static leader that is back finds the group as it left it."""
 
@@ -366,5 +383,22 @@ def test_who_joins_waits_for_the_others_for_longer_than_for_any_answer(monkeypat
             await asyncio.gather(first.poll(100), joining)
             assert sorted(first.assignment() + second.assignment()) == PARTITIONS
         assert asked == ["fencepost-consumer"] * 2 + ["first"], "to be given an id, and with it"
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_who_joins_waits_for_longer_than_the_others_may_be_at_work() -> None:
+    """Whoever has not come by the rebalance time-out is gone on without, by an answer that comes later than that."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first") as first, member(world, "second") as second:
+            await take(first, 1)
+            begun = world.loop.time()
+            await second.poll(10)
+            while not second.assignment():
+                await second.poll(100_000)
+            assert second.assignment() == PARTITIONS
+            assert world.loop.time() - begun > QUICK["rebalance_timeout_ms"] / 1000
 
     simulate(scenario, **SHORT_SESSIONS)

@@ -355,3 +355,48 @@ def test_a_forked_child_is_told_so_and_its_parent_stays_a_member() -> None:
             assert group.only.epoch == 1
 
     play(scenario)
+
+
+def test_what_was_given_before_may_be_owned_still_whatever_is_given_now() -> None:
+    """Whoever joins again before that is given up: a call that was to do it was cancelled."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            member = reader._group
+            assert member is not None
+            group.target = lambda _: PARTITIONS[:1]
+            group.rebalance()
+            await asyncio.sleep(2 * INTERVAL)
+            for _ in range(3):
+                assert await member.join(["t"], PARTITIONS) == PARTITIONS[:1]
+            assert group.only.assigned == {place(at) for at in PARTITIONS}, "nothing of it is another one's yet"
+            await until(reader, lambda: reader.assignment() == PARTITIONS[:1])
+            await poll_for(reader, INTERVAL)
+            assert group.only.assigned == {place(PARTITIONS[0])}
+
+    play(scenario)
+
+
+def test_the_epoch_of_a_place_counts_for_commits_once_that_place_is_followed() -> None:
+    """Until then the records that the caller has are those of the place before."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            member, before = reader._group, reader.group_metadata()
+            assert member is not None
+            group.members.clear()
+            await asyncio.sleep(2 * INTERVAL)
+            assert member.has_lost_place and await member.join(["t"], PARTITIONS) is None
+            member.follow()
+            assert member.metadata() == before, "there is no place to follow"
+            assert await member.join(["t"]) == PARTITIONS
+            for _ in range(2):
+                assert group.only.epoch > before.generation_id and member.metadata() == before
+                group.rebalance()
+                await asyncio.sleep(2 * INTERVAL)
+            member.follow()
+            assert member.metadata().generation_id == group.only.epoch == group.epoch
+
+    play(scenario)
