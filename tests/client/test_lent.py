@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from fencepost.client import TopicPartition, lent
 from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.client.errors import ClosedError
 from fencepost.client.followed import Followed
-from fencepost.client.lent import LENT_FOR, Lending, Lent
+from fencepost.client.lent import LENT_FOR, MOST_LENT, Lending, Lent
 from fencepost.client.records import ConsumerRecord
 from fencepost.protocol.types import Offset
 
@@ -75,12 +76,15 @@ def test_each_is_taken_once_and_positions_are_those_behind_it(gaps: list[int], s
             assert [record.offset for record in reversed(reader.partition.ready)] == offsets[taken:]
 
 
-def test_what_was_sought_meanwhile_counts() -> None:
+@pytest.mark.parametrize("taken", [3, 5], ids=["all is taken", "some is left"])
+def test_what_was_sought_meanwhile_counts(taken: int) -> None:
     reader = Reader(list(range(20)))
-    assert [reader.next() for _ in range(3)] == [0, 1, 2]
+    assert [reader.next() for _ in range(taken)] == list(range(taken))
+    reader.working = {}
     reader.partition.seek(7)
     reader.settle()
     assert reader.partition.position == 7 and reader.partition.ready == []
+    assert reader.working == {}, "to go on behind it would be to go back to before the seek"
 
 
 def test_the_thread_and_the_loop_take_each_once_between_them() -> None:
@@ -116,6 +120,19 @@ def test_more_is_lent_the_longer_all_of_it_is_taken() -> None:
         reader.next()
         reader.settle()
         assert reader.lent is None or len(reader.lent._offsets) == 2, "who asks for positions is lent little"
+
+
+def test_no_more_is_lent_than_what_is_soon_taken_back_nor_for_longer() -> None:
+    reader, sizes = Reader(list(range(4 * MOST_LENT))), set[int]()
+    for _ in range(4 * MOST_LENT):
+        reader.next()
+        sizes.add(0 if reader.lent is None else len(reader.lent._offsets) - 1)
+    assert max(sizes) == MOST_LENT
+    reader = Reader(list(range(9)))
+    assert [reader.next() for _ in range(3)] == [0, 1, 2] and reader.next() == 3
+    assert reader.lent is not None
+    assert reader.lent.next(math.nextafter(LENT_FOR, 0)) is not None
+    assert reader.lent.next(LENT_FOR) is None
 
 
 # A blocking consumer

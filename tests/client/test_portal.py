@@ -124,7 +124,9 @@ def test_who_is_interrupted_waits_for_what_was_begun_to_end() -> None:
 
 @pytest.mark.parametrize("ends_with", ["a result", "an error", "nothing"])
 @pytest.mark.parametrize("interruptions", [1, 2])
-def test_a_result_that_nobody_sees_is_told(ends_with: str, interruptions: int) -> None:
+def test_a_result_that_nobody_sees_is_told(
+    ends_with: str, interruptions: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """The work ends while it is cancelled, because its caller was interrupted; perhaps when nobody waits any more."""
     portal, told, main = Portal(), list[str](), threading.main_thread().ident
     assert main is not None
@@ -153,6 +155,7 @@ def test_a_result_that_nobody_sees_is_told(ends_with: str, interruptions: int) -
         portal.call(work(), told.append)
     portal.call(nothing())
     assert told == (["done"] if ends_with == "a result" else [])
+    assert not caplog.records, "an error that nobody sees is one of what was given up"
     portal.close()
 
 

@@ -73,3 +73,14 @@ def test_a_call_is_handed_on_whole_and_so_is_its_result(blocking: Any, original:
     found = method(client, *positional, **named)
     assert behind.calls == [(method.__name__, given)]
     assert found is (None if inspect.signature(method).return_annotation == "None" else behind.given)
+
+
+@pytest.mark.parametrize("keys", [None, [b"k", None]])
+def test_many_records_are_handed_on_whole(keys: list[bytes | None] | None) -> None:
+    """Whatever they are taken from is asked by the caller's own thread, once."""
+    client, behind = object.__new__(Producer), Original(producer.Producer)
+    client.__dict__ |= {"_portal": InThisThread(), "_producer": behind}
+    given = None if keys is None else iter(keys)
+    client.send_many("t", iter([b"v", None]), keys=given, partition=3, timestamp=5)
+    handed = {"topic": "t", "values": [b"v", None], "keys": keys, "partition": 3, "timestamp": 5}
+    assert behind.calls == [("send_many", handed)]
