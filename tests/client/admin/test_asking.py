@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.admin.nodes import CUT, SILENT, Nodes, play
+from tests.client.admin.nodes import CUT, SILENT, Late, Nodes, play
 
 from fencepost.client import (
     BrokerError,
@@ -137,6 +137,19 @@ def test_what_has_its_answer_is_not_asked_for_again() -> None:
         async with nodes.admin() as admin:
             await admin.delete_records({PLACES[0]: 1, PLACES[1]: 2})
         assert sorted(tries) == [0, 1, 1, 1, 1, 1]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("busy", [0, 1])
+def test_why_something_waits_is_told_whichever_broker_was_asked_last(busy: int) -> None:
+    async def scenario(nodes: Nodes) -> None:  # there is time for one answer
+        nodes.leaders = {PLACES[0]: 0, PLACES[1]: 1}
+        errors = {PLACES[busy]: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        nodes.answer = lambda _, request: Late(0.8, deleted(request, errors))
+        async with nodes.admin(max_block_ms=999) as admin:
+            with pytest.raises(TimedOutError, match=f"last: NOT_LEADER_OR_FOLLOWER for .*{PLACES[busy]}"):
+                await admin.delete_records({PLACES[0]: 1, PLACES[1]: 1})
 
     play(scenario)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -79,7 +79,7 @@ def test_a_full_disk_is_named_with_what_to_do() -> None:
 
 
 def test_a_file_that_was_cut_is_named_and_not_waited_for() -> None:
-    disk = Disk(repeat("well"))
+    disk = Disk(chain(repeat("well", 5), repeat("failed")))
     file, spilled = SpillFile(disk.open), Spilled()
     file.append(spilled, b"what was there")
     disk.files[0].truncate(4)
