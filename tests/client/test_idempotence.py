@@ -147,35 +147,43 @@ def test_a_batch_that_lost_its_place_is_not_sent_again_under_other_numbers(
 
 
 @pytest.mark.promise("360.later-batches-fail")
-def test_later_batches_that_have_numbers_fail_with_one_that_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "errors",
+    [[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER], [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_TIMESTAMP]],
+    ids=["its number", "its records, after a try that may have written them"],
+)
+def test_later_batches_that_have_numbers_fail_with_one_that_fails_for_good(
+    errors: list[ErrorCode], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is sent afterwards goes under the next epoch."""
+    told = iter(errors)
     handler = SERVED[0].handler
     numbers: list[tuple[int, int]] = []
 
-    def second_is_out_of_order(request: Any, context: Any, node: Any) -> Any:
+    def second_fails(request: Any, context: Any, node: Any) -> Any:
         [partition] = request.topic_data[0].partition_data
         batch = read_header(partition.records)
         numbers.append((batch.producer_epoch, batch.base_sequence))
-        if len(numbers) != 2:
+        if numbers[-1] != (0, 1):
             return handler(request, context, node)
-        error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        error = next(told)
         answer = PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1)
         topic = TopicProduceResponse(name=request.topic_data[0].name, partition_responses=[answer])
         return independent(ProduceResponse(responses=[topic]))
 
-    monkeypatch.setitem(SERVED, 0, replace(SERVED[0], handler=second_is_out_of_order))
+    monkeypatch.setitem(SERVED, 0, replace(SERVED[0], handler=second_fails))
 
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("idempotent"), batch_bytes=1, linger_ms=0) as writer:
             await (await writer.send("t", b"0", partition=0))
             later = [await writer.send("t", b"%d" % n, partition=0) for n in range(1, 5)]
-            with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
+            with pytest.raises(BrokerError, match=errors[-1].name):
                 await later[0]
             for each in later[1:]:
                 with pytest.raises(DeliveryError, match="with those before them"):
                     await each
             await (await writer.send("t", b"5", partition=0))
-        assert numbers == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0)]
+        assert numbers == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), *[(0, 1)] * (len(errors) - 1), (1, 0)]
         assert await shown(world) == [b"0", b"5"]
 
     simulate(scenario)
