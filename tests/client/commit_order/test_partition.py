@@ -74,6 +74,17 @@ def test_what_was_kept_of_a_transaction_whose_end_is_gone_is_not_part_of_the_nex
     reader.end()
 
 
+def test_whoever_has_come_to_the_end_meanwhile_waits_no_longer_to_read_again() -> None:
+    """It was late once before: that there is twice the time is for who does not get to the end."""
+    reader = Reader(build([]), BEGINNING, 10**6, 10**6, iter(()), late=1)
+    for end in range(0, 20, 4):
+        reader.log = build([("gap", 0, end), ("data", 1, 1)])
+        assert reader.take(10) == []
+        reader.log = build([("gap", 0, end + 2), ("data", 1, 1), ("commit", 1, 0)])
+        assert reader.take(10) == [end + 2], "the transaction before was aborted"
+    reader.end()
+
+
 @pytest.mark.parametrize("left", [("gap", 1, 2), ("emptied", 1, 2)], ids=["gone", "emptied"])
 def test_whoever_goes_on_in_a_transaction_whose_rest_was_compacted_away_goes_on_behind_it(left: Step) -> None:
     """It was committed in the middle of it, and what comes then has newer values of the same keys."""
