@@ -8,9 +8,8 @@ from tests.client.consumer_group.test_member import INTERVAL, poll_for, until
 from tests.client.test_rebalances import Notes
 
 from fencepost.client import SubscriptionPattern, TopicPartition
-from fencepost.client.errors import (
-    MisuseError,
-)
+from fencepost.client.errors import BrokerError, MisuseError
+from fencepost.protocol.errors import ErrorCode
 
 
 def test_another_subscription_is_told_and_what_is_left_is_given_up_first() -> None:
@@ -99,5 +98,22 @@ def test_a_pattern_of_the_broker_is_refused_without_the_new_protocol() -> None:
         async with group.member(group_protocol="classic") as reader:
             with pytest.raises(MisuseError, match="a SubscriptionPattern is for a group with"):
                 reader.subscribe(pattern=SubscriptionPattern("t"))
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_a_topic_with_an_error_that_passes_holds_up_no_other_and_one_that_may_not_be_read_is_named(
+    error: ErrorCode,
+) -> None:
+    async def scenario(group: Coordinator) -> None:
+        group.nodes.topic_errors["u"] = error
+        async with group.member() as reader:
+            reader.subscribe("t", "u")
+            if not error.retriable:
+                with pytest.raises(BrokerError, match="topic 'u' cannot be used"):
+                    await reader.poll(1000)
+                reader.subscribe("t")
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
 
     play(scenario)
