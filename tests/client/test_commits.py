@@ -29,11 +29,13 @@ class Offsets:
         self.stored: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
         self.refuses = False
         self.waiting: list[asyncio.Event] = []
+        self.deadlines: list[Deadline] = []
 
     def deadline(self) -> Deadline:
         return Deadline(Runtime.real(), 60_000, "committing")
 
-    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata], *_: object) -> None:
+    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata], *given: Any) -> None:
+        self.deadlines.append(given[-1])
         if self.waiting:
             await self.waiting.pop().wait()
         if self.refuses:
@@ -302,5 +304,22 @@ def test_positions_in_a_topic_that_was_made_anew_are_not_stored_with_those_in_th
         await asyncio.gather(*waiting)
         first, second, third = (OffsetAndMetadata(offset) for offset in (500, 3, 4))
         assert stored[1:] == [({AT: first, other: second}, {"t": old}), ({other: third}, {"t": new})]
+
+    run(main)
+
+
+def test_what_is_sent_together_has_the_time_of_the_last_that_was_begun() -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene, may_go_on = Scene(None), asyncio.Event()
+        scene.offsets.waiting.append(may_go_on)
+        told = [scene.commits.commit_async({AT: 1}, None)]
+        await asyncio.sleep(0)
+        for offset in (2, 3):
+            told.append(scene.commits.commit_async({AT: offset}, None))
+            await asyncio.sleep(40)
+        may_go_on.set()
+        await asyncio.gather(*told)
+        assert scene.stored == [1, 3]
+        assert [each.left for each in scene.offsets.deadlines] == [-20, 20]
 
     run(main)

@@ -18,7 +18,7 @@ from fencepost.client.errors import (
     UnsupportedByBrokerError,
 )
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import ConsumerGroupHeartbeatRequest
+from fencepost.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetFetchRequest
 
 
 @pytest.mark.parametrize("how", [SILENT, CUT, "slow", "moved", "loading"])
@@ -235,5 +235,24 @@ def test_a_pattern_is_not_left_out_where_the_coordinator_has_no_room_for_it(newe
             else:
                 await until(reader, lambda: reader.assignment() == PARTITIONS)
                 assert group.only.regex == "t.*"
+
+    play(scenario)
+
+
+def test_positions_are_asked_for_with_the_newest_epoch_where_it_has_passed_meanwhile() -> None:
+    """A member says who it is as long as it is one: whoever is none may be told positions of a place that it lost."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.rebalance()
+            group.refuse = lambda request: Late(0.5, group_answer(group, request))
+            while group.only.epoch == 1:
+                await reader.poll(10)
+            before = len(group.nodes.requests(OffsetFetchRequest))
+            assert await reader.committed(PARTITIONS) == dict.fromkeys(PARTITIONS)
+            asked = [request.groups[0] for _, request in group.nodes.requests(OffsetFetchRequest)[before:]]
+            assert {each.member_id for each in asked} == {group.only.member_id}
+            assert (asked[0].member_epoch, asked[-1].member_epoch) == (1, group.only.epoch)
 
     play(scenario)
