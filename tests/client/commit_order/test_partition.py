@@ -220,3 +220,15 @@ def test_a_batch_whose_last_records_compaction_has_taken_is_behind_its_reader_as
     reader = Reader(Log([(0, 2, bytes(batch))], [0], [[0]], 3, {}), BEGINNING, 10**6, 10**6, iter(()))
     assert (reader.take(1), reader.next_offset()) == ([0], OffsetAndMetadata(3))
     reader.end()
+
+
+def test_a_batch_that_was_looked_at_before_is_not_gone_back_to() -> None:
+    """A leader may answer with one that ends in front of what it was asked for."""
+    log = build([("plain", 0, 2)])
+    reader = Reader(log, OffsetAndMetadata(5), 10**6, 10**6, iter(()))
+    order = reader.followed.in_commit_order
+    assert order is not None
+    order.feed(log.fetch(0, 10**6), 0.0, 9)
+    assert order.more() == [] and order.fetch_offset == 5
+    assert order.position() == Position(5, 5)
+    reader.end()
