@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -156,6 +157,35 @@ def test_a_result_that_nobody_sees_is_told(
     portal.call(nothing())
     assert told == (["done"] if ends_with == "a result" else [])
     assert not caplog.records, "an error that nobody sees is one of what was given up"
+    portal.close()
+
+
+def test_whoever_is_interrupted_waits_no_longer_where_what_is_told_of_it_raises(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    portal, main = Portal(), threading.main_thread().ident
+    assert main is not None
+    # Who would wait for ever is interrupted again.
+    again = threading.Timer(20, signal.pthread_kill, (main, signal.SIGINT))
+    again.start()
+
+    async def work() -> str:
+        threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(100)
+        return "done"
+
+    def refuse(result: str) -> None:
+        raise ZeroDivisionError(result)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            portal.call(work(), refuse)
+        assert again.is_alive(), "it waited until it was interrupted again"
+    finally:
+        again.cancel()
+    portal.call(asyncio.sleep(0))
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
     portal.close()
 
 
