@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, write
-from tests.client.test_producer import producer, simulate
+from tests.client.test_producer import simulate
 
 from fencepost.broker import running_broker
 from fencepost.client import Admin, Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition, blocking
 from fencepost.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import MisuseError, TimedOutError
+from fencepost.client.errors import MisuseError
 from fencepost.protocol.messages import LeaveGroupRequest
 from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.protocol.messages.leave_group import MemberIdentity
@@ -368,47 +368,5 @@ def test_topics_and_partitions_are_chosen_one_after_the_other() -> None:
             await first.unsubscribe()
             first.subscribe("t")
             await settle(first, second)
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-def test_where_to_begin_was_said_of_the_generation_that_is_over() -> None:
-    """Meanwhile another member may have read on: the group's position counts."""
-
-    async def scenario(world: World) -> None:
-        for partition in range(2):
-            await write(world, [b"%d-%d" % (partition, n) for n in range(3)], partition=partition)
-        async with producer(world) as writer, member(world, "first") as first:
-            await writer.init_transactions()
-            await writer.begin_transaction()
-            await writer.send_offsets_to_transaction(dict.fromkeys(PARTITIONS, 2), "g")
-            with pytest.raises(TimedOutError):
-                await first.poll(60_000)  # the positions that it is given to begin at are in doubt
-            for at in PARTITIONS:
-                first.seek(at, 0)
-            async with member(world, "second") as second:
-                joining = asyncio.ensure_future(second.poll(1000))
-                await asyncio.sleep(0.3)  # a heartbeat has told of it
-                assert await first.poll(500) == []
-                await writer.commit_transaction()
-                found = [*await joining, *await take(first, 2, 2), *await take(second, 1, 1)]
-            assert sorted(record.value or b"" for record in found) == [b"0-2", b"1-2"]
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
-def test_where_to_begin_without_a_position_is_said_for_once(how: dict[str, Any]) -> None:
-    """After the next rebalance it is as auto_offset_reset says."""
-
-    async def scenario(world: World) -> None:
-        for partition in range(2):
-            await write(world, [b"%d-%d" % (partition, n) for n in range(3)], partition=partition)
-        async with member(world, "first", **how) as first:
-            await take(first, 6)
-            first.seek_to_committed(dict.fromkeys(PARTITIONS, 2))
-            assert sorted(record.value or b"" for record in await take(first, 6, 2)) == [b"0-2", b"1-2"]
-            await throw_out(world, first)
-            assert len(await take(first, 6, 2)) == 6
 
     simulate(scenario, **SHORT_SESSIONS)

@@ -1,0 +1,123 @@
+"""Where reading begins in what is assigned, what counts that was said before, and who is told that it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, write
+from tests.client.test_producer import producer, simulate
+from tests.client.test_rebalances import COOPERATIVE, EAGER, Notes, throw_out
+
+from fencepost.client import Consumer
+from fencepost.client.errors import FencedInstanceIdError, TimedOutError
+from fencepost.simulation.world import World
+
+FIRST = PARTITIONS[0]
+
+
+async def assign_again(reader: Consumer) -> None:
+    await reader.unsubscribe()
+    reader.assign([FIRST])
+    reader.seek(FIRST, 2)
+    reader.assign([FIRST])
+
+
+async def subscribe_instead(reader: Consumer) -> None:
+    await reader.unsubscribe()
+    reader.assign([FIRST])
+    reader.seek(FIRST, 2)
+    await reader.unsubscribe()
+    reader.subscribe("t")
+
+
+async def subscribe_again(reader: Consumer) -> None:
+    await take(reader, 3)
+    reader.seek_to_committed({FIRST: 2})
+    reader.subscribe("t")
+
+
+@pytest.mark.parametrize(
+    ("change", "group_id"),
+    [
+        *((assign_again, group_id) for group_id in (None, "g")),
+        *((subscribe_instead, group_id) for group_id in (None, "g")),
+        (subscribe_again, "g"),
+    ],
+)
+def test_where_to_begin_is_forgotten_with_what_it_was_said_of(
+    change: Callable[[Consumer], Awaitable[None]], group_id: str | None
+) -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1", b"2"])
+        async with member(world, "first", group_id=group_id) as reader:
+            await change(reader)
+            assert [record.value for record in await take(reader, 3)] == [b"0", b"1", b"2"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+def test_who_is_replaced_is_told_that_its_partitions_are_lost(how: dict[str, Any]) -> None:
+    """Nothing can be committed of them any more."""
+
+    async def scenario(world: World) -> None:
+        notes = Notes()
+        async with (
+            member(world, "first", group_instance_id="i", **how) as first,
+            member(world, "second", group_instance_id="i", **how) as second,
+        ):
+            first.subscribe("t", listener=notes)
+            await take(first, 1, 1)
+            await take(second, 1, 1)
+            await asyncio.sleep(1)
+            for _ in range(2):
+                with pytest.raises(FencedInstanceIdError):
+                    await first.poll(1000)
+            assert notes.told == [("assigned", [0, 1]), ("lost", [0, 1])]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_where_to_begin_was_said_of_the_generation_that_is_over() -> None:
+    """Meanwhile another member may have read on: the group's position counts."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d-%d" % (partition, n) for n in range(3)], partition=partition)
+        async with producer(world) as writer, member(world, "first") as first:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send_offsets_to_transaction(dict.fromkeys(PARTITIONS, 2), "g")
+            with pytest.raises(TimedOutError):
+                await first.poll(60_000)  # the positions that it is given to begin at are in doubt
+            for at in PARTITIONS:
+                first.seek(at, 0)
+            async with member(world, "second") as second:
+                joining = asyncio.ensure_future(second.poll(1000))
+                await asyncio.sleep(0.3)  # a heartbeat has told of it
+                assert await first.poll(500) == []
+                await writer.commit_transaction()
+                found = [*await joining, *await take(first, 2, 2), *await take(second, 1, 1)]
+            assert sorted(record.value or b"" for record in found) == [b"0-2", b"1-2"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+def test_where_to_begin_without_a_position_is_said_for_once(how: dict[str, Any]) -> None:
+    """After the next rebalance it is as auto_offset_reset says."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d-%d" % (partition, n) for n in range(3)], partition=partition)
+        async with member(world, "first", **how) as first:
+            await take(first, 6)
+            first.seek_to_committed(dict.fromkeys(PARTITIONS, 2))
+            assert sorted(record.value or b"" for record in await take(first, 6, 2)) == [b"0-2", b"1-2"]
+            await throw_out(world, first)
+            assert len(await take(first, 6, 2)) == 6
+
+    simulate(scenario, **SHORT_SESSIONS)
