@@ -56,7 +56,7 @@ DOCUMENTS: dict[str, tuple[Promise, ...]] = {
         Promise(
             "360.later-batches-fail",
             "When a batch fails for good, the later ones of its partition that have numbers fail with it, unless its "
-            "own records were refused.",
+            "own records were refused and no try before may have written them.",
         ),
         Promise(
             "360.abort-and-go-on", "A transactional producer aborts after that, and its next transaction is whole."
