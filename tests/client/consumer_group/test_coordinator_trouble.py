@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from tests.client.admin.nodes import CUT, FIRST_PORT, SILENT, Late
 from tests.client.consumer_group.coordinator import PARTITIONS, Coordinator, play
-from tests.client.consumer_group.test_member import FIRST_HALF, INTERVAL, group_answer, observed, poll_for, until
+from tests.client.consumer_group.test_member import (
+    FIRST_HALF,
+    INTERVAL,
+    group_answer,
+    let_the_epoch_pass,
+    observed,
+    poll_for,
+    until,
+)
 
 from fencepost.client import BrokerError, SubscriptionPattern
 from fencepost.client.errors import (
@@ -244,11 +252,7 @@ def test_positions_are_asked_for_with_the_newest_epoch_where_it_has_passed_meanw
 
     async def scenario(group: Coordinator) -> None:
         async with group.member() as reader:
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-            group.rebalance()
-            group.refuse = lambda request: Late(0.5, group_answer(group, request))
-            while group.only.epoch == 1:
-                await reader.poll(10)
+            await let_the_epoch_pass(group, reader)
             before = len(group.nodes.requests(OffsetFetchRequest))
             assert await reader.committed(PARTITIONS) == dict.fromkeys(PARTITIONS)
             asked = [request.groups[0] for _, request in group.nodes.requests(OffsetFetchRequest)[before:]]

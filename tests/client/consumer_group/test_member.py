@@ -40,6 +40,15 @@ async def until(reader: Consumer, holds: Callable[[], bool]) -> None:
     raise AssertionError(reader.assignment())
 
 
+async def let_the_epoch_pass(group: Coordinator, reader: Consumer) -> None:
+    """Have the coordinator go on to epoch 2; the answers that tell the member of it are late."""
+    await until(reader, lambda: reader.assignment() == PARTITIONS)
+    group.rebalance()
+    group.refuse = lambda request: Late(0.5, group_answer(group, request))
+    while group.only.epoch == 1:
+        await reader.poll(10)
+
+
 def observed(reader: Consumer, before: Callable[[str], Any] = lambda _: None) -> Notes:
     notes = Notes(before)
     reader.subscribe("t", listener=notes)
@@ -169,11 +178,7 @@ def test_a_commit_with_an_epoch_that_has_passed_is_made_with_the_newest_one() ->
 
     async def scenario(group: Coordinator) -> None:
         async with group.member() as reader:
-            await until(reader, lambda: reader.assignment() == PARTITIONS)
-            group.rebalance()
-            group.refuse = lambda request: Late(0.5, group_answer(group, request))
-            while group.only.epoch == 1:
-                await reader.poll(10)
+            await let_the_epoch_pass(group, reader)
             assert reader.group_metadata().generation_id == 1
             await reader.commit(dict.fromkeys(PARTITIONS, 5))
             assert [error for _, error in group.commits][-1] is ErrorCode.NONE
