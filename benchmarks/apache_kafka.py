@@ -120,6 +120,8 @@ class ApacheKafka:
         more = "".join(f",{name}://{address}" for name, address in self.addresses.items())
         protocols = "".join(f",{name}:{protocol}" for name, protocol in secured.listeners.items())
         self._folder, self._port, self._version = folder, clients, version
+        self.data = folder / "data"
+        """Its directory of partitions."""
         self._process: subprocess.Popen[bytes] | None = None
         base = {
             "process.roles": "broker,controller",
@@ -128,7 +130,7 @@ class ApacheKafka:
             "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controller}{more}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}",
-            "log.dirs": str(folder / "data"),
+            "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",

@@ -178,7 +178,7 @@ class World:
 
     def wanted(self, node: int) -> dict[TopicPartition, Wanted]:
         return {
-            at: (self.known_ids[at.topic], self.positions[at])
+            at: Wanted(self.known_ids[at.topic], self.positions[at])
             for at in PARTITIONS
             if self.known_leaders[at] == node and at not in self.waiting and at not in self.paused
         }
@@ -188,7 +188,7 @@ class World:
         if not asked:
             return None
         most = self.nodes[node].version
-        version = most if all(topic_id.int for topic_id, _ in asked.values()) else min(most, BY_NAME)
+        version = most if all(topic_id.int for topic_id, _, _ in asked.values()) else min(most, BY_NAME)
         request = fetch_request(self.sessions[node].ask(asked, version), _SETTINGS, 0)
         return asked, request, version
 
@@ -233,7 +233,7 @@ class World:
         assert session is not None and session.epoch == self.sessions[node]._next_epoch
         assert {key: one.wanted.fetch_offset for key, one in session.partitions.items()} == {
             (topic_id.int if version >= BY_ID else at.topic, at.partition): offset
-            for at, (topic_id, offset) in asked.items()
+            for at, (topic_id, offset, _) in asked.items()
         }
         others = self.nodes[node].sessions._sessions.keys() - {session.session_id}
         assert others <= self.nodes[node].unheard, "a session that is known is closed"
@@ -242,7 +242,7 @@ class World:
         """Of every partition it is known where its log ends and begins, whether it was told now or before."""
         by_id = self.sessions[node]._by_id
         assert answer.told.keys() <= asked.keys()
-        for at, (topic_id, offset) in asked.items():
+        for at, (topic_id, offset, _) in asked.items():
             log, found = self.logs[at], answer.told.get(at)
             is_the_same = not by_id or topic_id == self.ids[at.topic]
             readable = is_the_same and self.leaders[at] == node and not log.error

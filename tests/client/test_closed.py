@@ -262,7 +262,7 @@ def test_what_can_be_done_in_the_time_for_closing_is_done() -> None:
         await reader.close(10_000)
         async with Consumer(group_id="group", bootstrap_servers=ADDRESS, runtime=world.runtime("look")) as look:
             found = await look.committed([TopicPartition("u", 0)])
-        assert found == {TopicPartition("u", 0): OffsetAndMetadata(2)}
+        assert found == {TopicPartition("u", 0): OffsetAndMetadata(2, "", 0)}
 
     simulate(scenario)
 

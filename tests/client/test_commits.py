@@ -49,7 +49,7 @@ class Scene:
     def __init__(self, interval_ms: float | None) -> None:
         self.member = ConsumerGroupMetadata("g", 1)
         self.group = SimpleNamespace(fenced=None, requests=None, metadata=lambda: self.member)
-        followed = {AT: SimpleNamespace(next_offset=lambda: 7, topic_id=None)}
+        followed = {AT: SimpleNamespace(committed=lambda: OffsetAndMetadata(7), topic_id=None)}
         fetcher = SimpleNamespace(followed=followed, before_work=lambda: {AT: 5}, settle=lambda: None, error=None)
         places = SimpleNamespace(checked=lambda given: {at: OffsetAndMetadata(offset) for at, offset in given.items()})
         self.commits = Commits(cast(Any, self.group), cast(Any, fetcher), cast(Any, places), interval_ms)
@@ -288,7 +288,7 @@ def test_positions_in_a_topic_that_was_made_anew_are_not_stored_with_those_in_th
     async def main(_: VirtualLoop) -> None:
         scene, stored = Scene(None), list[tuple[object, object]]()
         followed: dict[TopicPartition, Any] = cast(Any, scene.commits._fetcher.followed)
-        followed[other] = SimpleNamespace(next_offset=lambda: 0, topic_id=old)
+        followed[other] = SimpleNamespace(committed=lambda: OffsetAndMetadata(0), topic_id=old)
         followed[AT].topic_id = old
 
         async def commit(positions: object, topic_ids: object, *_: object) -> None:

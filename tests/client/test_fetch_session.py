@@ -39,7 +39,7 @@ def answer(*told: TopicPartition, session_id: int = 5, error: int = 0, topic_id:
 
 
 def wanted(*partitions: TopicPartition, offset: int = 0, topic_id: UUID = ID) -> dict[TopicPartition, Wanted]:
-    return dict.fromkeys(partitions, (topic_id, offset))
+    return dict.fromkeys(partitions, Wanted(topic_id, offset))
 
 
 def begun(version: int = BY_NAME) -> FetchSession:

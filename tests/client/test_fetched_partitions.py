@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.client.cluster import TopicView
 from fencepost.client.errors import BrokerError, ConnectionLostError
-from fencepost.client.fetch_session import Answer
+from fencepost.client.fetch_session import Answer, Wanted
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.lost_positions import find_lost_positions
 from fencepost.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ def fetcher(cluster: Any = None) -> Fetcher:
     sizes: dict[str, Any] = {"min_bytes": 1, "max_bytes": 1000, "max_partition_bytes": 100}
     made = Fetcher(cast(Any, cluster), Isolation.READ_COMMITTED, max_wait_ms=500, **sizes)
     made.follow({A: 1, B: 2}, {})
-    made._current, made.out_of_range, made.working = made.followed[A], {A: 1, B: 2}, {A: 0, B: 1}
+    made._current, made.out_of_range, made.working = made.followed[A], {A: (1, None), B: (2, None)}, {A: 0, B: 1}
     return made
 
 
@@ -43,7 +43,7 @@ def test_what_is_given_up_is_handed_out_no_more_and_the_rest_stays() -> None:
     found = fetcher()
     found.drop([A])
     assert {at: each.fetch_offset for at, each in found.followed.items()} == {B: 2}
-    assert (found.out_of_range, found.working, found._current) == ({B: 2}, {B: 1}, None)
+    assert (found.out_of_range, found.working, found._current) == ({B: (2, None)}, {B: 1}, None)
     found.drop([A])
     assert list(found.followed) == [B]
 
@@ -86,11 +86,11 @@ def test_an_answer_that_was_asked_for_in_a_former_assignment_is_not_handed_out(a
     async def main() -> None:
         found = fetcher()
         found.follow({A: 0}, {"t": OLD})
-        asked = {A: (found.followed[A], (OLD, 0))}
+        asked = {A: (found.followed[A], Wanted(OLD, 0))}
         found.follow({A: 0}, {"t": again})
         found._take_answer(answer(b"old"), asked)
         assert found.take(10) == []
-        found._take_answer(answer(b"new"), {A: (found.followed[A], (again, 0))})
+        found._take_answer(answer(b"new"), {A: (found.followed[A], Wanted(again, 0))})
         assert [record.value for record in found.take(10)] == [b"new"]
 
     asyncio.run(main())
@@ -122,7 +122,7 @@ def test_an_answer_of_a_topic_that_was_deleted_is_neither_handed_out_nor_an_erro
         await found._fetch(1, [found.followed[A]], 500)
         assert found.error is None
         assert found.take(10) == []
-        assert found.followed[A].wanted == (NEW, 0)
+        assert found.followed[A].wanted == Wanted(NEW, 0)
 
     asyncio.run(main())
 
@@ -149,7 +149,7 @@ def test_another_leader_is_looked_for_where_one_may_know_better_and_else_the_err
     forgotten: list[str] = []
     answer = Answer({A: PartitionData(partition_index=0, error_code=error, high_watermark=-1, records=b"")}, {})
 
-    async def main() -> tuple[dict[TopicPartition, int], int]:
+    async def main() -> tuple[Any, int]:
         found = fetcher(SimpleNamespace(forget_topic=forgotten.append))
         found.follow({A: 1}, {})
         try:
@@ -161,5 +161,5 @@ def test_another_leader_is_looked_for_where_one_may_know_better_and_else_the_err
     out_of_range, raised = asyncio.run(main())
     is_out = error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert forgotten == ["t"] * (error in ANOTHER_LEADER)
-    assert out_of_range == ({A: 1} if is_out else {})
+    assert out_of_range == ({A: (1, None)} if is_out else {})
     assert raised == (0 if is_out or error in ANOTHER_LEADER else error)

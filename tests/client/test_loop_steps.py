@@ -75,6 +75,7 @@ ENDINGS = {
     DeliveryError("x"): Ending.FAILED,
     errors.RecordTooLargeError("x"): Ending.FAILED,
     errors.NoOffsetError("x"): Ending.FAILED,
+    errors.LogTruncatedError(TopicPartition("t", 0), 2, 1): Ending.FAILED,
     errors.CommitFailedError("x"): Ending.FAILED,
     errors.UnsupportedByBrokerError("x"): Ending.FAILED,
     errors.ClientError("x"): Ending.FAILED,

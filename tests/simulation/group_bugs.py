@@ -19,7 +19,7 @@ from fencepost.client.followed import Followed
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.group_requests import GroupRequests
-from fencepost.client.transactional_id import ConsumerGroupMetadata, with_metadata
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.coordinator.group import coordinator, membership, shards
 from fencepost.coordinator.group.classic import group as classic_group
 from fencepost.coordinator.group.classic import heartbeat, leave, responses, sync
@@ -96,26 +96,26 @@ def a_position_that_is_gone_is_set_to_the_end(patch: Patch) -> None:
 
 @bug(MEMBERS)
 def the_offset_of_the_last_record_is_committed(patch: Patch) -> None:
-    positions = Commits._positions
+    positions = Commits.next_offsets
     patch.setattr(
         Commits,
-        "_positions",
-        lambda self: {at: max(with_metadata(n).offset - 1, 0) for at, n in positions(self).items()},
+        "next_offsets",
+        lambda self: {at: OffsetAndMetadata(max(n.offset - 1, 0)) for at, n in positions(self).items()},
     )
 
 
 @bug(MEMBERS)
 def what_is_fetched_is_committed(patch: Patch) -> None:
-    def chunks(self: Commits) -> dict[TopicPartition, int]:
-        return {at: followed.chunk for at, followed in self._fetcher.followed.items()}
+    def chunks(self: Commits) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {at: OffsetAndMetadata(followed.chunk) for at, followed in self._fetcher.followed.items()}
 
-    patch.setattr(Commits, "_positions", chunks)
+    patch.setattr(Commits, "next_offsets", chunks)
 
 
 @bug(MEMBERS)
 def what_is_worked_on_is_committed(patch: Patch) -> None:
     async def all_of_it(self: Commits) -> None:
-        positions = self._positions()
+        positions = self.next_offsets()
         if positions:
             await self.commit(positions)
 

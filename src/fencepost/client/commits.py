@@ -25,7 +25,7 @@ from fencepost.client.fetcher import Fetcher
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.membership import Membership
 from fencepost.client.positions import Positions
-from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, with_metadata
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -194,17 +194,13 @@ class Commits:
         return await self._offsets.committed(partitions)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit after all records handed out so far."""
-        return {at: with_metadata(position) for at, position in self._positions().items()}
-
-    def _positions(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
         """The positions after everything that was handed out, and after what nobody is shown."""
         self._fetcher.settle()
-        return {at: followed.next_offset() for at, followed in self._fetcher.followed.items()}
+        return {at: followed.committed() for at, followed in self._fetcher.followed.items()}
 
     def _done(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
         """The positions after what the caller is done with."""
-        return self._positions() | self._fetcher.before_work()
+        return {**self.next_offsets(), **self._fetcher.before_work()}
 
     async def commit_done(self) -> None:
         """Store the positions after what the caller is done with."""

@@ -216,6 +216,25 @@ class NoOffsetError(FatalError):
     """There is no committed position, and auto_offset_reset="error" says not to choose one.  Seek, or change it."""
 
 
+class LogTruncatedError(NoOffsetError):
+    """A log has other records than were read, and auto_offset_reset="error" says not to go on.  Seek, or change it.
+
+    The log of a partition was truncated after it was read, as by the election of a leader that had less (KIP-320).
+    `at`: the partition.  `position`: how far it was read.  `parted`: the offset from which on it is different.
+    """
+
+    def __init__(self, at: TopicPartition, position: int, parted: int) -> None:
+        super().__init__(
+            f"{at.topic}-{at.partition} was read up to offset {position}, and its log has other records than these "
+            f"from {parted} on: it was truncated, as by the election of a leader that had less. auto_offset_reset is "
+            f"'error': seek() to {parted} to read what stands there now, or to {position} to go on without it"
+        )
+        self.at, self.position, self.parted = at, position, parted
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LogTruncatedError, (self.at, self.position, self.parted)
+
+
 class PositionMetadataError(FatalError):
     """The metadata of a committed offset is not what a consumer with delivery="commit_order" writes, or damaged.
 

@@ -56,9 +56,11 @@ def fetch_request(asked: SessionRequest, settings: FetchSettings, max_wait_ms: i
 
 def _named(named: Mapping[TopicPartition, Wanted], max_bytes: int) -> list[FetchTopic]:
     by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
-    for at, (topic_id, offset) in named.items():
+    for at, (topic_id, offset, epoch) in named.items():
         by_topic.setdefault((at.topic, topic_id), []).append(
-            FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+            FetchPartition(
+                partition=at.partition, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=max_bytes
+            )
         )
     return [
         FetchTopic(topic=name, topic_id=topic_id, partitions=wanted) for (name, topic_id), wanted in by_topic.items()
@@ -73,6 +75,13 @@ def _forgotten(asked: SessionRequest) -> list[ForgottenTopic]:
         ForgottenTopic(topic=name, topic_id=topic_id, partitions=partitions)
         for (name, topic_id), partitions in by_topic.items()
     ]
+
+
+def aborted_in(found: PartitionData, isolation: Isolation) -> list[tuple[int, int]] | None:
+    """Producer id and first offset of each aborted transaction among the records; None for who reads them too."""
+    if isolation is Isolation.READ_UNCOMMITTED:
+        return None
+    return [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
 
 
 async def fetch_partition(

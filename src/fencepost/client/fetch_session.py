@@ -40,9 +40,16 @@ _SESSION_LOST: Final = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 
-Wanted = tuple[UUID, int]
-"""Of one partition: the id of its topic (zero: not known), and the offset to fetch from.  What else a request says of a
-partition is the same in all requests of a reader."""
+
+class Wanted(NamedTuple):
+    """Of one partition.  What else a request says of a partition is the same in all requests of a reader."""
+
+    topic_id: UUID
+    """Zero: not known."""
+    offset: int
+    """That of the first record to fetch."""
+    leader_epoch: int = -1
+    """In which the record before it was written, as it was read (KIP-320); -1: not known."""
 
 
 class SessionRequest(NamedTuple):
@@ -100,8 +107,8 @@ class FetchSession:
             self._partitions, self._names, self._ends = {}, {}, {}
         named, forgotten = self._changes(wanted)
         if by_id:
-            for at, (topic_id, _) in named.items():
-                self._names[topic_id] = at.topic
+            for at, what in named.items():
+                self._names[what.topic_id] = at.topic
         self._partitions = dict(wanted)
         if version < SESSIONS_SINCE:
             self.session_id = NO_SESSION
@@ -114,10 +121,10 @@ class FetchSession:
         """What is to be named, and what forgotten, so that a node that knows the last request knows this one."""
         known = self._partitions
         named = {at: what for at, what in wanted.items() if known.get(at) != what}
-        forgotten = [(at, topic_id) for at, (topic_id, _) in known.items() if at not in wanted]
+        forgotten = [(at, was.topic_id) for at, was in known.items() if at not in wanted]
         if self._by_id:
             # By name a topic that was made anew takes the place of the former, and would be forgotten with it.
-            former = ((at, known[at][0], topic_id) for at, (topic_id, _) in named.items() if at in known)
+            former = ((at, known[at].topic_id, what.topic_id) for at, what in named.items() if at in known)
             forgotten += [(at, was) for at, was, now in former if was != now]
         for at, _ in forgotten:
             self._ends.pop(at, None)
@@ -155,7 +162,7 @@ class FetchSession:
             for found in topic.partitions:
                 at = TopicPartition(name, found.partition_index)
                 asked = self._partitions.get(at)
-                if asked is None or (self._by_id and asked[0] != topic.topic_id):
+                if asked is None or (self._by_id and asked.topic_id != topic.topic_id):
                     raise ProtocolError("it is about what was not asked")
                 told[at] = found
                 if found.error_code:

@@ -21,7 +21,7 @@ from fencepost.client.errors import (
     SpillError,
     UnreachableError,
 )
-from fencepost.client.fetch_requests import LEADER_MOVED, FetchSettings
+from fencepost.client.fetch_requests import LEADER_MOVED, FetchSettings, aborted_in
 from fencepost.client.fetch_session import Answer, Ends, Wanted
 from fencepost.client.fetch_sessions import FetchSessions
 from fencepost.client.followed import Fetched, Followed
@@ -34,7 +34,7 @@ from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.client.unread import Unread
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import MetadataResponse
-from fencepost.protocol.messages.fetch import PartitionData
+from fencepost.protocol.messages.fetch import EpochEndOffset, PartitionData
 from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -78,8 +78,8 @@ class Fetcher:
         self._failed: DamagedRecordsError | SpillError | None = None
         """What went wrong with one partition while others had records to hand out."""
         self._unread = Unread()
-        self.out_of_range: dict[TopicPartition, int] = {}
-        """Partitions whose position is not in the log, and that position."""
+        self.out_of_range: dict[TopicPartition, tuple[int, EpochEndOffset | None]] = {}
+        """Partitions whose position is not in the log, or not as it was read: that position, and what is there."""
 
     def follow(
         self, positions: Mapping[TopicPartition, int | OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
@@ -122,6 +122,7 @@ class Fetcher:
         self.settle()
         self.followed[at].seek(position)
         self.working.pop(at, None)
+        self.out_of_range.pop(at, None)
 
     def before_work(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
         """The positions before what the caller may still be working on."""
@@ -133,15 +134,18 @@ class Fetcher:
         for at, position in self.before_work().items():
             self.seek(at, position)
 
-    def lost(self) -> list[TopicPartition]:
-        """Led partitions whose log has not what is to be fetched next, when all that was fetched is handed out."""
+    def lost(self) -> dict[TopicPartition, EpochEndOffset | None]:
+        """Led partitions whose log has not what is to be fetched next, when all that was fetched is handed out.
+
+        With where it parts from what was read before that, if it does (KIP-320).
+        """
         self.settle()
-        return [
-            at
-            for at, offset in self.out_of_range.items()
+        return {
+            at: parted
+            for at, (offset, parted) in self.out_of_range.items()
             if at in self.followed and self.followed[at].fetch_offset == offset and not self.followed[at].has_more
             if self._cluster.is_led(at)
-        ]
+        }
 
     def made_anew(self) -> dict[TopicPartition, uuid.UUID]:
         """Partitions whose topic is another one by now, and its id."""
@@ -378,13 +382,13 @@ class Fetcher:
             self._unread.failed(at, error.name, now)
             return None
         self._unread.answered(at)
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.out_of_range[at] = partition.fetch_offset
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE or (found.diverging_epoch is not None and not error):
+            self.out_of_range[at] = partition.fetch_offset, None if error else found.diverging_epoch
         elif error:
             return error
         elif found.records:
             data, offset = memoryview(found.records), partition.fetch_offset
-            partition.fetched = Fetched(offset, data, self._aborted(found), now, found.high_watermark)
+            partition.fetched = Fetched(offset, data, aborted_in(found, self._isolation), now, found.high_watermark)
         return None
 
     def _told_ends(self, partition: Followed, reader: PartitionInCommitOrder, ends: Ends, now: float) -> None:
@@ -393,11 +397,6 @@ class Fetcher:
             reader.answered(now, ends.high_watermark)
         for warning in reader.warnings(now, *ends):
             logger.warning(warning)
-
-    def _aborted(self, found: PartitionData) -> list[tuple[int, int]] | None:
-        if self._isolation is Isolation.READ_UNCOMMITTED:
-            return None
-        return [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
 
     async def close(self) -> None:
         """Fetch no more, and tell the nodes that have a session for us."""

@@ -11,7 +11,7 @@ from fencepost.client.commit_order.position import Position, position_of
 from fencepost.client.errors import damage_named
 from fencepost.client.fetch_session import Wanted
 from fencepost.client.partition_batch import PartitionBatch
-from fencepost.client.records import ConsumerRecord, Opened, opened
+from fencepost.client.records import ConsumerRecord, Opened, Seen, opened
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
 from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
@@ -36,8 +36,8 @@ class Followed:
     """
 
     __slots__ = (
-        *("_opened", "_position", "at", "chunk", "fetched", "had_some", "in_commit_order", "in_flight"),
-        *("paused", "ready", "seeks", "topic_id"),
+        *("_epoch", "_opened", "_position", "at", "chunk", "fetched", "had_some"),
+        *("in_commit_order", "in_flight", "paused", "ready", "seeks", "topic_id"),
     )
 
     def __init__(
@@ -64,6 +64,8 @@ class Followed:
         """Where those came from, in offset order."""
         self.chunk = begun.offset
         """Where to go on fetching."""
+        self._epoch = begun.leader_epoch
+        """The leader epoch of what comes before that, in offset order; -1: not known."""
         self.in_flight = False
         self.had_some = True
         """Whether the last answer had records, so that there may be more at once."""
@@ -78,6 +80,7 @@ class Followed:
             self.in_commit_order.begin(position_of(self.at, begun))
         self.seeks += 1
         self._position = self.chunk = begun.offset
+        self._epoch = begun.leader_epoch
         self.ready, self.fetched, self._opened = [], None, None
 
     def let_go(self) -> None:
@@ -97,7 +100,8 @@ class Followed:
     @property
     def wanted(self) -> Wanted:
         """What a request is to ask for."""
-        return self.topic_id, self.chunk
+        reader = self.in_commit_order
+        return Wanted(self.topic_id, self.chunk, self._epoch if reader is None else reader.leader_epoch)
 
     def decode(self) -> None:
         """Look into what was fetched, if nothing is ready.  Raises DamagedRecordsError, SpillError."""
@@ -114,17 +118,18 @@ class Followed:
         seen = self._open()
         if seen is None:
             return
-        there, end = seen
+        there = seen.there
         with damage_named(self.at, self.chunk):
             found, damaged = there.whole_records(self.at, self.chunk)
         found.reverse()
-        self.ready, self.chunk = found, end if damaged is None else damaged
+        self.ready, self.chunk = found, seen.end if damaged is None else damaged
+        self._epoch = seen.leader_epoch if damaged is None else -1
         if found:
             self._opened = there if damaged is None else None
         else:
-            self._position = end
+            self._position = seen.end
 
-    def _open(self) -> tuple[Opened, int] | None:
+    def _open(self) -> Seen | None:
         """What was fetched from where we are, and the position after it.  Raises as `decode`; it is dropped then."""
         fetched, self.fetched = self.fetched, None
         if fetched is None or fetched.position != self.chunk:
@@ -147,9 +152,9 @@ class Followed:
         seen = self._open() if self.in_commit_order is None else None
         if seen is None:
             return None
-        first, (there, self.chunk) = self.chunk, seen
+        first, self.chunk, self._epoch = self.chunk, seen.end, seen.leader_epoch
         self._position = self.chunk
-        return PartitionBatch(self.at, first, self.chunk, there) if there.batches else None
+        return PartitionBatch(self.at, first, self.chunk, seen.there) if seen.there.batches else None
 
     def decode_on(self) -> None:
         """The same, but only what was fetched together with what was handed out last."""
@@ -195,6 +200,15 @@ class Followed:
         if self.in_commit_order is None:
             return self._position
         return self.in_commit_order.position().committed()
+
+    def committed(self) -> OffsetAndMetadata:
+        """The same as a group keeps it, in offset order with the leader epoch of what comes before it (KIP-320).
+
+        Where not all that was looked into is handed out it may be a later one, which parts from a log no sooner.
+        """
+        if self.in_commit_order is not None:
+            return self.in_commit_order.position().committed()
+        return OffsetAndMetadata(self._position, leader_epoch=self._epoch)
 
     def before_ready(self) -> int | Position:
         """The position before what is handed out next."""

@@ -19,8 +19,11 @@ async def find_lost_positions(fetcher: Fetcher, places: Positions) -> None:
             if at in fetcher.followed:
                 fetcher.followed[at].topic_id = anew[at]
             fetcher.working.pop(at, None)
-    lost = {at: fetcher.followed[at].next_offset() for at in fetcher.lost()}
-    for at, position in (await places.instead_of(lost)).items():
+    lost = {at: (fetcher.followed[at].committed(), parted) for at, parted in fetcher.lost().items()}
+    parted = {at: places.where_it_parted(at, was, there) for at, (was, there) in lost.items() if there is not None}
+    found = {at: position for at, position in parted.items() if position is not None}
+    gone = {at: was for at, (was, _) in lost.items() if at not in found}
+    for at, position in ((await places.instead_of(gone)) | found).items():
         _seek_unless_sought(fetcher, at, position, seeks[at])
     fetcher.out_of_range.clear()
 

@@ -13,6 +13,7 @@ from fencepost.client.commit_order.position import after, behind_what_is_gone, p
 from fencepost.client.errors import (
     BrokerError,
     ConnectionLostError,
+    LogTruncatedError,
     MisuseError,
     NoOffsetError,
     OffsetsMissingError,
@@ -27,6 +28,7 @@ from fencepost.client.transactional_id import (
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ListOffsetsRequest
+from fencepost.protocol.messages.fetch import EpochEndOffset
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.types import Isolation, TopicPartition
 
@@ -173,6 +175,26 @@ class Positions:
                     *(at, with_metadata(lost[at]), with_metadata(position)),
                 )
         return found | anew
+
+    def where_it_parted(
+        self, at: TopicPartition, reached: OffsetAndMetadata, there: EpochEndOffset
+    ) -> OffsetAndMetadata | None:
+        """Where to go on in a log that has other records than were read (KIP-320), as after an unclean election.
+
+        `reached`: the position.  `there`: the last leader epoch that both have, and where it ends in the log.  None: as
+        `auto_offset_reset` says, since in commit order nobody can tell what was open there.  Raises LogTruncatedError.
+        """
+        delivered = position_of(at, reached).delivered if self._in_commit_order else reached.offset
+        if there.end_offset >= delivered:  # what is different there was not handed out
+            return reached if self._in_commit_order else reached._replace(leader_epoch=there.epoch)
+        if self._reset is None:
+            raise LogTruncatedError(at, delivered, there.end_offset)
+        logger.warning(
+            "%s: the log was truncated at %s, or later, after it was read up to %s, as by the election of a leader "
+            "that had less: what was read from there on may be gone, and what stands there now comes next",
+            *(at, there.end_offset, delivered),
+        )
+        return None if self._in_commit_order else OffsetAndMetadata(there.end_offset, leader_epoch=there.epoch)
 
     def _behind_what_is_gone(
         self, at: TopicPartition, lost: OffsetAndMetadata, log_start: int

@@ -85,19 +85,30 @@ class Opened(NamedTuple):
             yield decode_as(ConsumerRecord, topic, partition, body, header, position)
 
 
-def opened(data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int) -> tuple[Opened, int]:
-    """What a reader at `position` may see of this, and the position after all of it, what is hidden too.
+class Seen(NamedTuple):
+    """What there is to know of a piece of a log before its records are decoded."""
+
+    there: Opened
+    end: int
+    """The position after all of it, what is hidden too."""
+    leader_epoch: int
+    """In which the last batch of it was written."""
+
+
+def opened(data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int) -> Seen:
+    """What a reader at `position` may see of this.
 
     All of it is what lies before the first damaged batch.  Raises ProtocolError if that is nothing.
     """
     seen: list[tuple[int, BatchHeader]] = []
-    end = position
+    end, epoch = position, -1
     try:
         for at, header, visible in visible_batches(data, aborted):
             if visible and header.last_offset >= position and header.record_count:
                 seen.append((at, header))
             end = max(end, header.last_offset + 1)
+            epoch = header.partition_leader_epoch
     except ProtocolError:
         if end == position:
             raise
-    return Opened(data, seen), end
+    return Seen(Opened(data, seen), end, epoch)

@@ -51,6 +51,7 @@ class Ends(Protocol):
 
     high_watermark: int
     log_start_offset: int
+    leader_epoch: int
 
 
 class Asked:
@@ -77,7 +78,7 @@ class Asked:
             self.wanted.fetch_offset == bound
             and self.high_watermark == ends.high_watermark
             and self.log_start_offset == ends.log_start_offset
-            and self.wanted.last_fetched_epoch < 0
+            and self.wanted.last_fetched_epoch in (-1, ends.leader_epoch)
         )
 
     def learns(self, found: PartitionData) -> bool:

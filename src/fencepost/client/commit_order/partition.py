@@ -86,6 +86,8 @@ class PartitionInCommitOrder:
         self._begun = begun
         self.fetch_offset = begun.start
         """What is to be fetched next."""
+        self.leader_epoch = -1
+        """In which the record before that was written, as it was fetched (KIP-320); -1: not known."""
         self._next = begun.start
         """What comes before it was looked at, and handed out if it is to be delivered at once."""
         self._after_batch = begun.start
@@ -100,7 +102,7 @@ class PartitionInCommitOrder:
             transaction.buffer.drop()
         self._open.clear()
         self._data, self._place = memoryview(b""), 0
-        self._begun = position
+        self._begun, self.leader_epoch = position, -1
         self.fetch_offset = self._next = self._after_batch = position.start
         self._ending, self._inside = None, -1
 
@@ -134,7 +136,8 @@ class PartitionInCommitOrder:
             return
         following = max((header.last_offset + 1 for header in batches), default=self.fetch_offset)
         self._data, self._place, self._fed_at = fed, 0, now
-        self.fetch_offset = max(self.fetch_offset, following)
+        if following > self.fetch_offset:
+            self.fetch_offset, self.leader_epoch = following, batches[-1].partition_leader_epoch
         self.answered(now, high_watermark)
 
     def _may_have_passed_an_end(self, now: float) -> bool:
@@ -187,7 +190,8 @@ class PartitionInCommitOrder:
         try:
             found = self._take_step(batch, header) if header.last_offset >= self._next else []
         except ProtocolError:
-            self._data, self._place, self.fetch_offset = memoryview(b""), 0, self._next
+            self._data, self._place = memoryview(b""), 0
+            self.fetch_offset, self.leader_epoch = self._next, -1
             raise
         self._place = place + header.size
         return found
