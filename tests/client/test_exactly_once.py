@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.client.test_group import write
+from tests.client.test_lost_positions import elect
 from tests.client.test_producer import LEVELS, simulate
 
 from fencepost.client import (
@@ -322,6 +324,27 @@ def test_the_first_records_of_a_group_without_positions_are_not_lost_with_their_
         async with reader(world, "second", **latest) as second, writer(world) as two, asyncio.timeout(20):
             await copy_all(ExactlyOnce(second, two))
         assert await output(world) == list(range(COUNT))
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_what_was_collected_is_not_lost_where_another_partition_is_begun_again(strategy: str) -> None:
+    """Its log was truncated, and written anew, while more records were waited for."""
+
+    async def scenario(world: World) -> None:
+        await fill(world, 0)
+        for number in range(6):
+            await write(world, [b"%d" % number])
+        await write(world, [b"8"], partition=1)
+        how = {"partition_assignment_strategy": strategy}
+        async with reader(world, **how) as consumer, writer(world) as producer, asyncio.timeout(60):
+            copying = asyncio.ensure_future(copy_all(ExactlyOnce(consumer, producer, linger_ms=3000), 9))
+            await asyncio.sleep(2)
+            elect(world, 3)
+            await write(world, [b"6", b"7"])
+            await copying
+        assert await output(world) == list(range(9))
 
     simulate(scenario)
 

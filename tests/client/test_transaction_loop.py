@@ -387,6 +387,20 @@ def test_records_are_put_back_in_partitions_that_are_still_assigned_only() -> No
     virtually(scenario)
 
 
+def test_where_a_log_was_begun_again_in_front_of_the_records_they_are_not_gone_back_to() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        loop, _ = loop_of(cluster)
+        handed = await loop.next()
+        assert handed is not None
+        handed.first[AT] = 5
+        loop._consumer.seek(AT, 3)
+        loop.take_back(handed)
+        assert loop._consumer.position(AT) == 3
+
+    virtually(scenario)
+
+
 def numbers(records: Sequence[ConsumerRecord]) -> list[int]:
     return [record.offset for record in records]
 

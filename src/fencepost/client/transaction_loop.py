@@ -85,9 +85,10 @@ class Handed:
         self.positions = {at: consumer.position(at) for at in self.first}
 
     def precede(self, records: Sequence[ConsumerRecord]) -> None:
-        """Note where these begin, of partitions that none of ours is of."""
+        """Note where these begin, of other partitions than ours, or in front of ours."""
         for record in records:
-            self.first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+            at = TopicPartition(record.topic, record.partition)
+            self.first[at] = min(self.first.get(at, record.offset), record.offset)
 
     def goes_on_with(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> bool:
         """Whether these follow: nobody has read on from elsewhere, as after a rebalance."""
@@ -216,8 +217,8 @@ class TransactionLoop:
                 records = await consumer.poll(min(left * 1000, _SLICE_MS), room)
                 if handed.goes_on_with(consumer, records):
                     handed.add(consumer, records)
-                elif consumer.keeps_positions:  # and goes on behind these, in what it has kept
-                    handed.precede(records)
+                elif consumer.keeps_positions or consumer.group_metadata() == handed.member:
+                    handed.precede(records)  # for reading goes on behind them, in what is kept
                     self._put_back(handed)
                     return None
                 else:
@@ -247,7 +248,8 @@ class TransactionLoop:
         self._begun_as = member, assigned
 
     def _put_back(self, handed: Handed) -> None:
-        """Where the consumer still has these partitions it reads them again; whoever else has them begins there."""
+        """Where the consumer still has these partitions it reads them again, or stays in front of them if it is there,
+        for a log was truncated, or its topic made anew; whoever else has them begins there."""
         handed.state = State.ENDED
         if self._consumer.group_metadata() != handed.member:
             if self._consumer.keeps_positions:
@@ -255,7 +257,7 @@ class TransactionLoop:
             return
         for at in self._consumer.assignment():
             if at in handed.first:
-                self._consumer.seek(at, handed.first[at])
+                self._consumer.seek(at, min(handed.first[at], self._consumer.position(at)))
 
     def _go_back_to_committed(self, handed: Handed) -> None:
         """Where the group has no position: before these records, and after what was handed out of other partitions."""

@@ -102,9 +102,9 @@ class PartitionInCommitOrder:
             transaction.buffer.drop()
         self._open.clear()
         self._data, self._place = memoryview(b""), 0
-        self._begun, self.leader_epoch = position, -1
+        self._begun = position
         self.fetch_offset = self._next = self._after_batch = position.start
-        self._ending, self._inside = None, -1
+        self._ending, self._inside, self.leader_epoch = None, -1, -1
 
     def position(self) -> Position:
         """The position after everything that was handed out, and after what nobody is shown."""
