@@ -13,11 +13,12 @@ import pytest
 from tests.log.cleaner_doubles import SETTINGS, cleaner_of
 from tests.log.log_doubles import START, Node, append, run
 
-from fencepost.log.cleaner import swapping
+from fencepost.log.cleaner import rewriting, swapping
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import DiskFull, File, NoDescriptors
 from fencepost.log.partition import Partition
 from fencepost.log.settings import LONG
+from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.records import encode_batch
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -139,6 +140,30 @@ def test_a_log_whose_age_cannot_be_read_is_left_and_the_others_are_cleaned(monke
         await look(node)
         monkeypatch.undo()
         assert [log.topic for log in cleaner.uncleanable] == ["a"]
+        assert [records(node, name) < 20 for name, _ in NAMES] == [False, True, True]
+        assert node.storage.failure is None
+        cleaner.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ValueError("nobody thought of that")])
+def test_a_pass_that_fails_in_whatever_way_stops_no_other(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = rewriting.spans
+
+    def failing(header: BatchHeader, body: bytes) -> Any:
+        if b"odd" in body:
+            raise error
+        return spans(header, body)
+
+    async def main() -> None:
+        node = await filled(Disk())
+        append(node.of("a"), encode_batch([(START, b"odd", b"", ()), (START, b"odd", b"", ())]))
+        monkeypatch.setattr(rewriting, "spans", failing)
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        await look(node)
+        assert [log.topic for log in cleaner.uncleanable] == ["a"] and all(cleaner.uncleanable.values())
         assert [records(node, name) < 20 for name, _ in NAMES] == [False, True, True]
         assert node.storage.failure is None
         cleaner.close()

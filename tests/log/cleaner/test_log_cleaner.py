@@ -27,6 +27,7 @@ from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.cleaner.pace import TOGETHER
 from fencepost.log.cleaner.settings import CleanerSettings
 from fencepost.log.partition import Partition, Refused
+from fencepost.log.settings import LONG
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.records import Record, decode_batch, encode_batch
 from fencepost.protocol.types import Epoch, ProducerId
@@ -215,6 +216,28 @@ def test_a_tombstone_stays_until_its_horizon_whatever_passes_come_meanwhile(
         node.clock.at = START + waited
         await put((b"p", b"1"))
         assert (b"k" in {record.key for record in latest_only(node.partition)}) is there
+
+    run(main())
+
+
+def test_tombstones_may_be_kept_for_as_long_as_a_setting_can_say() -> None:
+    async def main() -> None:
+        node = Node(None, [("t", 0), ("other", 0)], **SETTINGS)
+        node.partition.settings = node.partition.settings.with_(delete_retention_ms=LONG)
+        for key, value in ((b"k", b"1"), (b"o", b"1"), (b"k", None)):
+            for partition in (node.partition, node.of("other")):
+                append(partition, encode_batch([(START, key, value, ()), (-1, key, value, ())]))
+                partition.roll()
+        await node.settled()
+        await until_idle(node)
+        node.clock.at += 10 * RETENTION
+        for partition in (node.partition, node.of("other")):
+            append(partition, encode_batch([(START, b"p", b"1", ())]))
+            partition.roll()
+        await until_idle(node)
+        kept = [(r.key, r.value, r.timestamp) for r in latest_only(node.partition)]
+        assert kept == [(b"o", b"1", -1), (b"k", None, -1), (b"p", b"1", START)]
+        assert [r.key for r in latest_only(node.of("other"))] == [b"o", b"p"]
 
     run(main())
 

@@ -270,7 +270,8 @@ class Pass:
         due = horizon is None and (verdict.needless or (not header.is_control and tombstone))
         if len(kept) == header.record_count and not due:
             return data
-        steps = rewriting.rewritten(header, body, kept, now + self._log.settings.delete_retention_ms if due else None)
+        fresh = retention.new_horizon(now, self._log.settings.delete_retention_ms) if due else None
+        steps = rewriting.rewritten(header, body, kept, fresh)
         while True:
             try:
                 next(steps)

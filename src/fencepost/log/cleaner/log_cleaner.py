@@ -314,7 +314,8 @@ class LogCleaner:
             self._done(work)
         except Abandoned:
             self._end(work)
-        except (Uncleanable, FileDamaged, OSError) as error:
+        except Exception as error:
+            # Whatever it is, the others are cleaned; nobody would ring for them if it went further up.
             self._give_up(work, error)
         else:
             self._rest += work.moves() / self._settings.io_max_bytes_per_second
@@ -383,12 +384,13 @@ class LogCleaner:
         self._end(work)
 
     def _leave(self, log: LogId, error: Exception) -> None:
-        self.uncleanable[log] = str(error)
+        self.uncleanable[log] = str(error) or repr(error)
         logger.error(
             "a log is not compacted any more until the node is started again, for it cannot be read: put back a copy "
             "of the file topic=%s partition=%d reason=%s",
             *log[:2],
-            error,
+            str(error) or repr(error),
+            exc_info=None if isinstance(error, Uncleanable | FileDamaged | OSError) else error,
         )
 
     def _fail(self, error: Exception, what: str) -> None:

@@ -26,13 +26,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import DELETE_HORIZON, BatchHeader
 from fencepost.protocol.control import COMMIT
 from fencepost.protocol.types import Epoch, Milliseconds
+
+LATEST_HORIZON: Final = 2**62
+"""Milliseconds.  delete.retention.ms may be as long as an int64 is, and a horizon must be one too; so must the distance
+from it to the time of any record."""
 
 
 class LastBatch(NamedTuple):
@@ -104,6 +108,11 @@ class Transactions:
 def delete_horizon(header: BatchHeader) -> int | None:
     """From when on tombstones and needless markers of the batch may go; None if no pass has said so yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
+
+
+def new_horizon(now: Milliseconds, delete_retention_ms: int) -> int:
+    """The delete horizon of a batch that gets one now."""
+    return min(now + delete_retention_ms, LATEST_HORIZON)
 
 
 def judge(
