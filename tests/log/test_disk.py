@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import threading
 from pathlib import Path
 from random import Random
 
 import pytest
 from tests.log.log_doubles import run
 
-from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, File, LocalDisk
+from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, File, LocalDisk, _LocalFile
 from fencepost.log.open_files import OpenFiles
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
@@ -125,6 +127,50 @@ def test_a_sync_reports(place: tuple[Disk, Path], count: int) -> None:
         return await waiter
 
     assert (run(main()) if root == Path("/data") else asyncio.run(main())) is None
+
+
+@pytest.mark.parametrize("startable", range(5))
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("count", [3, 40])
+def test_a_sync_reports_however_few_threads_can_be_started(
+    count: int, fails: bool, startable: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = 0
+    start = threading.Thread.start
+
+    def starting(thread: threading.Thread) -> None:
+        nonlocal started
+        started += 1
+        if started > startable:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    told: list[int] = []
+
+    def syncing(fd: int) -> None:
+        """Tells of the error once, as Linux does."""
+        told.append(fd)
+        if fails and len(told) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+
+    async def main() -> list[OSError | None]:
+        disk = LocalDisk()
+        files = [disk.open(tmp_path / f"{number}") for number in range(count)]
+        for file in files:
+            assert isinstance(file, _LocalFile)
+            file.sync = syncing
+        outcomes = []
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", starting)
+            for _ in range(2):
+                waiter: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+                disk.sync(files, waiter.set_result)
+                outcomes.append(await asyncio.wait_for(waiter, 10))
+        assert fails or len(set(told)) == count
+        return outcomes
+
+    first, second = asyncio.run(main())
+    assert (first is not None) is fails and second is None
 
 
 def test_a_closed_file_cannot_be_synced(place: tuple[Disk, Path]) -> None:

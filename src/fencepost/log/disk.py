@@ -228,7 +228,7 @@ class LocalDisk:
     """The machine's disk.
 
     A small sync (the commit log alone) is done in place: it takes about as long as handing it to a thread and being
-    woken again would.  Syncs of several files go to one thread.
+    woken again would.  Syncs of several files go to one thread, and are done in place where none can be started.
     """
 
     def __init__(self) -> None:
@@ -248,8 +248,14 @@ class LocalDisk:
 
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk-sync")
-        loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._thread, _sync_all, files).add_done_callback(lambda f: done(f.result()))
+        try:
+            begun = asyncio.get_running_loop().run_in_executor(self._thread, _sync_all, files)
+        except RuntimeError:
+            # No thread can be started.  What was asked of it must not be done some time later, and its error be lost.
+            self._thread = None
+            done(_sync_in_turn(files))
+            return
+        begun.add_done_callback(lambda f: done(f.result()))
 
     def sync_now(self, files: Sequence[File]) -> None:
         error = _sync_all(files)
@@ -329,9 +335,17 @@ _THREADS = 8
 def _sync_all(files: Sequence[File]) -> OSError | None:
     if len(files) < _MANY:
         return _sync_in_turn(files)
+    errors: list[OSError | None] = []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="disk-sync") as pool:
-        errors = pool.map(_sync_in_turn, [files[number::_THREADS] for number in range(_THREADS)])
-        return next(filter(None, errors), None)
+        try:
+            for number in range(_THREADS):
+                pool.submit(lambda part: errors.append(_sync_in_turn(part)), files[number::_THREADS])
+        except RuntimeError:  # not so many threads can be started
+            pass
+    if len(errors) < _THREADS:
+        errors.append(_sync_in_turn(files))
+    # An error is told once: whoever was told of it must be heard.
+    return next(filter(None, errors), None)
 
 
 def _sync_in_turn(files: Sequence[File]) -> OSError | None:
