@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import dataclass
+from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, delete_topic, end, run, values_of
 
+from fencepost.log.disk import File
 from fencepost.log.retention import WORTH_A_ROLL, new_start
 from fencepost.log.settings import LogSettings
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
+from fencepost.simulation.disk import SimulatedDisk
 
 NOW = Milliseconds(1000)
 
@@ -210,6 +215,55 @@ def test_a_large_segment_that_delete_records_has_passed_goes_although_somebody_g
         assert names(node, ".log") == [f"{int(size == WORTH_A_ROLL):020d}.log"]
         node.lose_power()
         assert (node.partition.log_start_offset, node.partition.log_end_offset) == (3, 4)
+
+    run(main())
+
+
+class Unwritable(SimulatedDisk):
+    """No file of one partition can be opened, as long as there is an error."""
+
+    error: OSError | None = None
+
+    def open(self, path: Path) -> File:
+        if self.error is not None and path.parent == ROOT / "a-0":
+            raise self.error
+        return super().open(path)
+
+
+ERRORS = [OSError(errno.EIO, "Input/output error"), PermissionError(errno.EACCES, "Permission denied")]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_partition_that_cannot_begin_a_segment_keeps_no_other_from_its_retention(error: OSError) -> None:
+    async def main() -> None:
+        disk = Unwritable(Random(1))
+        node = Node(disk, [("a", 0), ("b", 0)], retention_ms=1000)
+        for topic in "ab":
+            append(node.of(topic), batch())
+        await node.settled()
+        disk.error = error
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 5000)))
+        assert [node.of(topic).log_start_offset for topic in "ab"] == [0, 1]
+        disk.error = None
+        at_once(upkeep(node.storage, Milliseconds(node.clock.at + 5000)))
+        assert node.of("a").log_start_offset == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_records_that_were_deleted_stay_deleted_where_no_segment_can_be_begun(error: OSError) -> None:
+    async def main() -> None:
+        disk = Unwritable(Random(1))
+        node = Node(disk, [("a", 0)], max_message_bytes=2 * WORTH_A_ROLL)
+        append(node.partition, batch(size=WORTH_A_ROLL))
+        await node.settled()
+        disk.error = error
+        assert isinstance(node.partition.delete_records(1), int)
+        await node.settled()
+        disk.error = None
+        node.kill()
+        assert (node.partition.log_start_offset, node.partition.log_end_offset) == (1, 1)
 
     run(main())
 

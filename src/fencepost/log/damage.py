@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,3 +42,11 @@ class DamageNotes:
         if damaged.path not in self._said and len(self._said) < MOST_FILES:
             self._said.add(damaged.path)
             logger.error("what cannot be read is refused (KAFKA_STORAGE_ERROR), the rest is served: %s", damaged)
+
+    def manages(self, directory: Path, action: Callable[[], bool]) -> bool:
+        """What `action` returns; False, and it is said, where a file in that directory does not let it be done."""
+        try:
+            return action()
+        except (FileDamaged, OSError) as why:
+            self.say(not_written(directory, why))
+            return False

@@ -381,10 +381,13 @@ class Partition:
             return self._journal.lsn
         self.log_start_offset = target
         if target == self.log_end_offset and self.segments[-1].size >= WORTH_A_ROLL:
-            self._journal.space.manages(self.roll)  # else it stays for as long as its next record does
+            self._manages_to_roll()  # else it stays for as long as its next record does
         lsn = self._journal.start_moved(self)
         self.drop_segments()
         return lsn
+
+    def _manages_to_roll(self) -> bool:
+        return self._damage.manages(self.directory, lambda: self._journal.space.manages(self.roll))
 
     @property
     def has_segments_to_drop(self) -> bool:
@@ -409,7 +412,7 @@ class Partition:
         limit = self.last_stable_offset
         start = new_start(self.segments, self.log_start_offset, self.log_end_offset, limit, self.settings, now)
         # Not where DeleteRecords has only passed some of it.
-        if start == self.log_end_offset > newest.base_offset and not self._journal.space.manages(self.roll):
+        if start == self.log_end_offset > newest.base_offset and not self._manages_to_roll():
             start = newest.base_offset
         if start > self.log_start_offset:
             self.log_start_offset = start
