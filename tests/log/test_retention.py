@@ -11,12 +11,25 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, delete_topic, end, run, values_of
+from tests.log.cleaner_doubles import until_idle
+from tests.log.log_doubles import (
+    ROOT,
+    START,
+    Node,
+    append,
+    append_transactional,
+    batch,
+    delete_topic,
+    end,
+    run,
+    values_of,
+)
 
 from fencepost.log.disk import File
 from fencepost.log.retention import WORTH_A_ROLL, new_start
 from fencepost.log.settings import LogSettings
 from fencepost.log.upkeep import upkeep
+from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
@@ -156,6 +169,42 @@ def test_what_has_no_time_is_as_old_as_it_was_seen() -> None:
         assert node.partition.log_start_offset == 0
         at_once(upkeep(node.storage, Milliseconds(node.clock.at + 1001)))
         assert node.partition.log_start_offset == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["restart", "kill", "lose_power"])
+def test_so_is_what_stands_before_the_newest_segment(how: str) -> None:
+    async def main() -> None:
+        node = Node(retention_ms=1000, segment_bytes=100)
+        for time in (-1, -1, START, -1):
+            append(node.partition, batch(timestamp=time))
+        await node.settled()
+        getattr(node, how)()
+        assert len(node.partition.segments) == 4
+        for waited, start in ((0, 0), (1000, 0), (1001, 4)):
+            at_once(upkeep(node.storage, Milliseconds(node.clock.at + waited)))
+            assert node.partition.log_start_offset == start
+
+    run(main())
+
+
+def test_a_segment_of_which_compaction_left_nothing_keeps_none_behind_it() -> None:
+    async def main() -> None:
+        node = Node(
+            retention_ms=1000, cleanup_policy="compact,delete", segment_bytes=200, min_cleanable_dirty_ratio=0.0
+        )
+        for value in (bytes(60), bytes(61), bytes(62)):
+            append(node.partition, encode_batch([(START, b"k", value, ())]))
+            node.partition.roll()
+        await node.settled()
+        await until_idle(node)
+        assert [segment.size > 0 for segment in node.partition.segments] == [False, False, True, False]
+        node.restart()
+        at_once(upkeep(node.storage, Milliseconds(START + 1000)))
+        assert node.partition.log_start_offset == 0
+        at_once(upkeep(node.storage, Milliseconds(START + 1001)))
+        assert node.partition.log_start_offset == 3
 
     run(main())
 

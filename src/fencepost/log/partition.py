@@ -407,8 +407,8 @@ class Partition:
     def retain(self, now: Milliseconds) -> None:
         """Remove whole segments that are too old or too many, but never an open transaction."""
         newest = self.segments[-1]
-        if newest.size and newest.created < 0:
-            newest.created = now
+        for segment in (each for each in self.segments if each.size and each.created < 0):
+            segment.created = now
         limit = self.last_stable_offset
         start = new_start(self.segments, self.log_start_offset, self.log_end_offset, limit, self.settings, now)
         # Not where DeleteRecords has only passed some of it.

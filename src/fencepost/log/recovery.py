@@ -17,7 +17,7 @@ from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.segment import SUFFIXES, Segment
 from fencepost.log.torn_tail import whole_batch_behind
 from fencepost.node_log import get_logger
-from fencepost.protocol.batch import BatchHeader, crc_matches
+from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.types import Milliseconds
@@ -64,9 +64,25 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
         max(partition.log_start_offset, bases[0] if bases else 0), partition.log_end_offset
     )
     partition.drop_segments()
+    if bases:
+        partition.segments[-1].created = _created(partition.segments[-1], now)
     partition.high_watermark = 0
     partition.advance(partition.log_end_offset)
     recover_epochs(partition)
+
+
+def _created(segment: Segment, now: Milliseconds) -> int:
+    """When it began, by the time of its first batch, as in Apache Kafka; -1 where that is not known.
+
+    If each start began to count anew, a node that is started often would never close it.
+    """
+    if not segment.size:
+        return -1
+    try:
+        first = segment.header(segment.read(HEADER_SIZE, 0, HEADER_SIZE), 0, 0, segment.base_offset)
+    except FileDamaged:
+        return -1
+    return min(first.max_timestamp, now)
 
 
 def uncounted(bases: Sequence[int], known: Mapping[int, KnownFile], by_scan: bool) -> list[int]:

@@ -44,6 +44,8 @@ def new_start(
     kept = [(segment, upto) for segment, upto in zip(segments, ends, strict=True) if upto > start]
     size = sum(segment.size for segment, _ in kept)
     for segment, upto in kept:
+        if not segment.size:
+            continue  # Compacted away: it goes with what is behind it.
         newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created
         expired = settings.retention_ms >= 0 and newest >= 0 and now - newest > settings.retention_ms
         surplus = settings.retention_bytes >= 0 and size - segment.size >= settings.retention_bytes
