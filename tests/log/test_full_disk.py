@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from random import Random
 
 import pytest
-from tests.log.log_doubles import ROOT, Node, append, batch, error_of, run, values_of
+from tests.log.log_doubles import (
+    ROOT,
+    Node,
+    append,
+    append_transactional,
+    batch,
+    end,
+    error_of,
+    run,
+    topic_id,
+    values_of,
+)
 
 from fencepost.log import commit_log, space
-from fencepost.log.partition import Appended
+from fencepost.log.checkpoint import write_down
+from fencepost.log.disk import DiskFull, File
+from fencepost.log.partition import Appended, Partition
 from fencepost.log.producer_state import Origin
 from fencepost.log.upkeep import watch_space
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.disk_layers import Node as Entry
 
 CAPACITY = 60_000
 
@@ -192,3 +210,63 @@ def test_it_is_said_every_ten_minutes_at_most(caplog: pytest.LogCaptureFixture) 
 
     with caplog.at_level(logging.WARNING):
         run(main())
+
+
+class ShortOf(SimulatedDisk):
+    """Has no space left from that use on that is counted down to."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.left: int | None = None
+
+    def open(self, path: Path) -> File:
+        self._count()
+        return super().open(path)
+
+    def meet(self, use: str, node: Entry) -> None:  # noqa: ARG002 - whichever it is
+        if use == "write":
+            self._count()
+
+    def _count(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise DiskFull(errno.ENOSPC, "no space left")
+
+
+@pytest.mark.parametrize("what", ["roll", "checkpoint", "topic"])
+def test_what_does_not_succeed_leaves_no_file_open(what: str) -> None:
+    """Who is refused tries again, as often as a client can."""
+
+    async def attempt(uses: int) -> bool:
+        disk = ShortOf()
+        node = Node(disk, segment_bytes=1000)
+        append_transactional(node.partition, (7, 0, 0))
+        end(node.partition, 7, 0, False)
+        append(node.partition, batch(producer=(8, 0, 0), size=500))
+        await node.settled()
+        before = disk.descriptors_used
+        disk.left = uses
+        outcome: object = None
+        if what == "roll":
+            outcome = node.partition.append(batch(size=500), Origin.CLIENT)
+        elif what == "checkpoint":
+            outcome = node.storage.space.manages(partial(write_down, node.storage.disk, node.partition))
+        else:
+            with suppress(DiskFull):
+                outcome = node.storage.create_partition("new", topic_id("new"), 0)
+        reached = disk.left < 0
+        disk.left = None
+        if reached:
+            assert not isinstance(outcome, Appended | Partition) and outcome is not True
+            assert disk.descriptors_used == before + len(node.partition.segments) - 1
+        node.storage.abandon()
+        return reached
+
+    async def main() -> None:
+        uses = 0
+        while await attempt(uses):
+            uses += 1
+        assert uses > 4
+
+    run(main())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fencepost.log.commit_log_entries import NamedFile
 from fencepost.log.damage import FileDamaged
-from fencepost.log.disk import Disk, File, NothingLeft
+from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import (
     open_snapshot,
@@ -42,11 +42,12 @@ def pending_files(partitions: Iterable[Partition], pending: Container[int]) -> I
 
 def write_down(disk: Disk, partition: Partition) -> None:
     """Write down the indexes of the last segment and the producers as of here, before a new segment begins."""
-    files = partition.segments[-1].write_indexes()
-    if not snapshot_exists(disk, partition.directory, partition.log_end_offset):
-        # Else it is a checkpoint's, and being rewritten it might be lost.
-        entries = list(partition.producers.entries.values())
-        files += write_snapshot(disk, partition.directory, partition.log_end_offset, entries)
+    with closed_on_failure() as files:
+        files += partition.segments[-1].write_indexes()
+        if not snapshot_exists(disk, partition.directory, partition.log_end_offset):
+            # Else it is a checkpoint's, and being rewritten it might be lost.
+            entries = list(partition.producers.entries.values())
+            files += write_snapshot(disk, partition.directory, partition.log_end_offset, entries)
     for file in files:
         file.close()
 

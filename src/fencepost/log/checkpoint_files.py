@@ -37,10 +37,12 @@ def _write(disk: Disk, path: Path, text: str) -> None:
     """Replace a file as a whole."""
     fresh = path.with_name(path.name + ".tmp")
     file = disk.open(fresh)
-    file.truncate(0)
-    file.pwrite(text.encode(), 0)
-    disk.sync_now([file])
-    file.close()
+    try:
+        file.truncate(0)
+        file.pwrite(text.encode(), 0)
+        disk.sync_now([file])
+    finally:
+        file.close()
     disk.rename(fresh, path)
 
 
@@ -103,9 +105,11 @@ def uuid_of(text: str) -> uuid.UUID | None:
 def write_partition_metadata(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
     """`partition.metadata`: the topic id.  It can be made again from the metadata store, so it is not synced."""
     file = disk.open(directory / PARTITION_METADATA)
-    file.truncate(0)
-    file.pwrite(f"version: 0\ntopic_id: {kafka_uuid(topic_id)}".encode(), 0)
-    file.close()
+    try:
+        file.truncate(0)
+        file.pwrite(f"version: 0\ntopic_id: {kafka_uuid(topic_id)}".encode(), 0)
+    finally:
+        file.close()
 
 
 def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:

@@ -10,8 +10,9 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -83,6 +84,18 @@ class File(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@contextmanager
+def closed_on_failure() -> Iterator[list[File]]:
+    """A list for files that are opened one after the other: where something fails meanwhile, they are closed."""
+    files: list[File] = []
+    try:
+        yield files
+    except BaseException:
+        for file in files:
+            file.close()
+        raise
 
 
 class Disk(Protocol):

@@ -14,7 +14,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from fencepost.log.damage import FileDamaged
-from fencepost.log.disk import Disk, File
+from fencepost.log.disk import Disk, File, closed_on_failure
 from fencepost.log.segment_sums import FileSum
 
 _OFFSET = Struct(">ii")
@@ -148,15 +148,18 @@ class _Index:
 
     def write(self) -> File:
         """Bring the file up to date; returns it open, to be synced and closed."""
-        written, file = self._written, self._disk.open(self._path)
-        if self._crc is None:
-            self._crc = crc32c(file.pread(written, 0))
-        if self._tail:
-            file.pwrite(bytes(self._tail), written)
-            self._crc = crc32c(bytes(self._tail), self._crc)
-            written += len(self._tail)
-        file.truncate(written)
-        self._in_file = written
+        written, crc = self._written, self._crc
+        with closed_on_failure() as opened:
+            file = self._disk.open(self._path)
+            opened.append(file)
+            if crc is None:
+                crc = crc32c(file.pread(written, 0))
+            if self._tail:
+                file.pwrite(bytes(self._tail), written)
+                crc = crc32c(bytes(self._tail), crc)
+                written += len(self._tail)
+            file.truncate(written)
+        self._in_file, self._crc = written, crc
         self._tail.clear()
         return file
 

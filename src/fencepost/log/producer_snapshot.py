@@ -13,7 +13,7 @@ from struct import error as StructError
 
 from crc32c import crc32c
 
-from fencepost.log.disk import Disk, File, NothingLeft
+from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
 from fencepost.log.file_names import numbered
 from fencepost.log.producer_state import BatchMetadata, ProducerEntry
 
@@ -104,14 +104,14 @@ def add_window(entries: list[ProducerEntry], data: bytes, bound_to: int) -> bool
 
 def write_snapshot(disk: Disk, directory: Path, offset: int, entries: list[ProducerEntry]) -> list[File]:
     """Write both files; returns them open, to be synced and closed by the caller."""
-    path, files = snapshot_path(directory, offset), []
+    path = snapshot_path(directory, offset)
     snapshot = encode_snapshot(entries)
     window = encode_window(entries, binding(offset, snapshot))
-    for target, data in ((path, snapshot), (path.with_suffix(".window"), window)):
-        file = disk.open(target)
-        file.truncate(0)
-        file.pwrite(data, 0)
-        files.append(file)
+    with closed_on_failure() as files:
+        for target, data in ((path, snapshot), (path.with_suffix(".window"), window)):
+            files.append(disk.open(target))
+            files[-1].truncate(0)
+            files[-1].pwrite(data, 0)
     return files
 
 
@@ -131,7 +131,11 @@ def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) 
 def open_snapshot(disk: Disk, directory: Path, offset: int) -> list[File]:
     """Both files as they are, open, to be synced and closed by the caller; nothing where there is no snapshot."""
     path = snapshot_path(directory, offset)
-    return [disk.open(each) for each in (path, path.with_suffix(".window")) if disk.exists(each)]
+    with closed_on_failure() as files:
+        for each in (path, path.with_suffix(".window")):
+            if disk.exists(each):
+                files.append(disk.open(each))
+    return files
 
 
 def snapshot_exists(disk: Disk, directory: Path, offset: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 from crc32c import crc32c
 
 from fencepost.log.damage import FileDamaged
-from fencepost.log.disk import Disk, File
+from fencepost.log.disk import Disk, File, closed_on_failure
 from fencepost.log.segment_indexes import IndexesBeingMade, Making, SegmentIndexes, with_indexes_at_once
 from fencepost.log.segment_sums import SUFFIX, FileSum, SegmentSums, drop_sums, read_sums, were_dropped
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -104,22 +104,22 @@ class Segment:
         if self.max_timestamp >= 0:
             # So that the largest timestamp is known again after a restart.
             self.indexes.note_time()
-        files = [self.indexes.offsets.write(), self.indexes.times.write()]
-        self._made_in_vain = False  # from here on they are read from their files
-        transactions = FileSum(0, 0)
-        # One without entries takes the place of one that has some.
-        if len(self.transactions) or self._disk.exists(self._directory / f"{self.base_offset:020d}.txnindex"):
-            file = self._disk.open(self._beside(".txnindex"))
-            data = self.transactions.encode()
-            file.pwrite(data, 0)
-            file.truncate(len(data))
-            files.append(file)
-            transactions = FileSum(len(data), crc32c(data))
-        newest = self.max_timestamp, self.indexes.max_timestamp_offset
-        following = max(self.next_offset, self.base_offset)
-        indexes = self.indexes.offsets.sum, self.indexes.times.sum
-        sums = SegmentSums(self.size, following, *newest, *indexes, transactions)
-        files.append(sums.write(self._disk, self._beside(SUFFIX)))
+        with closed_on_failure() as files:
+            self.indexes.write(files)
+            self._made_in_vain = False  # from here on they are read from their files
+            transactions = FileSum(0, 0)
+            # One without entries takes the place of one that has some.
+            if len(self.transactions) or self._disk.exists(self._directory / f"{self.base_offset:020d}.txnindex"):
+                files.append(self._disk.open(self._beside(".txnindex")))
+                data = self.transactions.encode()
+                files[-1].pwrite(data, 0)
+                files[-1].truncate(len(data))
+                transactions = FileSum(len(data), crc32c(data))
+            newest = self.max_timestamp, self.indexes.max_timestamp_offset
+            following = max(self.next_offset, self.base_offset)
+            indexes = self.indexes.offsets.sum, self.indexes.times.sum
+            sums = SegmentSums(self.size, following, *newest, *indexes, transactions)
+            files.append(sums.write(self._disk, self._beside(SUFFIX)))
         return files
 
     def cut_indexes(self, position: int, next_offset: int) -> None:

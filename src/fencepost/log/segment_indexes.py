@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from fencepost.log.damage import FileDamaged
-from fencepost.log.disk import Disk
+from fencepost.log.disk import Disk, File
 from fencepost.log.index import OffsetIndex, TimeIndex
 from fencepost.log.segment_sums import SegmentSums
 from fencepost.node_log import get_logger
@@ -72,6 +72,11 @@ class SegmentIndexes:
     def believe(self, sums: SegmentSums) -> None:
         """The largest timestamp is the one that was written down with the sums."""
         self.max_timestamp, self.max_timestamp_offset = sums.max_timestamp, sums.max_timestamp_offset
+
+    def write(self, files: list[File]) -> None:
+        """Bring the files up to date; each is added to `files` as soon as it is, to be synced and closed."""
+        files.append(self.offsets.write())
+        files.append(self.times.write())
 
     def clear(self) -> None:
         """Begin without entries."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from fencepost.log.disk import Disk, File, NothingLeft
+from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
 
 SUFFIX: Final = ".checksums"
 _VERSION: Final = 1
@@ -62,9 +62,11 @@ class SegmentSums(NamedTuple):
     def write(self, disk: Disk, path: Path) -> File:
         """Replace the file; returns it open, to be synced and closed."""
         data = _FRONT.pack(_VERSION, *self[:4]) + b"".join(_SUM.pack(*each) for each in self[4:])
-        file = disk.open(path)
-        file.pwrite(data + crc32c(data).to_bytes(4, "big"), 0)
-        file.truncate(_SIZE)
+        with closed_on_failure() as opened:
+            file = disk.open(path)
+            opened.append(file)
+            file.pwrite(data + crc32c(data).to_bytes(4, "big"), 0)
+            file.truncate(_SIZE)
         return file
 
 
