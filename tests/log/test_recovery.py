@@ -24,6 +24,7 @@ from tests.log.log_doubles import (
 
 from fencepost.log import storage
 from fencepost.log.commit_log import StorageFailed
+from fencepost.log.producer_snapshot import read_snapshot
 from fencepost.log.reading import Fetched
 from fencepost.log.recovery import uncounted
 from fencepost.log.replay import KnownFile
@@ -391,5 +392,29 @@ def test_a_node_that_is_started_often_rolls_by_age_too(timestamp: int, how: str)
             ages.append(node.partition.segments.bases)
         expected = [[0], [0], [0, 3], [0, 3]] if timestamp == START else [[0]] * 4
         assert [list(each) for each in ages] == expected
+
+    run(main())
+
+
+def test_what_was_known_where_a_segment_was_left_out_is_not_known_there_later() -> None:
+    """Segments of batches of one size begin at the same offsets again."""
+
+    async def main() -> None:
+        node = Node(flush="os", segment_bytes=200)
+        for sequence in range(5):
+            append(node.partition, batch(producer=(7, 0, sequence)))
+        await node.settled()
+        node.storage.abandon()
+        assert isinstance(node.disk, SimulatedDisk)
+        node.disk.crash()
+        torn = node.disk.open(DIRECTORY / f"{2:020d}.log")
+        torn.truncate(torn.size() - 1)
+        node.start()
+        assert (node.partition.segments.bases, node.partition.log_end_offset) == ([0, 2], 3)
+        for sequence in range(2):
+            append(node.partition, batch(producer=(8, 0, sequence)))
+        assert node.partition.segments.bases == [0, 2, 4]
+        entries = read_snapshot(node.disk, DIRECTORY, 4) or []
+        assert {each.producer_id: each.last_sequence for each in entries} == {7: 2, 8: 0}
 
     run(main())

@@ -327,6 +327,8 @@ def _leave_out(partition: Partition, segment: Segment, must_follow: bool) -> Non
         )
     partition.segments.remove(segment)
     segment.remove()
+    # Where the log comes to this offset again, it would be taken for what was written down then.
+    remove_snapshot(partition.disk, partition.directory, segment.base_offset)
 
 
 def _apply_from(partition: Partition, segment: Segment, position: int, check: bool, now: Milliseconds) -> int:
