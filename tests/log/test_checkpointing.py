@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from pathlib import Path
 from random import Random
 
 import pytest
-from tests.log.log_doubles import ROOT, Node, VirtualLoop, append, batch, run, topic_id, values_of
+from tests.log.log_doubles import ROOT, Node, VirtualLoop, append, batch, delete_topic, run, topic_id, values_of
 
 from fencepost.log import checkpointing
 from fencepost.log.checkpoint import Checkpoint
@@ -203,6 +204,77 @@ def test_a_partition_that_is_made_meanwhile_is_there_after_a_power_loss(turns: i
             node.storage.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("how", ["kill", "lose_power"])
+@pytest.mark.parametrize("pause", [0.0, 0.0001, 0.0003])
+def test_what_is_appended_while_a_checkpoint_syncs_its_partition_is_there_after_a_crash(pause: float, how: str) -> None:
+    """Whichever append was the last one."""
+
+    async def main() -> None:
+        for count in range(1, 25):
+            node = sliced([("t", 0)], count)
+            append(node.of("t"), batch(tag="before"))
+            await node.settled()
+            node.storage.checkpoint_soon()
+            for number in range(count):
+                append(node.of("t"), batch(tag=f"{number}"))
+                await asyncio.sleep(pause)
+            await node.settled()
+            getattr(node, how)()
+            assert values_of(node.of("t")) == [b"before", *(b"%d" % number for number in range(count))]
+            node.storage.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["kill", "lose_power"])
+@pytest.mark.parametrize("turns", range(40))
+def test_a_topic_that_is_made_anew_meanwhile_loses_nothing_to_the_one_before_it(turns: int, how: str) -> None:
+    """Of that some was deleted, some is not durable yet, and the checkpoint may have written it down."""
+
+    async def main() -> None:
+        for seed in range(6):
+            node = sliced([("t", 0)], seed)
+            await node.settled()
+            former = node.of("t")
+            for number in range(3):
+                append(former, batch(tag=f"former {number}"))
+                former.roll()
+            await node.settled()
+            former.delete_records(2)
+            assert former.has_segments_to_drop, "which waits for the checkpoint"
+            node.storage.checkpoint_soon()
+            append(former, batch(tag="last"))
+            for _ in range(turns):
+                await asyncio.sleep(0.0003)
+            append(former, batch(tag="at last"))
+            assert delete_topic(node.storage, "t")
+            fresh = node.storage.create_partition("t", uuid.UUID(int=9), 0)
+            assert isinstance(fresh, Partition)
+            for number in range(3):
+                append(fresh, batch(tag=f"{number}"))
+            await node.settled()
+            assert isinstance(node.disk, SimulatedDisk)
+            node.disk.crash() if how == "kill" else node.disk.power_loss()
+            node.names = []
+            node.start(Again(node))
+            assert node.storage.offline == {}
+            assert values_of(node.of("t")) == [b"0", b"1", b"2"]
+            node.storage.close()
+
+    run(main())
+
+
+class Again(Storage):
+    """The same node, of which the topic that was made anew is known."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.disk, ROOT, node.settings, node.clock)
+
+    def recover(self) -> None:
+        super().recover()
+        self.create_partition("t", uuid.UUID(int=9), 0)
 
 
 @pytest.mark.parametrize("suffix", [".snapshot", ".window"])

@@ -129,3 +129,22 @@ def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
     producers.expire(Milliseconds(START + 100), 100)
     assert sorted(producers.entries) == [1]
     assert [active.producer_id for active in producers.active()] == [1]
+
+
+def test_a_producer_that_was_heard_of_lately_stays_whatever_times_its_records_have() -> None:
+    producers = Producers()
+    for producer_id, timestamp in ((1, START - 10**9), (2, -1), (3, START + 50)):
+        header = read_header(batch(producer=(producer_id, 0, 0), timestamp=timestamp))
+        producers.data_appended(header, 10 + producer_id, START)
+    for waited, left in ((99, [1, 2, 3]), (100, [3]), (149, [3]), (150, [])):
+        producers.expire(Milliseconds(START + waited), 100)
+        assert sorted(producers.entries) == left
+
+
+def test_a_verification_that_nothing_came_of_is_forgotten() -> None:
+    producers = Producers()
+    guard = producers.start_verification(ProducerId(3), Epoch(0), 0, False, START)
+    producers.expire(Milliseconds(START + 99), 100)
+    assert producers.start_verification(ProducerId(3), Epoch(0), 0, False, START) is guard
+    producers.expire(Milliseconds(START + 100), 100)
+    assert producers.start_verification(ProducerId(3), Epoch(0), 0, False, START) is not guard

@@ -365,3 +365,37 @@ def test_nobody_reads_what_a_power_loss_could_take_back(isolation: Isolation) ->
         assert read(0) == durable + read(2) != durable
 
     run(main())
+
+
+def test_what_is_not_durable_yet_is_not_out_of_range() -> None:
+    """A consumer that was told so would begin somewhere else."""
+
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch())
+        await node.settled()
+        append(node.partition, batch(2))
+        assert (node.partition.high_watermark, node.partition.log_end_offset) == (1, 3)
+        for isolation in Isolation:
+            for offset in (1, 2, 3):
+                fetched = node.partition.read(offset, 1000, isolation)
+                assert isinstance(fetched, Fetched) and fetched.records == b""
+            assert not isinstance(node.partition.read(4, 1000, isolation), Fetched)
+
+    run(main())
+
+
+def test_a_reader_is_never_sent_back_to_before_the_start_of_the_log() -> None:
+    async def main() -> None:
+        node = Node()
+        append_transactional(node.partition, (7, 0, 0))
+        append(node.partition, batch(2))
+        await node.settled()
+        assert node.partition.last_stable_offset == 0
+        node.partition.delete_records(2)
+        assert node.partition.last_stable_offset == 2
+        fetched = node.partition.read(2, 1000, COMMITTED)
+        assert isinstance(fetched, Fetched)
+        assert (fetched.records, fetched.last_stable_offset, fetched.log_start_offset) == (b"", 2, 2)
+
+    run(main())

@@ -65,6 +65,23 @@ def test_those_that_wait_for_their_turn_are_left_or_hurried(hurry: bool) -> None
     assert removed == list(range(MANY if hurry else counts[50]))
 
 
+def test_where_the_space_is_needed_a_checkpoint_is_still_waited_for_and_nothing_forgotten() -> None:
+    removed: list[int] = []
+    of = removals()
+
+    async def main() -> None:
+        of.hold()
+        of.now(partial(removed.append, 1))
+        of.after(1000, partial(removed.append, 2))
+        of.hurry()
+        assert removed == []
+        of.let_go()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert removed == [1, 2]
+
+
 def test_nothing_goes_while_a_checkpoint_is_under_way_and_one_failure_is_its_own() -> None:
     removed: list[int] = []
     of = removals()
