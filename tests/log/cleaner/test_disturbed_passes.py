@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,6 +24,7 @@ from tests.log.log_doubles import ROOT, Node, append, delete_topic, run
 
 from fencepost.log.cleaner import cleaning, swapping
 from fencepost.log.cleaner.log_cleaner import LogCleaner
+from fencepost.log.disk import File, SyncDone
 from fencepost.log.partition import Partition
 from fencepost.protocol.records import encode_batch
 from fencepost.simulation.disk import SimulatedDisk
@@ -206,6 +207,40 @@ def test_a_log_of_which_nothing_is_left_when_its_turn_comes_is_passed_over(
         await asyncio.sleep(30)
         assert is_clean(cleaner, node, "t"), "the cleaner goes on"
         cleaner.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("happens", [loses_records, is_retained])
+def test_what_goes_while_the_cleaned_segment_is_synced_does_not_come_back(
+    happens: Callable[[Node, Writer], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        node, writer = await written(1)
+        await node.settled()
+        disk, met = node.storage.disk, list[str]()
+        sync = disk.sync
+
+        def syncing(files: Sequence[File], done: SyncDone) -> None:
+            names = [name for file in files if (name := getattr(file, "name", "")).endswith(f".log{swapping.CLEANED}")]
+            if names and not met:
+                met.extend(names)
+                happens(node, writer)
+            sync(files, done)
+
+        monkeypatch.setattr(disk, "sync", syncing)
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        await asyncio.sleep(20)
+        ends_well(node, writer)
+        assert met and node.storage.failure is None and not cleaner.uncleanable
+        check(node, writer)
+        cleaner.close()
+        await node.settled()
+        start = node.partition.log_start_offset
+        node.lose_power()
+        assert 0 < start == node.partition.log_start_offset
+        check(node, writer)
 
     run(main())
 
