@@ -15,6 +15,9 @@ from fencepost.log.data_directory import DeletedTopic, deleted_name, remove_part
 from fencepost.log.disk import LocalDisk
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
+from fencepost.log.upkeep import upkeep
+from fencepost.protocol.types import Milliseconds
+from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
 
@@ -175,5 +178,59 @@ def test_what_was_written_in_the_place_of_a_deleted_partition_survives_a_kill_wh
         assert isinstance(found, Partition), found
         assert values_of(found) == [b"%d" % number for number in range(count)]
         storage.close()
+
+    run(main())
+
+
+def test_what_a_start_has_removed_stays_removed_after_a_power_loss() -> None:
+    """Nobody knows by then that it was deleted: it would be a stray for ever."""
+
+    async def main() -> None:
+        for seed in range(20):
+            node = Node(SimulatedDisk(Random(seed)))
+            node.storage.close()
+            put(node.disk, ROOT / "killed-3" / SEGMENT)
+            write_partition_metadata(node.disk, ROOT / "killed-3", GONE)
+            for directory in (ROOT / "killed-3", ROOT):
+                node.disk.sync_directory(directory)
+            node.storage = Storage(node.disk, ROOT, node.settings, node.clock)
+            node.storage.take()
+            node.storage.recover()
+            node.storage.deleted = {GONE: DeletedTopic("killed", 4)}
+            node.storage.create_partition("t", topic_id("t"), 0)
+            node.storage.start()
+            assert isinstance(node.disk, SimulatedDisk)
+            node.lose_power()
+            assert not node.disk.exists(ROOT / "killed-3")
+
+    run(main())
+
+
+def test_retention_of_a_deleted_topic_takes_nothing_of_the_one_that_is_made_anew() -> None:
+    async def main() -> None:
+        node = Node(None, [("s", 0), ("t", 0)], retention_ms=1000)
+        for topic in "st":
+            append(node.of(topic), batch(4))
+        await node.settled()
+        looking = upkeep(node.storage, Milliseconds(node.clock.at + 5000))
+        next(looking)
+        assert (node.of("s").log_start_offset, node.of("t").log_start_offset) == (4, 0)
+        assert delete_topic(node.storage, "t")
+        fresh = node.storage.create_partition("t", uuid.UUID(int=9), 0)
+        assert isinstance(fresh, Partition)
+        append(fresh, batch(2, timestamp=node.clock.at + 5000, tag="new"))
+        at_once(looking)
+        await node.settled()
+        node.storage.abandon()
+        assert isinstance(node.disk, SimulatedDisk)
+        node.disk.crash()
+        storage = Storage(node.disk, ROOT, node.settings, node.clock)
+        storage.take()
+        storage.recover()
+        fresh = storage.create_partition("t", uuid.UUID(int=9), 0)
+        assert isinstance(fresh, Partition)
+        storage.start()
+        assert values_of(fresh) == [b"new", b"new"]
+        assert (fresh.log_start_offset, fresh.log_end_offset, fresh.segments.bases) == (0, 2, [0])
 
     run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import threading
@@ -137,6 +138,35 @@ def test_one_that_needs_no_sync_goes_first() -> None:
         assert written.pread(1, 0) == b"x"
     inner.sync_error = None
     disk.sync_now([written, read])
+
+
+@pytest.mark.parametrize("how", ["sync", "sync of several", "sync_now"])
+def test_what_a_sync_that_failed_left_unsynced_is_synced_before_its_descriptor_goes(how: str) -> None:
+    """Such a sync is tried again where only a descriptor was missing, and then it must not find everything done."""
+    inner = SimulatedDisk(Random(1))
+    inner.make_directory(ROOT)
+    disk = OpenFiles(inner, 4)
+    written, other = disk.open(ROOT / "written"), disk.open(ROOT / "other")
+    inner.sync_directory(ROOT)
+    inner.sync_directory(ROOT.parent)
+    written.pwrite(b"x", 0)
+
+    async def main() -> None:
+        inner.sync_error = OSError(errno.EIO, "the disk is gone")
+        if how == "sync_now":
+            with pytest.raises(OSError, match="the disk is gone"):
+                disk.sync_now([written])
+        else:
+            done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+            disk.sync([written] if how == "sync" else [written, other], done.set_result)
+            assert await done is not None
+        inner.sync_error = None
+        for number in range(9):
+            disk.open(ROOT / f"{number}").pwrite(b"y", 0)
+
+    run(main())
+    inner.power_loss()
+    assert inner.open(ROOT / "written").pread(1, 0) == b"x"
 
 
 def test_a_sync_that_failed_unasked_fails_every_later_one() -> None:
