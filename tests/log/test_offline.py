@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import Any
 
 import pytest
-from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, run
+from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, delete_topic, run
 
 from fencepost.log import opening
 from fencepost.log import storage as storage_module
@@ -98,6 +99,28 @@ def test_it_is_refused_and_its_directory_is_left_alone(damaged: set[str]) -> Non
         at_once(upkeep(storage, Milliseconds(node.clock.now() + 10**12)))
         node.restart()
         assert contents(node, "a-0") == before
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["kill", "lose_power", "restart"])
+def test_what_the_commit_log_has_for_it_goes_with_its_topic(damaged: set[str], how: str) -> None:
+    async def main() -> None:
+        node = Node(SimulatedDisk(Random(1)), TWO)
+        append(node.of("a"), batch(tag="former"))
+        await node.settled()
+        damaged.add("a-0")
+        node.kill()
+        damaged.clear()
+        assert [each.topic for each in node.storage.offline.values()] == ["a"]
+        assert delete_topic(node.storage, "a")
+        await node.settled()
+        node.storage.checkpoint_soon()
+        await asyncio.sleep(node.settings.file_delete_delay_ms / 1000 + 1)
+        assert not [name for name in node.disk.list(ROOT) if name.startswith("a-0")]
+        node.names = [("b", 0)]
+        getattr(node, how)()
+        assert not node.disk.exists(ROOT / "a-0"), "it is not made again for what the commit log has"
 
     run(main())
 

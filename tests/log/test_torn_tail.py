@@ -171,6 +171,30 @@ def test_with_the_flush_of_the_operating_system_a_crash_may_leave_a_hole() -> No
     run(main())
 
 
+def test_nothing_of_what_was_cut_off_comes_back_after_what_is_written_in_its_place() -> None:
+    """A whole batch behind a hole is shorter or longer than the next one: it would stand there, or be damage."""
+
+    async def main() -> None:
+        for size in (0, 40, 100, 150, 240):
+            node = Node(FaultyDisk(Random(1)), flush="os")
+            for number in range(5):
+                append(node.partition, batch(tag=f"{number}", size=100))
+            written = bytes_of(node.partition)
+            assert isinstance(node.disk, FaultyDisk)
+            file = node.disk.open(DIRECTORY / f"{0:020d}.log")
+            file.pwrite(bytes(len(written[2])), len(written[0]) + len(written[1]))
+            node.kill()
+            kept = bytes_of(node.partition)
+            assert kept == written[:2]
+            append(node.partition, batch(tag="new", size=size))
+            kept = bytes_of(node.partition)
+            for _ in range(2):
+                node.kill()
+                assert node.storage.offline == {} and bytes_of(node.partition) == kept
+
+    run(main())
+
+
 def segment(data: bytes) -> Segment:
     disk = SimulatedDisk(Random(1))
     disk.make_directory(DIRECTORY)
