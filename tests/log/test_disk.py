@@ -173,6 +173,32 @@ def test_a_sync_reports_however_few_threads_can_be_started(
     assert (first is not None) is fails and second is None
 
 
+def test_what_was_synced_for_want_of_a_thread_is_not_synced_again_when_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then the files may be others, and an error that they have would be told to nobody."""
+    synced: list[int] = []
+
+    def starting(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        disk = LocalDisk()
+        files = [disk.open(tmp_path / f"{number}") for number in range(3)]
+        for file in files:
+            assert isinstance(file, _LocalFile)
+            file.sync = synced.append
+        for start in (starting, threading.Thread.start):
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", start)
+                waiter: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+                disk.sync(files, waiter.set_result)
+                assert await asyncio.wait_for(waiter, 10) is None
+
+    asyncio.run(main())
+    assert len(synced) == 6
+
+
 def test_a_closed_file_cannot_be_synced(place: tuple[Disk, Path]) -> None:
     disk, root = place
     file = disk.open(root / "a")

@@ -226,7 +226,7 @@ def test_tombstones_may_be_kept_for_as_long_as_a_setting_can_say() -> None:
         node.partition.settings = node.partition.settings.with_(delete_retention_ms=LONG)
         for key, value in ((b"k", b"1"), (b"o", b"1"), (b"k", None)):
             for partition in (node.partition, node.of("other")):
-                append(partition, encode_batch([(START, key, value, ()), (-1, key, value, ())]))
+                append(partition, encode_batch([(START, key, value, ()), (-1000, key, value, ())]))
                 partition.roll()
         await node.settled()
         await until_idle(node)
@@ -236,7 +236,7 @@ def test_tombstones_may_be_kept_for_as_long_as_a_setting_can_say() -> None:
             partition.roll()
         await until_idle(node)
         kept = [(r.key, r.value, r.timestamp) for r in latest_only(node.partition)]
-        assert kept == [(b"o", b"1", -1), (b"k", None, -1), (b"p", b"1", START)]
+        assert kept == [(b"o", b"1", -1000), (b"k", None, -1000), (b"p", b"1", START)]
         assert [r.key for r in latest_only(node.of("other"))] == [b"o", b"p"]
 
     run(main())
