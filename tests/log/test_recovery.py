@@ -375,7 +375,7 @@ def test_a_directory_without_commit_log_is_read_with_checksums() -> None:
 
 
 @pytest.mark.parametrize("how", ["restart", "kill", "lose_power"])
-@pytest.mark.parametrize(("timestamp", "rolled"), [(START, [3, 5]), (START + 3_000_000, [5])])
+@pytest.mark.parametrize(("timestamp", "rolled"), [(START, [4, 5]), (START + 3_000_000, [5])])
 def test_a_node_that_is_started_often_rolls_by_age_too(timestamp: int, rolled: list[int], how: str) -> None:
     """Be it that max.compaction.lag.ms asks for it: else what was deleted would stay for ever."""
 

@@ -72,9 +72,10 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
 
 
 def _created(segment: Segment, now: Milliseconds) -> int:
-    """When it began, by the time of its first batch, as in Apache Kafka; -1 where that is not known.
+    """When it began: as long ago as its first and its newest record lie apart; -1 where that is not known.
 
-    If each start began to count anew, a node that is started often would never close it.
+    If each start began to count anew, a node that is started often would never close it.  As in Apache Kafka the times
+    of records are compared with each other only: they may all be of long ago.
     """
     if not segment.size:
         return -1
@@ -82,7 +83,7 @@ def _created(segment: Segment, now: Milliseconds) -> int:
         first = segment.header(segment.read(HEADER_SIZE, 0, HEADER_SIZE), 0, 0, segment.base_offset)
     except FileDamaged:
         return -1
-    return min(first.max_timestamp, now)
+    return max(now - (segment.max_timestamp - first.max_timestamp), 0) if first.max_timestamp >= 0 else -1
 
 
 def uncounted(bases: Sequence[int], known: Mapping[int, KnownFile], by_scan: bool) -> list[int]:
