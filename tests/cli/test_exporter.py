@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import struct
@@ -16,6 +17,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.processes import begun
 
+from fencepost.broker import running_broker
+from fencepost.broker.metrics import measure
 from fencepost.cli.exporter import _answered, exported
 from fencepost.client.blocking import Admin, Producer
 
@@ -108,7 +111,18 @@ def test_what_transactions_do_is_seen(node: tuple[str, str]) -> None:
         ("a.b:type=C,name=D:Count", "a_b_c_d_count", {}, "a.b:type=C,name=D:Count"),
         ("a:type=C:Value", "a_c_value", {}, "a:type=C:Value"),
         ("a:type=C,name=D,request=E:Count", "a_c_d_count", {"request": "E"}, "a:type=C,name=D:Count"),
+        ("a-b:type=C,name=d-e-f:Value", "a_b_c_d_e_f_value", {}, "a-b:type=C,name=d-e-f:Value"),
     ],
 )
 def test_a_bean_has_one_name(bean: str, name: str, labels: dict[str, str], documentation: str) -> None:
     assert exported(bean) == (name, labels, documentation)
+
+
+def test_every_name_is_one_in_every_version_of_prometheus() -> None:
+    """Before version 3 a page with one name that is none is not read at all; the library of then writes none."""
+    with running_broker() as broker:
+        beans = [exported(bean) for bean in measure(broker.node, broker.node.clock.now())]
+    wrong = [each.name for each in beans if not re.fullmatch("[a-zA-Z_:][a-zA-Z0-9_:]*", each.name)]
+    assert wrong == []
+    assert all(re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", label) for each in beans for label in each.labels)
+    assert "kafka_log_logcleanermanager_uncleanable_partitions_count_value" in [each.name for each in beans]

@@ -1,13 +1,14 @@
 """`fencepost serve --metrics`: what the node measures, for Prometheus to read.
 
 Names are those of the beans, put together as people do it for Apache Kafka: domain, type, name and attribute, in lower
-case.  The other keys of a bean are labels.
+case, with _ for what a name may not have in every version of Prometheus.  The other keys of a bean are labels.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,6 +110,6 @@ def exported(bean: str) -> Exported:
     domain, keys, attribute = bean.split(":")
     labels = dict(key.split("=", 1) for key in keys.split(","))
     named = {key: labels.pop(key) for key in ("type", "name") if key in labels}
-    name = "_".join((domain.replace(".", "_"), *named.values(), attribute)).lower()
+    name = re.sub(r"[^a-z0-9_]", "_", "_".join((domain, *named.values(), attribute)).lower())
     kept = ",".join(f"{key}={value}" for key, value in named.items())
     return Exported(name, labels, f"{domain}:{kept}:{attribute}")
