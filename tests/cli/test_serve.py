@@ -193,10 +193,12 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
         (("--listen", "127.0.0.1:" + "9" * 5000), "give a host and a port"),
         (("--advertise", "a b:1"), "--advertise a b:1: give a host and a port"),
         (("--metrics", "a..b:0"), "--metrics a..b:0: give a host and a port"),
+        (("--listen", "127.0.0.1:0", "--advertise", ""), "--advertise : give a host and a port"),
+        (("--listen", "127.0.0.1:0", "--metrics", ""), "--metrics : give a host and a port"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_what_to_do(
-    tmp_path: Path, arguments: tuple[str, str], expected: str
+    tmp_path: Path, arguments: tuple[str, ...], expected: str
 ) -> None:
     given = ("--data", str(tmp_path / "data"), *arguments)
     assert expected in refused(*given)

@@ -97,8 +97,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.data:
         raise Refused("--data is empty: name the directory of this node")
     listen = _address("--listen", options.listen)
-    advertised = _address("--advertise", options.advertise) if options.advertise else None
-    metrics = _address("--metrics", options.metrics) if options.metrics else None
+    advertised = _address("--advertise", options.advertise) if options.advertise is not None else None
+    metrics = _address("--metrics", options.metrics) if options.metrics is not None else None
     try:
         broker = Broker(
             data=options.data,
