@@ -10,6 +10,7 @@ from tests.cli.test_cli import said
 
 from fencepost.broker import running_broker
 from fencepost.client import Admin, HangingTransaction, Producer, TopicPartition
+from fencepost.client.blocking import Admin as BlockingAdmin
 from fencepost.protocol.types import Epoch, ProducerId
 
 AT = TopicPartition("t", 0)
@@ -76,6 +77,17 @@ def test_one_that_hangs_is_shown_by_partition_and_ended(
         "aborted the transaction that began at offset 3 of t-1\n",
     )
     assert asked == [(["t"], 900_000), (TopicPartition("t", 1), 3, 120_000)]
+
+
+def test_that_nothing_hangs_is_not_said_of_a_partition_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with running_broker() as broker:
+        with BlockingAdmin(broker.bootstrap_servers) as admin:
+            admin.create_topic("t", partitions=2)
+        command = ("transactions", "--bootstrap-server", broker.bootstrap_servers, "find-hanging", "--topic", "t")
+        assert rows(said(capsys, *command, "--partition", "1")[1])[1:] == []
+        for number in ("2", "-1", "99999999999"):
+            code, told = said(capsys, *command, "--partition", number)
+            assert (code, f"--partition {number}: topic t has 2 of them" in told) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,18 @@ async def _find_hanging(admin: Admin, options: argparse.Namespace) -> list[Seque
         if options.partition in (None, each.partition.partition):
             who = each.producer_id, each.producer_epoch, each.coordinator_epoch
             rows.append((*each.partition, *who, each.start_offset, each.last_timestamp, each.transactional_id or "-"))
+    if options.partition is not None and len(rows) == 1:
+        await _must_be_there(admin, TopicPartition(options.topic, options.partition))
     return rows
+
+
+async def _must_be_there(admin: Admin, at: TopicPartition) -> None:
+    """That nothing hangs is not said of a partition that a topic does not have.  Raises Refused."""
+    described = (await admin.describe_topics([at.topic]))[at.topic]
+    if at.partition not in [each.partition for each in described.partitions]:
+        raise Refused(
+            f"--partition {at.partition}: topic {at.topic} has {len(described.partitions)} of them, from 0 on"
+        )
 
 
 async def _abort(admin: Admin, options: argparse.Namespace) -> list[Sequence[object]]:
