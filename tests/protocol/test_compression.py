@@ -141,6 +141,17 @@ def test_gzip_data_may_have_several_members(members: list[bytes]) -> None:
         decompress(Compression.GZIP, packed[:-1])
 
 
+@pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZSTD], ids=name_of)
+@given(frames=st.lists(DATA, min_size=2, max_size=4))
+def test_there_may_be_several_frames(compression: Compression, frames: list[bytes]) -> None:
+    """Before cramjam 2.14 those of lz4 behind the first one were passed over, also where that is empty."""
+    packed, whole = b"".join(compress(compression, frame) for frame in frames), b"".join(frames)
+    assert decompress(compression, packed) == whole
+    assert decompress(compression, packed, len(whole)) == whole
+    with pytest.raises(ProtocolError):
+        decompress(compression, packed[:-1])
+
+
 LEVELS = {
     Compression.GZIP: (-1, *range(1, 10)),
     Compression.LZ4: range(1, 18),
