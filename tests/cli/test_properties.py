@@ -54,6 +54,27 @@ def test_each_setting_of_a_connection_becomes_that_of_a_client() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "password"),
+    [
+        ("'se cret'", "se cret"),
+        ("'it\\\\'s \"it\"'", 'it\'s "it"'),
+        ('"it\'s"', "it's"),
+        ("plain", "plain"),
+        ("''", ""),
+        ('""', ""),
+    ],
+)
+def test_a_password_may_be_quoted_as_java_takes_it(written: str, password: str) -> None:
+    """Its StreamTokenizer knows both quotes; many examples for Spark have single ones."""
+    config = f"sasl.jaas.config=a.PlainLoginModule required username='alice' password={written};"
+    assert options_of(properties_of([config])) == {"sasl_plain_username": "alice", "sasl_plain_password": password}
+
+
+def test_an_escaped_blank_at_the_end_of_a_line_does_not_join_the_next_one_to_it() -> None:
+    assert properties_of(["a=1\\ ", "b=2 \t", "c=3\\", "  4 \\", "5"]) == {"a": "1", "b": "2", "c": "34 5"}
+
+
+@pytest.mark.parametrize(
     ("line", "why"),
     [
         ("ssl.truststore.location=/store.jks", "ssl.truststore.location is of type JKS: give a PEM file"),

@@ -36,7 +36,7 @@ NAMES: Final = {
 _READ: Final = frozenset(
     (*_SAME, *_STORES, *(kind for kind, _ in _STORES.values()), *_KEYS, _JAAS, _NAMES, "ssl.keystore.password")
 )
-_OPTION: Final = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+_OPTION: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"'][^\s;"]*))""")
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -49,13 +49,13 @@ def properties_of(lines: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     before = ""
     for line in lines:
-        line = before + line.strip()
+        line = before + line.lstrip().rstrip("\r\n")
         before = ""
         if line.startswith(("#", "!")):
             continue
         if (len(line) - len(line.rstrip("\\"))) % 2:
             before = line[:-1]
-        elif line:
+        elif line.strip():
             found.update([_pair(line)])
     if before:
         found.update([_pair(before)])
@@ -65,7 +65,7 @@ def properties_of(lines: Iterable[str]) -> dict[str, str]:
 def _pair(line: str) -> tuple[str, str]:
     split = re.match(r"((?:[^\\=:\s]|\\.)*)\s*[=:]?\s*(.*)", line)
     assert split is not None, "it matches every line"
-    return _plain(split[1]), _plain(split[2])
+    return _plain(split[1]), _plain(split[2]).rstrip()  # as Apache Kafka does with every value
 
 
 def _plain(text: str) -> str:
@@ -103,7 +103,7 @@ def options_of(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _login(config: str) -> dict[str, str]:
-    found = {name: _plain(quoted) or bare for name, quoted, bare in _OPTION.findall(config)}
+    found = {name: _plain(double or single) or bare for name, double, single, bare in _OPTION.findall(config)}
     if not {"username", "password"} <= set(found):
         raise NotUsable(f'{_JAAS} has no username="..." and password="...": only PLAIN and SCRAM can be used here')
     return {"sasl_plain_username": found["username"], "sasl_plain_password": found["password"]}
