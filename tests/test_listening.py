@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
+from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -40,6 +42,66 @@ class Served(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.is_lost = True
+
+
+def resolver(host: str) -> Callable[..., Coroutine[object, object, list[tuple[object, ...]]]]:
+    """What a resolver says that knows these addresses of any host."""
+
+    async def answer(_: object, port: int, **__: object) -> list[tuple[object, ...]]:
+        found = []
+        for address in host.split():
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            rest = (0, 0) if ":" in address else ()
+            found.append((family, socket.SOCK_STREAM, 6, "", (address, port, *rest)))
+        return found
+
+    return answer
+
+
+@pytest.mark.parametrize("addresses", ["127.0.0.1 127.0.0.2", "127.0.0.1 ::1", "::1 127.0.0.1"])
+def test_every_address_of_a_host_has_the_port_that_is_told(monkeypatch: pytest.MonkeyPatch, addresses: str) -> None:
+    """Where localhost is two addresses, clients try them in any order, and know one port."""
+
+    async def main() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolver(addresses))
+        for _ in range(5):
+            found = await bound_sockets("localhost", 0)
+            assert len(found) == 2
+            assert len({each.getsockname()[1] for each in found}) == 1
+            for each in found:
+                each.close()
+
+    if "::1" in addresses and not socket.has_ipv6:
+        pytest.skip("there is no IPv6")
+    asyncio.run(main())
+
+
+def test_a_port_that_is_taken_at_another_address_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any free port is asked for; one that was named is refused."""
+    made: list[socket.socket] = []
+    bind = socket.socket.bind
+
+    def taken(self: socket.socket, address: tuple[str, int]) -> None:
+        made.append(self)
+        if len(made) in (2, 4):
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        bind(self, address)
+
+    async def main() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolver("127.0.0.1 127.0.0.2"))
+        monkeypatch.setattr(socket.socket, "bind", taken)
+        found = await bound_sockets("localhost", 0)
+        assert (len(made), len({each.getsockname()[1] for each in found})) == (6, 1)
+        assert all(each.fileno() == -1 for each in made[:4])
+        port = found[0].getsockname()[1]
+        for each in found:
+            each.close()
+        made.clear()
+        with pytest.raises(OSError, match="in use"):
+            await bound_sockets("localhost", port)
+        assert len(made) == 2
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("turns", range(8))

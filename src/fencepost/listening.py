@@ -10,19 +10,24 @@ import errno
 import resource
 import socket
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from fencepost.node_log import get_logger
 
 logger = get_logger(__name__)
 
 _BACKLOG: Final = 1024
+_TRIES: Final = 10
+"""To find a port that is free at every address of a host."""
 _AT_ONCE: Final = 64
 """Connections accepted before others get a turn."""
 _PAUSE_SECONDS: Final = 1.0
 _FOR_FILES: Final = 32
 """Descriptors that no connection may take: the log must go on, or a client that only connects could stop the node."""
 _USED_UP: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Found: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
+"""What the resolver says of an address."""
 
 
 class Admission(Protocol):
@@ -42,19 +47,30 @@ class Admission(Protocol):
 
 
 async def bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """A listening socket for each address of the host.  Raises OSError if one cannot be had."""
+    """A listening socket for each address of the host, all with one port.  Raises OSError if one cannot be had."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            return _bound(list(dict.fromkeys(found)))
+        except OSError as error:
+            # A port that is free at one address need not be so at the next.
+            if port or error.errno != errno.EADDRINUSE or not tries_left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _bound(found: list[Found]) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, (address, port, *rest) in found:
             made = socket.socket(family, kind, protocol)
             sockets.append(made)
             made.setblocking(False)
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made.bind(address)
+            made.bind((address, port or sockets[0].getsockname()[1], *rest))
             made.listen(_BACKLOG)
     except OSError:
         for made in sockets:
