@@ -56,6 +56,10 @@ def test_a_bug_is_found_and_the_command_that_repeats_it_is_told() -> None:
         (["--history", "x", "--runs", "2"], "--history: of one seed at a time, without --runs"),
         (["--shrink", "--tries", "0"], "--tries 0: it must be at least 1"),
         (["--shrink", "--runs", "2"], "--shrink: of one seed at a time, without --runs"),
+        (["--history", ""], "--history : it cannot be written: No such file or directory"),
+        (["--page", ""], "--page : it cannot be written: No such file or directory"),
+        (["--shrink", "--page", "x"], "--page: what --shrink tries is not saved"),
+        (["--shrink", "--history", "x"], "--history: what --shrink tries is not saved"),
         (["--shrink", "--for", "10ms"], "--shrink: with seed 0 no promise is broken, so there is nothing to shrink"),
     ],
 )

@@ -78,6 +78,9 @@ def run(options: argparse.Namespace) -> int:
     for option in ("history", "page", "shrink"):
         if options.runs > 1 and getattr(options, option):
             raise Refused(f"--{option}: of one seed at a time, without --runs")
+    for option in ("history", "page"):
+        if options.shrink and getattr(options, option) is not None:
+            raise Refused(f"--{option}: what --shrink tries is not saved; run the seed once without --shrink")
     if options.bug is not None and not _put_in(options.bug):
         return 0
     if options.faults == "list":
@@ -104,7 +107,9 @@ def _simulate(options: argparse.Namespace, seconds: float, troubles: Sequence[Tr
     from fencepost.simulation import drawn_runs
 
     failed = False
-    outputs = {name: Output(f"--{name}", path) for name in ("history", "page") if (path := getattr(options, name))}
+    outputs = {
+        name: Output(f"--{name}", path) for name in ("history", "page") if (path := getattr(options, name)) is not None
+    }
     if len(outputs) > 1 and outputs["page"].is_at(options.history):
         raise Refused(f"--page {options.page}: it is the file of --history, too; name another one")
     for seed in range(options.seed, options.seed + options.runs):
