@@ -48,7 +48,7 @@ def resolver(host: str) -> Callable[..., Coroutine[object, object, list[tuple[ob
     """What a resolver says that knows these addresses of any host."""
 
     async def answer(_: object, port: int, **__: object) -> list[tuple[object, ...]]:
-        found = []
+        found: list[tuple[object, ...]] = []
         for address in host.split():
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             rest = (0, 0) if ":" in address else ()
