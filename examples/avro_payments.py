@@ -38,16 +38,17 @@ ENTRY = json.dumps(
         ],
     }
 )
+#: The same as a type of Spark's, for when there is nothing to read.
+READ = "struct<account: string, amount: bigint, currency: string>"
 
 
 def payment(rows: DataFrame, registry: Registry) -> Column:
     """Each payment, read with the schema that it names.  Null, or of nothing but nulls, where it cannot be."""
-    found = sf.lit(None)
+    found = sf.lit(None).cast(READ)
     for (number,) in rows.select(schema_id(sf.col("value"))).distinct().collect():  # computes the rows once more
-        if number is not None:
-            read = from_avro(
-                body(sf.col("value")), registry.schema(number), {"avroSchema": ENTRY, "mode": "PERMISSIVE"}
-            )
+        written = None if number is None else registry.schema(number)
+        if written is not None:  # else it is no frame, though it may begin like one
+            read = from_avro(body(sf.col("value")), written, {"avroSchema": ENTRY, "mode": "PERMISSIVE"})
             found = sf.when(schema_id(sf.col("value")) == number, read).otherwise(found)
     return found
 

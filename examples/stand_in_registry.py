@@ -17,6 +17,7 @@ from typing import Any, Final
 
 NO_SCHEMA: Final = 40403
 """The code of Confluent's registry for an id that it does not have."""
+SCHEMAS: Final = "/schemas/ids/"
 
 
 class Schemas:
@@ -43,7 +44,10 @@ class Answers(BaseHTTPRequestHandler):
     schemas: Schemas
 
     def do_GET(self) -> None:
-        number = self.path.removeprefix("/schemas/ids/")
+        number = self.path.removeprefix(SCHEMAS)
+        if number == self.path:
+            self._answer(404, {"error_code": 404, "message": "HTTP 404 Not Found"})
+            return
         found = self.schemas.of(int(number)) if number.isdecimal() else None
         if found is None:
             self._answer(404, {"error_code": NO_SCHEMA, "message": "Schema not found"})

@@ -52,6 +52,10 @@ NEWER = FIRST | {
 }
 
 
+#: What begins with a byte 0 and is no frame, as a number of 8 bytes may.
+LIKE_FRAMES = [(80_908_587_008).to_bytes(8), b"\x00" + b"\xff" * 7]
+
+
 def text(value: str) -> bytes:
     return number(len(value)) + value.encode()
 
@@ -144,7 +148,7 @@ def test_payments_in_avro_of_any_version_are_entries_of_the_newest(broker: Broke
 
 def payments_in_avro(servers: str, schemas: Registry, address: str, folder: Path) -> None:
     first, newer = (schemas.register("payments-value", json.dumps(schema)) for schema in (FIRST, NEWER))
-    amiss: list[bytes | None] = [frame(first, b"\xff" * 3), b"no frame", b"", None]
+    amiss: list[bytes | None] = [frame(first, b"\xff" * 3), *LIKE_FRAMES, b"no frame", b"", None]
     payments = [
         frame(first, text("alice") + number(-7)),
         frame(newer, number(1) + text("rent") + text("bob") + number(2**40) + text("CHF")),
@@ -172,6 +176,7 @@ def test_payments_in_protobuf_are_entries(spark: Any, broker: Broker, schemas: R
 
     known = schemas.register("payments-value", protobuf_payments.PAYMENT, "PROTOBUF")
     amiss: list[bytes | None] = [frame(known, b"\x00\xff\xff"), frame(known, b"\x02\x02"), b"no frame", b"", None]
+    amiss += LIKE_FRAMES
     payments = [frame(known, payment("alice", -7)), frame(known, payment("bob", 2**40, b"\x1a\x03CHF", b"\x22\x01n"))]
     servers = broker.bootstrap_servers
     fill(servers, "protobuf-", [*payments, *amiss])
@@ -198,6 +203,19 @@ def test_a_frame_is_read_as_it_was_made(spark: Any) -> None:
         assert [*map(bytes, row.first()[1:])] == [b"body"] and row.first()[0] == each
 
 
-def test_an_id_that_the_registry_does_not_have_is_an_error(schemas: Registry) -> None:
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        schemas.schema(10**6)
+def test_an_id_that_the_registry_does_not_have_is_told_from_a_registry_that_is_not_there() -> None:
+    with registry() as address:
+        assert Registry(address).schema(10**6) is None
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            Registry(f"{address}/elsewhere").schema(10**6)
+    with pytest.raises(OSError, match="refused"):
+        Registry(address).schema(10**6)
+
+
+def test_what_only_begins_like_a_frame_stops_nobody(spark: Any, schemas: Registry) -> None:
+    rows = spark.createDataFrame([(bytearray(value),) for value in LIKE_FRAMES], "value binary")
+    assert [row[0] for row in rows.select(schema_id(rows.value)).collect()] == [0x12D6, None]
+    read = rows.select(avro_payments.payment(rows, schemas).alias("payment"))
+    assert [tuple(row) for row in read.select("payment.account", "payment.amount", "payment.currency").collect()] == [
+        (None, None, None)
+    ] * 2
