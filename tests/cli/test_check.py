@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from tests.simulation.librdkafkas_mock import mock_cluster
 
 from fencepost.broker import running_broker
 from fencepost.cli import main
+from fencepost.client.blocking import Admin
 
 
 def check(address: str, *options: str) -> int:
@@ -79,3 +81,21 @@ def test_who_hears_no_more_of_the_story_is_told_of_no_broken_promise() -> None:
         process.stdout.close()
         assert (process.wait(60), process.stderr.read()) == (141, "")
         process.stderr.close()
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_who_interrupts_it_has_nothing_of_it_left_in_the_cluster(seed: str) -> None:
+    """Its clients work until the end comes: none may make a topic anew by asking for it."""
+    with running_broker(flush="os") as broker, Admin(broker.bootstrap_servers) as admin:
+        command = [sys.executable, "-u", "-m", "fencepost", "check", "--bootstrap-server", broker.bootstrap_servers]
+        process = begun(
+            subprocess.Popen([*command, "--for", "1m", "--seed", seed], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
+        assert process.stdout is not None
+        for _ in range(40):
+            process.stdout.readline()
+        assert any(name.startswith("fencepost.check.") for name in admin.topics())
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert (process.returncode, told) == (130, b"")
+        assert [name for name in admin.topics() if not name.startswith("__")] == []

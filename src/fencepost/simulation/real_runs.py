@@ -172,6 +172,7 @@ async def _run(producers: Producers, world: RealWorld, seconds: float) -> list[s
 async def _leave_nothing(world: RealWorld, names: list[str]) -> None:
     """What a cluster does not let go of stays there, under its name."""
     # A request that comes after that has a topic made again, where topics are made for whoever asks for them.
+    await world.dismiss(_GREETING_MS / 1000)
     await world.arrived()
     cluster = world.cluster
     async with Admin(cluster.address, runtime=world.runtime("admin"), max_block_ms=_GREETING_MS) as admin:

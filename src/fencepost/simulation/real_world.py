@@ -45,6 +45,7 @@ class RealWorld:
         """Once set nothing goes wrong any more."""
         self.befallen: Counter[str] = Counter()
         """How many requests each fault befell."""
+        self._at_work: dict[asyncio.Task[None], None] = {}
         self._late_until = 0.0
         """By the loop's clock."""
         self._seed = seed
@@ -73,6 +74,20 @@ class RealWorld:
         self.befallen[what] += 1
         self._late_until = self.loop.time() + LATEST + LINGERS
 
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Have a client work."""
+        task = self.loop.create_task(work, name=name)
+        self._at_work[task] = None
+        task.add_done_callback(self._at_work.pop)
+        return task
+
+    async def dismiss(self, patience: float) -> None:
+        """End whoever still works, which is nobody where all have come to their end; wait so many seconds for it."""
+        for task in self._at_work:
+            task.cancel()
+        if self._at_work:
+            await asyncio.wait(list(self._at_work), timeout=patience)
+
     async def arrived(self) -> None:
         """Wait until what was sent late has arrived, be its sender there or not."""
         await self.until(self._late_until)
@@ -92,7 +107,7 @@ class RealProcess:
         return Runtime(self.world.outside.clock, self._network, self.world.chance(f"{self.name}/{name}"))
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        return self.world.loop.create_task(work, name=self.name)
+        return self.world.start(work, self.name)
 
 
 class _UntilCalm:
