@@ -99,11 +99,12 @@ def test_a_compression_that_nobody_knows_is_refused(attributes: int) -> None:
 
 @given(log=LOGS, torn=BATCHES, cut=st.integers(0, 10**6))
 def test_whole_batches_are_found_and_a_torn_one_is_left_out(log: list[bytes], torn: bytes, cut: int) -> None:
-    buffer = b"".join(log) + torn[: cut % len(torn)]
     places = [sum(map(len, log[:count])) for count in range(len(log))]
-    assert list(headers(buffer)) == [(at, read_header(batch)) for at, batch in zip(places, log, strict=True)]
-    for number, at in enumerate(places):
-        assert [found for found, _ in headers(memoryview(buffer), at)] == places[number:]
+    for size in (cut % len(torn), HEADER_SIZE - 1, min(HEADER_SIZE, len(torn) - 1), len(torn) - 1):
+        buffer = b"".join(log) + torn[:size]
+        assert list(headers(buffer)) == [(at, read_header(batch)) for at, batch in zip(places, log, strict=True)]
+        for number, at in enumerate(places):
+            assert [found for found, _ in headers(memoryview(buffer), at)] == places[number:]
 
 
 @given(batch=BATCHES, before=st.binary(max_size=10), base_offset=INT64, epoch=INT32)

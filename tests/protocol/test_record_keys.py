@@ -11,7 +11,7 @@ from fencepost.protocol.batch import HEADER_SIZE, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_keys import keys_of
-from fencepost.protocol.records import NewRecord, decode_batch, encode_batch, seal
+from fencepost.protocol.records import NewRecord, decode_batch, encode_batch, seal, varint
 
 
 def _check_keys(batch: bytes) -> None:
@@ -52,6 +52,13 @@ def test_keys_of_a_damaged_record_are_those_of_the_record_or_none(
         batch = batch[: max(len(batch) - at, HEADER_SIZE)]
         batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     _check_keys(bytes(batch))
+
+
+@pytest.mark.parametrize("length", range(-64, 64))
+def test_any_length_below_0_is_no_value(length: int) -> None:
+    """As the decoder has it, and Apache Kafka: in a directory of somebody else there may be others than -1."""
+    body = b"\0\0\0" + varint(1) + b"k" + varint(length) + bytes(max(length, 0)) + b"\0"
+    _check_keys(seal(varint(len(body)) + body, 1, 0, 0))
 
 
 def test_a_batch_without_records_has_no_keys() -> None:

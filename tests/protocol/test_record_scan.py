@@ -126,6 +126,7 @@ def one_record(body: bytes, count: int = 1) -> tuple[bytes, BatchHeader]:
         b"\0\0\0\x01\x01\x01",  # -1 headers
         b"\0\0\0\x01\x01\x02\x02\xff\x01",  # a header's key that is not UTF-8
         b"\0\0\0\x01\x01\x02\x01\x01",  # a header without a key
+        b"\0\0\0\x01\x01\x02\x01",  # the same, where the length of the key could be read again as that of the value
         b"\0\0\x80\x80\x80\x80\x80\0\x01\x01\0",  # a number of six bytes: Java's reader takes five
         b"\0" + b"\x80" * 10 + b"\0" + b"\0\x01\x01\0",  # a timestamp of eleven
         b"\0" + b"\xfe" + b"\xff" * 8 + b"\x01" + b"\0\x01\x01\0",  # a timestamp behind the last one

@@ -23,6 +23,7 @@ from fencepost.protocol.records import (
     BatchBuilder,
     NewRecord,
     Record,
+    decode_as,
     decode_batch,
     encode_batch,
     seal,
@@ -317,3 +318,25 @@ def test_a_record_for_which_there_is_no_memory_leaves_nothing(call: str, monkeyp
     assert builder.append(3, None, b"third")
     found = decode_batch(builder.build())
     assert [(record.offset, record.value) for record in found] == [(0, b"first"), (1, b"third")]
+
+
+@given(RECORDS, st.integers(-1, 40))
+def test_records_from_an_offset_on_are_told_with_their_partition(records: list[NewRecord], first: int) -> None:
+    batch = encode_batch(records, base_offset=7)
+    header = read_header(batch)
+    expected = [("t", 3, *record) for record in _expected(records, 7) if record.offset >= first]
+    found = decode_as(tuple, "t", 3, batch[HEADER_SIZE:], header, first)
+    assert [(*record[:6], tuple(record[6])) for record in found] == expected
+
+
+@given(records=RECORDS)
+def test_a_builder_takes_a_record_that_just_fits(records: list[NewRecord]) -> None:
+    whole = BatchBuilder()
+    for record in records:
+        whole.append(*record)
+    tight = BatchBuilder()
+    for record in records[:-1]:
+        assert tight.append(*record, limit=whole.size)
+    assert not tight.append(*records[-1], limit=whole.size - 1)
+    assert tight.append(*records[-1], limit=whole.size)
+    assert tight.build() == whole.build()
