@@ -17,6 +17,7 @@ from tests.processes import begun
 from fencepost import __version__
 from fencepost.broker import Broker, running_broker
 from fencepost.cli import main
+from fencepost.cli.serve import _settings
 from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.compiled.in_use import IN_USE
 from fencepost.protocol.types import TopicPartition
@@ -103,6 +104,27 @@ def test_it_listens_on_one_address_and_tells_another_one(
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=20)[1] == ""
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "address"),
+    [
+        (("--listen", "0.0.0.0:0"), "0.0.0.0"),
+        (("--listen", "127.0.0.1:0", "--advertise", "[::]:0"), "[::]"),
+        (("--listen", "0.0.0.0:0", "--advertise", "node.example:9092"), None),
+    ],
+)
+def test_who_tells_clients_an_address_that_is_none_is_told(
+    tmp_path: Path, arguments: tuple[str, ...], address: str | None
+) -> None:
+    """Apache Kafka does not start so.  Clients on this machine find the node there, others find themselves."""
+    process = serve(*arguments, "--data", str(tmp_path / "data"))
+    assert process.stdout is not None
+    assert "ready" in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert told == "" if address is None else f"find the node on {address}:" in told and "--advertise" in told
 
 
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +224,10 @@ def test_what_cannot_be_used_is_named_with_what_to_do(
 ) -> None:
     given = ("--data", str(tmp_path / "data"), *arguments)
     assert expected in refused(*given)
+
+
+def test_blanks_around_a_setting_and_its_value_do_not_count() -> None:
+    assert _settings([" num.partitions = 3 ", "a=b=c", "a= d"]) == {"num.partitions": "3", "a": "d"}
 
 
 def test_an_unknown_option_is_named(tmp_path: Path) -> None:

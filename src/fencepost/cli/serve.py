@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import errno
 import gc
+import ipaddress
 import logging
 import os
 import signal
@@ -121,6 +122,14 @@ def _address(option: str, given: str) -> Endpoint:
         raise Refused(f"{option} {wrong}") from None
 
 
+def _is_any_address(host: str) -> bool:
+    """Whether it is one to listen on, as 0.0.0.0, and none to connect to."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def _settings(given: Sequence[str]) -> dict[str, str]:
     settings = {}
     for assignment in given:
@@ -184,6 +193,12 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None)
     unsaid = say(f"fencepost is ready on {broker.bootstrap_servers}, data in {where}{measured}", must_be_read=False)
     if unsaid is not None:
         logger.warning("nobody is told that the node is ready, and it is: %s", unsaid.strerror)
+    told = broker.node.endpoint
+    if _is_any_address(told.host):
+        logger.warning(
+            "clients are told to find the node on %s, where those on other machines find themselves: give --advertise",
+            told,
+        )
     assert broker.failed is not None
     waiting: list[asyncio.Future[Any]] = [signalled, broker.failed]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
