@@ -19,6 +19,7 @@ from demo import bad_company, feed, markers, verdict
 from demo.audit import Audit, audited
 from demo.flights import ALL
 from demo.node import Node, empty
+from fencepost.client import ClientError
 from fencepost.protocol.types import ProducerIdAndEpoch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +51,10 @@ class Day:
         if self.node is not None:
             seconds = self.node.start()
             self.say(f"broker ready on {self.bootstrap} after {seconds:.2f} s, its data in {self.node.data}")
-        asyncio.run(feed.make_topics(self.bootstrap, self.prefix))
+        try:
+            asyncio.run(feed.make_topics(self.bootstrap, self.prefix))
+        except (ClientError, ValueError) as error:
+            sys.exit(f"no topics can be made on {self.bootstrap}: {error}")
         columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console) as progress:
             feeds = asyncio.run(feed.produce(self.bootstrap, self.prefix, self.count, progress))

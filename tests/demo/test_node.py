@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from demo.__main__ import Day
 from demo.node import empty
 
 from fencepost.broker import running_broker
@@ -28,3 +29,8 @@ def test_a_broker_that_runs_on_it_keeps_its_files(tmp_path: Path) -> None:
         with pytest.raises(SystemExit, match="a broker runs on"):
             empty(folder, folder / "data")
         assert sorted(folder.rglob("*")) == before
+
+
+def test_a_cluster_that_is_none_is_told_in_a_sentence() -> None:
+    with pytest.raises(SystemExit, match=r"no topics can be made on localhost: .* it must be host:port"):
+        Day("localhost", 1).run()
