@@ -74,6 +74,10 @@ def test_an_escaped_blank_at_the_end_of_a_line_does_not_join_the_next_one_to_it(
     assert properties_of(["a=1\\ ", "b=2 \t", "c=3\\", "  4 \\", "5"]) == {"a": "1", "b": "2", "c": "34 5"}
 
 
+def test_a_last_line_that_would_go_on_is_a_setting_all_the_same() -> None:
+    assert properties_of(["a=1", "b=2\\"]) == {"a": "1", "b": "2"}
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

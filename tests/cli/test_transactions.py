@@ -71,12 +71,14 @@ def test_one_that_hangs_is_shown_by_partition_and_ended(
     command = ("transactions", "--bootstrap-server", "127.0.0.1:1")
     told = said(capsys, *command, "find-hanging", "--topic", "t", "--partition", "1")[1]
     assert rows(told)[1:] == [["t", "1", "7", "2", "5", "3", "99", "-"]]
+    told = said(capsys, *command, "find-hanging", "--topic", "t", "--partition", "0")[1]
+    assert [row[1] for row in rows(told)[1:]] == ["0"]
     where = ("--topic", "t", "--partition", "1", "--start-offset", "3", "--max-transaction-timeout", "2")
     assert said(capsys, *command, "abort", *where) == (
         0,
         "aborted the transaction that began at offset 3 of t-1\n",
     )
-    assert asked == [(["t"], 900_000), (TopicPartition("t", 1), 3, 120_000)]
+    assert asked == [(["t"], 900_000), (["t"], 900_000), (TopicPartition("t", 1), 3, 120_000)]
 
 
 def test_that_nothing_hangs_is_not_said_of_a_partition_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
