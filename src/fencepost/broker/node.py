@@ -154,9 +154,11 @@ class Node:
 
     async def forget_topics(self, names: Sequence[str]) -> None:
         """Finish the deletions that the last end of the node came in between, when all groups are read."""
+        forget = self.groups.forget_topics
+        forgotten = not names or await self.slices.run(forget(names))  # what loading could not
         if names:
             await self.storage.wait_durable(self.storage.lsn)
-        self.topics.deletions_finished(names)
+        self.topics.deletions_finished(names, None if forgotten else forget)
 
     def close_timers(self) -> None:
         """Stop the timers of groups and of lost connections: nothing that they wait for happens any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.broker.group_talk import commit, committed_offset, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
@@ -20,6 +21,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.broker import running_broker
+from fencepost.coordinator.group.shards import GroupCoordinatorShard
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
 from fencepost.protocol.messages.create_topics import CreatableTopic
@@ -92,4 +94,48 @@ def test_it_stays_deleted_after_a_restart(tmp_path: Path) -> None:
         make_again(client, topic)
         assert values(fetch(client, topic)) == []
         assert committed_offset(client, topic) == (-1, ErrorCode.NONE)
+        client.close()
+
+
+def test_committed_offsets_go_even_where_the_disk_is_full(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_group(client)
+    topic = new_topic(client)
+    assert commit(client, topic, 1) == [ErrorCode.NONE]
+    space = client.broker.node.storage.space
+    with monkeypatch.context() as full:
+        full.setattr(space, "is_whole", False)
+        full.setattr(space, "refill", lambda: False)
+        delete(client, topic)
+    make_again(client, topic)
+    assert committed_offset(client, topic) == (-1, ErrorCode.NONE)
+
+
+def test_a_topic_whose_name_still_has_committed_offsets_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> ErrorCode:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    with monkeypatch.context() as full:
+        with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+            client = Client(broker)
+            find_group(client)
+            make_again(client, "t")
+            assert commit(client, "t", 1) == [ErrorCode.NONE]
+            full.setattr(GroupCoordinatorShard, "append", refused)
+            delete(client, "t")
+            client.close()
+        with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+            client = Client(broker)
+            (answer,) = client.ask(CreateTopicsRequest(topics=[wanted])).topics
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert answer.error_message == (
+                "what groups committed of an earlier topic 't' cannot be removed: free some space on the disk"
+            )
+            client.close()
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        make_again(client, "t")
+        assert committed_offset(client, "t") == (-1, ErrorCode.NONE)
         client.close()

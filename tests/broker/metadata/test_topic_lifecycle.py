@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -56,9 +56,10 @@ def small_files() -> Iterator[None]:
         yield
 
 
-def nothing() -> Work[None]:
+def nothing(_: Collection[str]) -> Work[bool]:
     """What others have to forget of a topic."""
     yield
+    return True
 
 
 class Node:
@@ -106,7 +107,7 @@ class Node:
         # Whoever has not heard that it is deleted may find it either way.
         self.acknowledged.pop(topic.topic_id, None)
         self.topics.withdraw(topic)
-        await self._answered(self.topics.remove([topic], nothing(), self.slices))
+        await self._answered(self.topics.remove([topic], nothing, self.slices))
         if settle:
             await self.durable()
 
@@ -270,7 +271,7 @@ def test_a_topic_may_be_made_again_while_the_deleted_one_of_its_name_is_still_go
         node = Node(abs(turns), steps=1)
         topic = await node.topics.create("t", 8, {}, node.slices)
         node.topics.withdraw(topic)
-        works = [node.topics.remove([topic], nothing(), node.slices), node.topics.create("t", 8, {}, node.slices)]
+        works = [node.topics.remove([topic], nothing, node.slices), node.topics.create("t", 8, {}, node.slices)]
         under_way = []
         for work in works if turns >= 0 else reversed(works):
             under_way.append(asyncio.ensure_future(work))
@@ -367,7 +368,7 @@ def test_topics_that_are_deleted_together_are_not_compared_with_each_other(monke
         topics = [node.topics.by_name[name] for name in names]
         for topic in topics:
             node.topics.withdraw(topic)
-        await node.topics.remove(topics, nothing(), node.slices)
+        await node.topics.remove(topics, nothing, node.slices)
         for name in names:
             await node.create(name)
 

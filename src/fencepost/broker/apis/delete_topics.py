@@ -27,8 +27,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, n
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     responses, withdrawn = await node.slices.run(_withdraw_all(asked, context, node))
     if withdrawn:
-        forgetting = node.groups.forget_topics([topic.name for topic in withdrawn])
-        await node.topics.remove(withdrawn, forgetting, node.slices)
+        await node.topics.remove(withdrawn, node.groups.forget_topics, node.slices)
     return independent(DeleteTopicsResponse(responses=responses))
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from fencepost.broker.compaction import JOURNAL_SEGMENT_BYTES
 from fencepost.broker.metadata.settings import BadSetting, check_topic_settings
+from fencepost.log.disk import DiskFull, NothingLeft, Withheld
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -44,6 +45,16 @@ class TopicRefused(Exception):
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error = error
+
+
+def nothing_left(name: str, error: NothingLeft) -> TopicRefused:
+    """What is said where there is no room, no descriptor or no metadata for a change of this topic."""
+    if isinstance(error, DiskFull):
+        return TopicRefused(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left on the disk for topic {name!r}: free some"
+        )
+    what = "be written down" if isinstance(error, Withheld) else "have its files"
+    return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name!r} cannot {what}: {error}")
 
 
 def checked(settings: Mapping[str, str | None]) -> dict[str, str]:

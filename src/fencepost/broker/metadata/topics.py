@@ -6,8 +6,9 @@ import asyncio
 import json
 import random
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from fencepost.broker.compaction import journal_settings
 from fencepost.broker.metadata.settings import Settings
@@ -18,11 +19,12 @@ from fencepost.broker.metadata.topic_rules import (
     LARGEST_COUNT,
     TopicRefused,
     checked,
+    nothing_left,
     topic_name_error,
     usable,
 )
 from fencepost.log.data_directory import DeletedTopic
-from fencepost.log.disk import DiskFull, NothingLeft, Withheld
+from fencepost.log.disk import DiskFull, NothingLeft
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.log.settings import LogSettings
@@ -38,6 +40,9 @@ logger = get_logger(__name__)
 _PREFIX = "topic/"
 _DELETED = "deleted-topic/"
 """Ids of deleted topics, with names and partition counts, until nothing of them could be taken for another one's."""
+
+Forget: TypeAlias = Callable[[Collection[str]], Work[bool]]
+"""Has others forget deleted topics of these names; whether that could be written down.  May be called again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +88,8 @@ class Topics:
         """Names of topics that are being made, and the end of that."""
         self._going: dict[str, asyncio.Future[None]] = {}
         """Names of deleted topics of which something is left, and the end of that."""
+        self._unforgotten: dict[str, Forget] = {}
+        """Names of deleted topics that others could not forget, on a full disk: first of all the next one's making."""
         self._buried: dict[str, tuple[None, int]] = {}
         """Keys of deleted topics that need not be known any more; they go with the next change."""
 
@@ -102,9 +109,12 @@ class Topics:
         """Names of topics whose deletion may not have been finished when the node ended; asked at the start."""
         return list(self._going)
 
-    def deletions_finished(self, names: Iterable[str]) -> None:
-        """Note that nothing is left of these half deleted topics, and that this is durable."""
-        self._buried |= {f"{_DELETED}{topic_id}": (None, 1) for topic_id in self._storage.deleted}
+    def deletions_finished(self, names: Sequence[str], forget: Forget | None = None) -> None:
+        """Note that nothing is left of these half deleted topics, durably; else how others can yet `forget` them."""
+        if forget is None:
+            self._buried |= {f"{_DELETED}{topic_id}": (None, 1) for topic_id in self._storage.deleted}
+        else:
+            self._unforgotten |= dict.fromkeys(names, forget)
         for name in names:
             self._going.pop(name).set_result(None)
 
@@ -126,9 +136,6 @@ class Topics:
     def _log_settings(self, name: str, given: Mapping[str, str]) -> LogSettings:
         found = self._settings.log_settings(given)
         return journal_settings(found, given) if name in INTERNAL else found
-
-    def partition(self, name: str, index: int) -> Partition | None:
-        return self._storage.partition(name, index)
 
     def check_new(self, name: str, count: int, settings: Mapping[str, str]) -> None:
         """Raises TopicRefused if such a topic cannot be made."""
@@ -169,6 +176,8 @@ class Topics:
         try:
             if name in self._going:
                 await asyncio.shield(self._going[name])
+            if name in self._unforgotten:
+                await self._forget_first(name, slices)
             topic = await slices.run(self._creation(name, count, settings))
             if self._storage.flush_to_os:
                 # Of an earlier topic of its name the commit log may know what is removed; no record waits for it here.
@@ -176,6 +185,13 @@ class Topics:
             return topic
         finally:
             self._coming.pop(name).set_result(None)
+
+    async def _forget_first(self, name: str, slices: Slices) -> None:
+        if not await slices.run(self._unforgotten[name]([name])):
+            why = f"what groups committed of an earlier topic {name!r} cannot be removed: free some space on the disk"
+            raise TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        await self._storage.wait_durable(self._storage.lsn)
+        del self._unforgotten[name]
 
     async def made(self, name: str) -> None:
         """Wait while somebody makes a topic of this name."""
@@ -185,7 +201,9 @@ class Topics:
     def create_at_once(self, name: str, count: int, settings: Mapping[str, str] | None = None) -> Topic:
         """The same in one step, for what is small and was not deleted just now.  Raises TopicRefused."""
         self.check_new(name, count, settings or {})
-        assert name not in self._going, "what is left of a deleted topic goes before the next of its name comes"
+        assert name not in self._going and name not in self._unforgotten, (
+            "what is left of a deleted topic goes before the next of its name comes"
+        )
         return at_once(self._creation(name, count, settings or {}))
 
     def _check_places(self, name: str, indexes: Iterable[int]) -> Work[None]:
@@ -200,7 +218,7 @@ class Topics:
     def _check_room(self, name: str, count: int) -> None:
         """Raises TopicRefused, before anything is written, if there is no space for so many partitions."""
         if not self._storage.space.has_room_for(count):
-            raise _nothing_left(name, DiskFull())
+            raise nothing_left(name, DiskFull())
 
     def _creation(self, name: str, count: int, settings: Mapping[str, str]) -> Work[Topic]:
         yield from self._check_places(name, range(count))
@@ -213,7 +231,7 @@ class Topics:
         except NothingLeft as full:
             self._write(_deletion(topic))
             self._remove_coming(topic)
-            raise _nothing_left(name, full) from full
+            raise nothing_left(name, full) from full
         return topic
 
     def _remove_coming(self, topic: Topic) -> None:
@@ -281,7 +299,7 @@ class Topics:
         except NothingLeft as full:
             self._remove_coming(topic)
             self._replace(topic, have, topic.settings)
-            raise _nothing_left(topic.name, full) from full
+            raise nothing_left(topic.name, full) from full
 
     def _check_there(self, topic: Topic) -> None:
         if self.by_name.get(topic.name) is not topic:
@@ -307,28 +325,30 @@ class Topics:
         try:
             written = self._write(_deletion(topic))
         except NothingLeft as full:
-            raise _nothing_left(topic.name, full) from full
+            raise nothing_left(topic.name, full) from full
         if not written:
             raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was changed meanwhile")
         del self.by_name[topic.name], self.by_id[topic.topic_id]
         self._storage.hide(topic.partitions)
         self._going[topic.name] = _future()
 
-    async def remove(self, topics: Sequence[Topic], forgetting: Work[None], slices: Slices) -> None:
-        """Remove the partitions of topics that were withdrawn, then do what others do to forget them.
+    async def remove(self, topics: Sequence[Topic], forget: Forget, slices: Slices) -> None:
+        """Remove the partitions of topics that were withdrawn, then have others forget them.
 
         Topics of their names can be made only when all of this is durable: a power loss would leave them what is the
         old ones'.
         """
-        renamed = await slices.run(self._removal(topics, forgetting))
+        renamed, forgotten = await slices.run(self._removal(topics, forget))
         await self._storage.wait_durable(self._storage.lsn)
         for topic in topics:
-            if topic in renamed:
+            if not forgotten:
+                self._unforgotten[topic.name] = forget
+            elif topic in renamed:
                 self._buried[f"{_DELETED}{topic.topic_id}"] = (None, 1)
             self._going.pop(topic.name).set_result(None)
 
-    def _removal(self, topics: Sequence[Topic], forgetting: Work[None]) -> Work[set[Topic]]:
-        """Remove their partitions; the topics of which nothing is left under its own name."""
+    def _removal(self, topics: Sequence[Topic], forget: Forget) -> Work[tuple[set[Topic], bool]]:
+        """Remove their partitions; the topics of which nothing is left under its own name, and if all are forgotten."""
         renamed = set()
         for topic in topics:
             whole = True
@@ -338,8 +358,7 @@ class Topics:
             if whole:
                 renamed.add(topic)
         self._storage.deleted_durably()
-        yield from forgetting
-        return renamed
+        return renamed, (yield from forget([topic.name for topic in topics]))
 
     def _write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
         written = self._store.write({**self._buried, **changes})
@@ -358,7 +377,7 @@ class Topics:
         try:
             return self._write({_PREFIX + name: (json.dumps(described).encode(), version)})
         except NothingLeft as full:
-            raise _nothing_left(name, full) from full
+            raise nothing_left(name, full) from full
 
 
 def _deletion(topic: Topic) -> dict[str, tuple[bytes | None, int]]:
@@ -394,12 +413,3 @@ def _unreadable(key: str) -> MetadataDamaged:
 
 def _future() -> asyncio.Future[None]:
     return asyncio.get_running_loop().create_future()
-
-
-def _nothing_left(name: str, error: NothingLeft) -> TopicRefused:
-    if isinstance(error, DiskFull):
-        return TopicRefused(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left on the disk for topic {name!r}: free some"
-        )
-    what = "be written down" if isinstance(error, Withheld) else "have its files"
-    return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name!r} cannot {what}: {error}")

@@ -109,7 +109,6 @@ class GroupCoordinator:
             return None
         begun = self._loading[index] = Loading(GroupCoordinatorShard(index, log, self._storage))
         begun.deleted |= dict.fromkeys(deleted)
-
         return self._load(begun)
 
     def _load(self, begun: Loading) -> Work[None]:
@@ -350,20 +349,22 @@ class GroupCoordinator:
         partitions = shard.offsets.partitions(group_id, with_pending=True)
         return Answered(self._forget(shard, _Forgotten(group_id, partitions, with_group=True)), shard.lsn)
 
-    def forget_topics(self, topics: Collection[str]) -> Work[None]:
-        """Topics were deleted: others of their names would begin at offset 0.  Pending offsets go too."""
+    def forget_topics(self, topics: Collection[str]) -> Work[bool]:
+        """Topics were deleted: others of their names would begin at offset 0.  Pending offsets go too; if all can."""
         for begun in self._loading.values():
             begun.deleted |= dict.fromkeys(topics)
+        forgotten = True
         for shard in list(self._shards.values()):
-            yield from self._forget_topics(shard, topics)
+            forgotten &= yield from self._forget_topics(shard, topics)
+        return forgotten
 
-    def _forget_topics(self, shard: GroupCoordinatorShard, topics: Collection[str]) -> Work[None]:
+    def _forget_topics(self, shard: GroupCoordinatorShard, topics: Collection[str]) -> Work[bool]:
+        forgotten = True
         for group_id in list(shard.offsets.groups()):
-            known = shard.offsets.partitions(group_id, with_pending=True)
-            gone = [at for at in known if at.topic in topics]
-            if gone:
-                self._forget(shard, _Forgotten(group_id, gone))
+            gone = [at for at in shard.offsets.partitions(group_id, with_pending=True) if at.topic in topics]
+            forgotten &= not self._forget(shard, _Forgotten(group_id, gone))
             yield
+        return forgotten
 
     def _forget(self, shard: GroupCoordinatorShard, *forgotten: _Forgotten) -> ErrorCode:
         """Write the tombstones, one batch for all, and apply them; the error if the journal does not take them."""
