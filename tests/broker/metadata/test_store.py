@@ -237,3 +237,15 @@ def test_a_change_needs_no_new_file_and_the_removal_of_none(tmp_path: Path) -> N
     assert {path.name: path.stat().st_ino for path in tmp_path.iterdir()} == there
     assert (tmp_path / "metadata.sqlite-journal").stat().st_size == 0, "it undoes nothing"
     store.close()
+
+
+def test_a_damaged_row_stops_no_change_of_others(tmp_path: Path) -> None:
+    store = SqliteMetadataStore(tmp_path / "metadata.sqlite")
+    assert store.write({"a": (b"1", 0), "b": (b"1", 0)})
+    with closing(sqlite3.connect(tmp_path / "metadata.sqlite", isolation_level=None)) as disk:
+        disk.execute("UPDATE metadata SET value = ? WHERE key = 'a'", (b"2",))
+    for version in (1, 2):
+        with pytest.raises(MetadataDamaged):
+            store.write({"b": (b"x", version), "a": (b"x", 1)})
+        assert store.write({"b": (b"2", version)})
+    store.close()

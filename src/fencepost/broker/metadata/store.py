@@ -150,9 +150,11 @@ class SqliteMetadataStore:
                         "INSERT OR REPLACE INTO metadata (key, value, version, checksum) VALUES (?, ?, ?, ?)", row
                     )
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, MetadataDamaged) as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if isinstance(error, MetadataDamaged):
+                raise
             refusal = self._refusal(error)
             if refusal is not None:
                 raise refusal from error

@@ -7,6 +7,7 @@ import json
 import random
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -90,8 +91,8 @@ class Topics:
         """Names of deleted topics of which something is left, and the end of that."""
         self._unforgotten: dict[str, Forget] = {}
         """Names of deleted topics that others could not forget, on a full disk: first of all the next one's making."""
-        self._buried: dict[str, tuple[None, int]] = {}
-        """Keys of deleted topics that need not be known any more; they go with the next change."""
+        self._buried: dict[str, tuple[bytes | None, int]] = {}
+        """What is to be written of deleted topics with the next change: they need not be known any more."""
 
     def load(self) -> None:
         """Open every topic that the store knows.  Raises MetadataDamaged, before anything is opened."""
@@ -201,9 +202,8 @@ class Topics:
     def create_at_once(self, name: str, count: int, settings: Mapping[str, str] | None = None) -> Topic:
         """The same in one step, for what is small and was not deleted just now.  Raises TopicRefused."""
         self.check_new(name, count, settings or {})
-        assert name not in self._going and name not in self._unforgotten, (
-            "what is left of a deleted topic goes before the next of its name comes"
-        )
+        left = name in self._going or name in self._unforgotten
+        assert not left, "what is left of a deleted topic goes before the next of its name comes"
         return at_once(self._creation(name, count, settings or {}))
 
     def _check_places(self, name: str, indexes: Iterable[int]) -> Work[None]:
@@ -229,7 +229,9 @@ class Topics:
         try:
             yield from self._make(topic)
         except NothingLeft as full:
-            self._write(_deletion(topic))
+            self._buried |= _deletion(topic)  # with the next change, if not now
+            with suppress(NothingLeft):
+                self._write({})
             self._remove_coming(topic)
             raise nothing_left(name, full) from full
         return topic
@@ -298,6 +300,7 @@ class Topics:
                 self._check_there(topic)
         except NothingLeft as full:
             self._remove_coming(topic)
+            topic.count = have  # even if that cannot be written: it may be grown again
             self._replace(topic, have, topic.settings)
             raise nothing_left(topic.name, full) from full
 
@@ -375,6 +378,8 @@ class Topics:
     def _save(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> bool:
         described = {"id": str(topic_id), "partitions": count, "settings": dict(settings)}
         try:
+            if _PREFIX + name in self._buried:  # it could not be made, nor that be written
+                self._write({})
             return self._write({_PREFIX + name: (json.dumps(described).encode(), version)})
         except NothingLeft as full:
             raise nothing_left(name, full) from full

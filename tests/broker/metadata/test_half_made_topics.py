@@ -1,0 +1,78 @@
+"""What could not be made is taken back; and if that cannot be written either, nothing is in its way later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import pytest
+from tests.broker.metadata.test_topic_lifecycle import NODE, PARTITIONS, Node
+from tests.log.log_doubles import ROOT, run
+
+from fencepost.broker.metadata.topic_rules import TopicRefused
+from fencepost.log.disk import NoDescriptors
+from fencepost.protocol.errors import ErrorCode
+
+
+def counts(node: Node) -> dict[str, int]:
+    """How many partitions each topic has; there are directories of no others."""
+    found = {name: len(topic.partitions) for name, topic in node.topics.by_name.items()}
+    directories = {f"{name}-{index}" for name, count in found.items() for index in range(count)}
+    assert set(node.disk.list(ROOT)) == NODE | directories
+    return found
+
+
+@contextmanager
+def without_descriptors(node: Node, after: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """So many partitions more can be made, then no file can be opened: not even the journal of the metadata."""
+    create_partition, left = node.storage.create_partition, after
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise NoDescriptors("no descriptor is left")
+
+    def create(*given: Any, **named: Any) -> Any:
+        nonlocal left
+        if not left:
+            patch.setattr(node.store, "write", refuse)
+            refuse()
+        left -= 1
+        return create_partition(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.storage, "create_partition", create)
+        yield
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("after", range(3))
+def test_what_could_not_be_made_nor_taken_back_can_be_made_later(
+    after: int, restart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        node = Node(after)
+        await node.create("grown")
+        grown = node.topics.by_name["grown"]
+        with without_descriptors(node, after, monkeypatch), pytest.raises(TopicRefused) as refused:
+            await node.topics.create("t", 3, {}, node.slices)
+        assert refused.value.error is ErrorCode.KAFKA_STORAGE_ERROR
+        with without_descriptors(node, after, monkeypatch), pytest.raises(TopicRefused) as refused:
+            await node.topics.add_partitions(grown, PARTITIONS + 3, node.slices)
+        assert refused.value.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "t" not in node.topics.by_name and len(grown.partitions) == PARTITIONS
+        if restart:  # what was begun last is finished; with it went what the first one left
+            await node.end()
+            node.disk.power_loss()
+            node.start()
+            assert counts(node) == {"grown": PARTITIONS + 3}
+            return
+        await node.create("t")
+        await node.topics.add_partitions(grown, PARTITIONS + 1, node.slices)
+        await node.storage.settle()
+        for _ in range(2):
+            assert counts(node) == {"t": PARTITIONS, "grown": PARTITIONS + 1}
+            await node.end()
+            node.disk.power_loss()
+            node.start()
+
+    run(main())
