@@ -142,3 +142,26 @@ def test_no_deadline_rings_before_its_time_whatever_is_lost_in_rounding() -> Non
         assert early == []
 
     virtually(main)
+
+
+def test_a_deadline_that_is_taken_back_leaves_nothing() -> None:
+    """A Fetch may wait for weeks, and most are answered long before."""
+
+    async def main(loop: VirtualLoop) -> None:
+        called: list[int] = []
+        deadlines = Deadlines(Turns())
+        for number in range(1000):
+            cancels = [deadlines.at(loop.time() + 86_400, partial(called.append, n)) for n in (number, -number)]
+            await asyncio.sleep(0.01)
+            for cancel in cancels:
+                cancel()
+        assert deadlines._due == deadlines._timers == {}
+        assert len(loop._scheduled) < 500, "asyncio forgets cancelled timers when they are many"
+        when = loop.time() + 1
+        for _ in range(2):
+            deadlines.at(when, partial(called.append, 1))()
+        deadlines.at(when, partial(called.append, 2))
+        await asyncio.sleep(2)
+        assert called == [2] and deadlines._due == deadlines._timers == {}
+
+    virtually(main)

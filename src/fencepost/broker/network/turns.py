@@ -51,6 +51,7 @@ class Deadlines:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._due: dict[int, dict[Callable[[], None], None]] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back at `when`, in event loop time, or less than a millisecond later; returns what takes this back."""
@@ -60,10 +61,17 @@ class Deadlines:
         due = self._due.get(tick)
         if due is None:
             due = self._due[tick] = {}
-            asyncio.get_running_loop().call_at(tick / 1000, self._ring, tick)
+            self._timers[tick] = asyncio.get_running_loop().call_at(tick / 1000, self._ring, tick)
         due[callback] = None
-        return lambda: due.pop(callback, None)
+        return lambda: self._take_back(tick, due, callback)
+
+    def _take_back(self, tick: int, due: dict[Callable[[], None], None], callback: Callable[[], None]) -> None:
+        due.pop(callback, None)
+        if not due and self._due.get(tick) is due:  # else it may be kept for weeks
+            del self._due[tick]
+            self._timers.pop(tick).cancel()
 
     def _ring(self, tick: int) -> None:
+        del self._timers[tick]
         for callback in self._due.pop(tick):
             self._turns.call(callback)
