@@ -341,7 +341,9 @@ PAGED = [("a", 1), ("b", 3)]
         (["a", "b"], ("aa", 0), ErrorCode.INVALID_REQUEST),
         (["b"], ("a", 0), ErrorCode.INVALID_REQUEST),
         (["a", "b"], ("", 0), ErrorCode.INVALID_REQUEST),
-        ([], ("aa", 0), []),
+        ([], ("aa", 1), [("b", [0, 1, 2])]),
+        ([], ("b", -1), []),
+        ([], ("c", 0), []),
     ],
 )
 def test_a_cursor_names_the_topic_that_the_page_begins_with(

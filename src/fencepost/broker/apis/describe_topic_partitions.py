@@ -36,8 +36,8 @@ def describe_topic_partitions(
         return independent(DescribeTopicPartitionsResponse(topics=refused))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-        begins = not cursor.topic_name and not request.topics
-        if cursor.partition_index < 0 or not (begins or names[:1] == [cursor.topic_name]):
+        # Of all topics the one that it names may have been deleted since.
+        if cursor.partition_index < 0 or (request.topics and names[:1] != [cursor.topic_name]):
             refused = yield from each(
                 request.topics, lambda topic: _refused(topic.name, ErrorCode.INVALID_REQUEST), pace
             )
