@@ -37,6 +37,7 @@ from fencepost.protocol.messages import (
     ListGroupsRequest,
     ListTransactionsRequest,
     MetadataRequest,
+    OffsetCommitRequest,
     OffsetFetchRequest,
     UpdateFeaturesRequest,
     WriteTxnMarkersRequest,
@@ -240,6 +241,22 @@ def test_topics_that_may_not_be_seen_are_left_out(scene: Scene) -> None:
     assert client.ask(MetadataRequest(topics=None)).topics == []
     (found,) = client.ask(DescribeTransactionsRequest(transactional_ids=["t"])).transaction_states
     assert (found.transaction_state, found.topics) == ("Ongoing", [])
+
+
+def test_who_may_not_commit_begins_no_group_with_nothing(scene: Scene) -> None:
+    scene.deny(GROUP, Operation.READ)
+    nothing = OffsetCommitRequest(group_id="new", member_id="", generation_id_or_member_epoch=-1, topics=[])
+    assert scene.client.ask(nothing, 9).topics == []
+    assert scene.client.ask(ListGroupsRequest()).groups == []
+
+
+def test_who_may_not_see_its_settings_may_make_a_topic(scene: Scene) -> None:
+    scene.deny(TOPIC, Operation.DESCRIBE_CONFIGS)
+    wanted = CreatableTopic(name="made", num_partitions=3, replication_factor=1, assignments=[], configs=[])
+    (made,) = scene.client.ask(CreateTopicsRequest(topics=[wanted])).topics
+    assert (made.error_code, made.topic_config_error_code) == (ErrorCode.NONE, NO_TOPIC)
+    assert (made.num_partitions, made.replication_factor, made.configs) == (-1, -1, [])
+    assert made.topic_id == scene.client.broker.node.topics.by_name["made"].topic_id
 
 
 #: They tell what a client has to know before it can ask for anything, as Apache Kafka tells it to all.

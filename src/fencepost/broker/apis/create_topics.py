@@ -58,6 +58,11 @@ async def _create(
             topic_id = (await node.topics.create(asked.name, count, given, node.slices)).topic_id
     except TopicRefused as refused:
         return _refused(asked.name, refused.error, str(refused))
+    if not context.may(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, asked.name):
+        hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return CreatableTopicResult(
+            name=asked.name, topic_id=topic_id, error_code=ErrorCode.NONE, topic_config_error_code=hidden, configs=[]
+        )
     return CreatableTopicResult(
         name=asked.name,
         topic_id=topic_id,

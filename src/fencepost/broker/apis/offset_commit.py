@@ -57,7 +57,8 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
     if pace.pauses:
         _refuse_deleted(asked, request, context, node)
     lsn = 0
-    if asked.offsets or not request.topics:
+    # Who commits nothing is still heard of, or begins the group.
+    if asked.offsets or (not request.topics and context.may(Operation.READ, Resource.GROUP, request.group_id)):
         who = CommitFor(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
