@@ -187,6 +187,8 @@ class Broker:
         except BaseException:
             _let_go(node)
             raise
+        for connection in list(node.connections):  # to clients that do not take what was ready
+            connection.abort()
         node.metadata.close()
 
     def crash(self) -> None:

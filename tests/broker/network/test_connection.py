@@ -24,6 +24,7 @@ from tests.broker.wire import (
     produce_request,
     serving,
     values,
+    wait_until,
 )
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -209,3 +210,15 @@ def test_a_client_id_that_leaves_no_room_for_a_member_id(version: int) -> None:
             strange.close()
         assert alone(other).member_id
         other.close()
+
+
+def test_a_stop_leaves_no_connection_to_a_client_that_does_not_read(client: Client) -> None:
+    """It would never be told that nobody answers any more, and what it asked for would stay in memory."""
+    topic, slow = new_topic(client), Client(client.broker)
+    assert produce(client, topic, batch("x" * (MEGABYTE - 200))).error_code == ErrorCode.NONE
+    slow.send(*(fetch_request(slow, topic) for _ in range(100)))
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+    assert client.broker.failed is not None
+    asyncio.run_coroutine_threadsafe(client.broker.stop(), client.broker.failed.get_loop()).result(20)
+    wait_until("no connection is left", lambda: not connections_of(client.broker), 2)
+    slow.close()

@@ -107,12 +107,19 @@ def test_a_node_that_stops_keeps_nobody_waiting() -> None:
 
 @pytest.mark.parametrize("most", [0, 1, 3])
 def test_an_address_has_so_many_places_and_gets_back_what_it_gives_back(most: int) -> None:
-    quotas = ConnectionQuotas(100, most, "b:2")
+    quotas = ConnectionQuotas(100, most, "10.0.0.2:2")
     for _ in range(2):
-        for address, places in (("a", most), ("b", 2)):
+        for address, places in (("10.0.0.1", most), ("10.0.0.2", 2)):
             assert [quotas.opened(address) for _ in range(places + 2)] == [True] * places + [False] * 2
         assert quotas.room() == 100 - most - 2 - 4
-        for address, places in (("a", most), ("b", 2)):
+        for address, places in (("10.0.0.1", most), ("10.0.0.2", 2)):
             for _ in range(places + 2):
                 quotas.closed(address)
         assert quotas.room() == 100
+
+
+@pytest.mark.parametrize("spelled", ["fe80::a:1", "FE80:0:0:0:0:0:A:1", "fe80:0000::000a:0001"])
+def test_an_address_may_be_spelled_in_every_way(spelled: str) -> None:
+    quotas = ConnectionQuotas(10, 0, f"10.0.0.7:2,{spelled}:1")
+    came = ["fe80::a:1", "fe80::a:1", "10.0.0.7", "::1"]
+    assert [quotas.opened(address) for address in came] == [True, False, True, False]

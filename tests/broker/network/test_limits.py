@@ -328,7 +328,7 @@ def test_beyond_the_number_of_its_address_a_connection_is_closed(
 
 def test_an_override_names_addresses() -> None:
     Settings({"max.connections.per.ip.overrides": "10.0.0.1:5, ::1:7"})
-    for wrong in ("somewhere:5", "10.0.0.1", "10.0.0.1:many"):
+    for wrong in ("somewhere:5", "10.0.0.1", "10.0.0.1:many", "10.0.1:5", "10.0.0.300:5", "abc:5", "1::2::3:5"):
         with pytest.raises(BadSetting, match=r"max.connections.per.ip.overrides"):
             Settings({"max.connections.per.ip.overrides": wrong})
 
@@ -360,6 +360,22 @@ def test_idle_time_is_counted_from_the_last_byte(client: Client, idle_ms: int) -
     on_the_loop(broker, lambda: connection.tidy(3000.0, idle_ms / 1000))
     on_the_loop(broker, lambda: connection.tidy(3600.0, idle_ms / 1000))
     assert client.is_closed() if idle_ms > 0 else client.ask(HELLO).error_code == ErrorCode.NONE
+
+
+def test_idle_time_is_counted_from_the_last_answer_too(client: Client) -> None:
+    """It may come long after its request, as that of a JoinGroup."""
+    topic = new_topic(client)
+    (connection,) = on_the_loop(client.broker, lambda: connections_of(client.broker))
+    client.send(fetch_request(client, topic, wait_ms=60_000))
+    wait_until("it waits", lambda: bool(connection._tasks))
+    for now in (1000.0, 1001.0, 1599.0):
+        on_the_loop(client.broker, lambda now=now: connection.tidy(now, 600))  # type: ignore[misc]
+    writer = Client(client.broker)
+    produce(writer, topic, batch("a"))
+    assert values(client.receive().responses[0].partitions[0]) == ["a"]
+    on_the_loop(client.broker, lambda: connection.tidy(1600.0, 600))
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+    writer.close()
 
 
 def test_the_other_end_is_looked_after(client: Client) -> None:

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final
 
 from fencepost.log.settings import LogSettings
@@ -211,6 +212,12 @@ class Settings(Mapping[str, Value]):
             if setting is None:
                 raise BadSetting(f"{name} is not a broker setting{_did_you_mean(name, BROKER)}")
             self.given[name] = setting.parse(name, str(value))
+        overrides = str(self["max.connections.per.ip.overrides"])
+        for address in [item.rpartition(":")[0] for item in overrides.split(",")] if overrides else []:
+            try:
+                ip_address(address)
+            except ValueError:
+                raise BadSetting(f"max.connections.per.ip.overrides={overrides}: {address} is no address") from None
         if self["max.connections.per.ip"] == 0 and not self["max.connections.per.ip.overrides"]:
             raise BadSetting(
                 "max.connections.per.ip=0: nobody could connect; say in max.connections.per.ip.overrides who may"

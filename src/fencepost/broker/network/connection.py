@@ -386,6 +386,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _ready(self) -> None:
         """Something may have become ready at the front of the order."""
+        self._active = True
         self._out.take_ready(self._node.storage.durable)
         if self._stopped and not self._out.slots and not self._memory.is_waiting:
             self._stopped = False

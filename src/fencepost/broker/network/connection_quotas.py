@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 
 from fencepost.node_log import get_logger
@@ -73,7 +74,7 @@ class ConnectionQuotas:
         self._overrides: dict[str, int] = {}
         for item in overrides.split(",") if overrides else ():
             address, _, number = item.rpartition(":")
-            self._overrides[address] = int(number)
+            self._overrides[str(ip_address(address))] = int(number)
         self._counts: Counter[str] = Counter()
         self._open = 0
 
