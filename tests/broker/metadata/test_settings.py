@@ -13,7 +13,15 @@ from tests.broker.wire import Client, batch, clients, new_topic, produce, servin
 from tests.source_trees import MODULES, room_of, tree_of
 
 from fencepost.broker.metadata.setting_docs import MEANING
-from fencepost.broker.metadata.settings import BROKER, INERT_TOPIC, TOPIC, BadSetting, Settings, check_topic_settings
+from fencepost.broker.metadata.settings import (
+    BROKER,
+    INERT_TOPIC,
+    LARGEST_COUNT,
+    TOPIC,
+    BadSetting,
+    Settings,
+    check_topic_settings,
+)
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from fencepost.protocol.messages.alter_configs import AlterableConfig as Whole
@@ -289,3 +297,14 @@ def test_files_wait_for_their_removal_as_long_as_topic_or_node_say() -> None:
     assert Settings().log_settings().file_delete_delay_ms == 60_000
     assert node.log_settings().file_delete_delay_ms == 5
     assert node.log_settings({"file.delete.delay.ms": "7"}).file_delete_delay_ms == 7
+
+
+@pytest.mark.parametrize(
+    "name", ["num.partitions", "offsets.topic.num.partitions", "transaction.state.log.num.partitions"]
+)
+def test_no_topic_is_to_have_more_partitions_than_one_may_have(name: str) -> None:
+    """Else it could never be made, and whoever needs a coordinator would ask for ever."""
+    assert Settings({name: LARGEST_COUNT})[name] == LARGEST_COUNT
+    for count in (0, LARGEST_COUNT + 1):
+        with pytest.raises(BadSetting, match=f"{name}={count}: it must be between 1 and {LARGEST_COUNT}"):
+            Settings({name: count})

@@ -21,6 +21,8 @@ Value = int | bool | str | float
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
 _LARGEST = sys.float_info.max
+LARGEST_COUNT: Final = 10_000
+"""Partitions that a topic may have."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -138,11 +140,11 @@ BROKER: Final[dict[str, Setting]] = {
     "min.incremental.fetch.session.eviction.ms": _int(120_000),
     "min.insync.replicas": _int(1, 1, topic="min.insync.replicas"),
     "node.id": _int(0),
-    "num.partitions": _int(1, 1),
+    "num.partitions": _int(1, 1, LARGEST_COUNT),
     "offset.metadata.max.bytes": _int(4096),
     "offsets.retention.check.interval.ms": _int(600_000, 1, _LONG),
     "offsets.retention.minutes": _int(10_080, 1),
-    "offsets.topic.num.partitions": _int(50, 1),
+    "offsets.topic.num.partitions": _int(50, 1, LARGEST_COUNT),
     "producer.id.expiration.check.interval.ms": _int(600_000, 1),
     "producer.id.expiration.ms": _int(_DAY, 1),
     "queued.max.request.bytes": _int(-1, -_LONG, _LONG),
@@ -154,7 +156,7 @@ BROKER: Final[dict[str, Setting]] = {
     "transaction.max.timeout.ms": _int(900_000, 1),
     "transaction.partition.verification.enable": _bool(True),
     "transaction.remove.expired.transaction.cleanup.interval.ms": _int(3_600_000, 1),
-    "transaction.state.log.num.partitions": _int(50, 1),
+    "transaction.state.log.num.partitions": _int(50, 1, LARGEST_COUNT),
     "transaction.two.phase.commit.enable": _bool(False),
     "transactional.id.expiration.ms": _int(7 * _DAY, 1),
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fencepost.broker.compaction import JOURNAL_SEGMENT_BYTES
+from fencepost.broker.metadata.settings import LARGEST_COUNT as LARGEST_COUNT
 from fencepost.broker.metadata.settings import BadSetting, check_topic_settings
 from fencepost.log.disk import DiskFull, NothingLeft, Withheld
 from fencepost.node_log import get_logger
@@ -26,7 +27,6 @@ INTERNAL_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "unclean.leader.election.enable": "false",
     },
 }
-LARGEST_COUNT: Final = 10_000
 NO_LEADER: Final = -1
 """In place of the node that leads a partition, while that is offline."""
 
