@@ -1,0 +1,72 @@
+"""The answer to whatever writes depends on what it wrote: none leaves before that is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.broker.group_talk import commit, find_group, txn_commit
+from tests.broker.wire import add, batch, clients, end, init, init_answer, new_topic, on_the_loop, produce
+
+from fencepost.broker.network.outgoing import Outgoing
+from fencepost.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    DeleteGroupsRequest,
+    DeleteRecordsRequest,
+    OffsetDeleteRequest,
+    WriteTxnMarkersRequest,
+)
+from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+
+client = clients()
+
+
+def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lsns: list[int] = []
+    put = Outgoing.put
+
+    def noted(outgoing: Outgoing, data: bytes, slot: Any, lsn: int, durable: int) -> bool:
+        lsns.append(lsn)
+        return put(outgoing, data, slot, lsn, durable)
+
+    find_group(client)
+    topic, storage = new_topic(client), client.broker.node.storage
+    pair, other, hanging = init(client, "t"), init(client, "other"), init(client, "hanging")
+    offsets = AddOffsetsToTxnRequest(
+        transactional_id="t", producer_id=pair[0], producer_epoch=pair[1], group_id="pending"
+    )
+    gone = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+    position = OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+    marker = WritableTxnMarker(
+        producer_id=hanging[0],
+        producer_epoch=hanging[1],
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
+        coordinator_epoch=0,
+    )
+    open_ = batch("x", pair=hanging, sequence=0, transactional=True)
+    writes: dict[str, Callable[[], object]] = {
+        "InitProducerId": lambda: init_answer(client, "new"),
+        "Produce": lambda: produce(client, topic, batch("x")),
+        "Produce in a transaction": lambda: produce(client, topic, open_, "hanging"),
+        "WriteTxnMarkers": lambda: client.ask(WriteTxnMarkersRequest(markers=[marker]), 1),
+        "AddPartitionsToTxn": lambda: add(client, "t", pair, topic),
+        "AddOffsetsToTxn": lambda: client.ask(offsets, 4),
+        "TxnOffsetCommit": lambda: txn_commit(client, "other", other, topic, 1),
+        "EndTxn": lambda: end(client, "t", pair),
+        "OffsetCommit": lambda: commit(client, topic, 1, group="h"),
+        "OffsetDelete": lambda: client.ask(OffsetDeleteRequest(group_id="h", topics=[position])),
+        "OffsetCommit again": lambda: commit(client, topic, 1, group="h"),
+        "DeleteGroups": lambda: client.ask(DeleteGroupsRequest(groups_names=["h"])),
+        "DeleteRecords": lambda: client.ask(DeleteRecordsRequest(topics=[gone], timeout_ms=1000)),
+    }
+    monkeypatch.setattr(Outgoing, "put", noted)
+    for name, write in writes.items():
+        written = on_the_loop(client.broker, lambda: storage.lsn)
+        lsns.clear()
+        write()
+        (lsn,) = lsns
+        assert lsn > written, name
