@@ -250,6 +250,18 @@ def test_who_may_not_commit_begins_no_group_with_nothing(scene: Scene) -> None:
     assert scene.client.ask(ListGroupsRequest()).groups == []
 
 
+@pytest.mark.parametrize(("resource", "kind"), [(GROUP, 0), (ID, 1)])
+def test_who_may_not_ask_for_a_coordinator_does_not_have_its_topic_made(resource: Resource, kind: int) -> None:
+    denies = Denies()
+    denies.denied = {(resource, Operation.DESCRIBE)}
+    with serving(denies) as broker:
+        client = Client(broker)
+        for version in (3, 4):
+            client.ask(FindCoordinatorRequest(key="k", key_type=kind, coordinator_keys=["k"]), version)
+        assert broker.node.topics.by_name == {}
+        client.close()
+
+
 def test_who_may_not_see_its_settings_may_make_a_topic(scene: Scene) -> None:
     scene.deny(TOPIC, Operation.DESCRIBE_CONFIGS)
     wanted = CreatableTopic(name="made", num_partitions=3, replication_factor=1, assignments=[], configs=[])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from tests.broker.wire import MEGABYTE, NOW, Client, batch, clients, ended, init, list_offset, new_topic, produce
 
+from fencepost.broker.apis.list_offsets import _while_it_is_there
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
@@ -199,3 +204,25 @@ def test_a_batch_that_unfolds_to_more_than_is_taken_now_is_told_of_by_its_header
     partition.settings = partition.settings.with_(max_message_bytes=MEGABYTE + 100_000)
     found = list_offset(client, topic, NOW + 1)
     assert (found.error_code, found.offset, found.timestamp) == (ErrorCode.NONE, 0, NOW + 2)
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_nothing_is_looked_for_in_a_partition_that_was_deleted_meanwhile(made_again: bool) -> None:
+    """Its files are closed; one of its name has others."""
+    partition: Any = SimpleNamespace(topic="t", index=0)
+    found = [partition]
+    node: Any = SimpleNamespace(storage=SimpleNamespace(partition=lambda *_: found[0]))
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=NOW)
+
+    def search() -> Iterator[None]:
+        yield
+        yield
+        raise AssertionError("it is gone")
+
+    steps: Any = _while_it_is_there(search(), wanted, partition, node)  # type: ignore[arg-type]
+    next(steps)
+    next(steps)
+    found[0] = SimpleNamespace(topic="t", index=0) if made_again else None
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert done.value.value.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

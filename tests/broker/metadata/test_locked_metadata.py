@@ -20,12 +20,14 @@ from fencepost.protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
     UpdateFeaturesRequest,
 )
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 
@@ -60,6 +62,12 @@ def lower(client: Client, _: str) -> Answer:
 
 def give_an_id(client: Client, _: str) -> Answer:
     return init_answer(client, None).error_code, "another process: only the log says it"
+
+
+def retention(client: Client, name: str) -> str | None:
+    asked = DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=["retention.ms"])
+    (found,) = client.ask(DescribeConfigsRequest(resources=[asked])).results
+    return str(found.configs[0].value)
 
 
 def delete(client: Client, name: str) -> Answer:
@@ -97,6 +105,7 @@ def test_changes_are_refused_meanwhile_and_records_go_on(
                 found, message = change(client, name)
                 assert (found, "another process" in str(message)) == (error, True), change
             assert produce(client, name, batch("x")).error_code == ErrorCode.NONE
+            assert retention(client, name) == "604800000"
         assert values(fetch(client, name)) == ["x"]
         for change, _ in CHANGES:
             assert change(client, name)[0] == ErrorCode.NONE, change

@@ -127,6 +127,14 @@ def test_older_metadata_gives_out_no_producer_id_twice(
     assert len([said for said in caplog.messages if "metadata.sqlite is older than the rest" in said]) == 1
 
 
+def test_starts_are_counted_on_with_older_metadata(history: History) -> None:
+    """Counted from there, a commit log of a later start would be taken for an older one, or the other way round."""
+    exchange(history.data, METADATA, history.first)
+    for number in (4, 5):
+        assert history.values() == ["a", "b", "c"]
+        assert (history.data / LOG / "starts").read_text() == f"{number}\n"
+
+
 def test_an_older_copy_of_everything_is_as_good_as_new(history: History) -> None:
     for copy, records in ((history.first, ["a"]), (history.second, ["a", "b"]), (history.now, ["a", "b", "c"])):
         history.data = copy

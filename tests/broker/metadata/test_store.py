@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.broker.metadata.producer_ids import PRODUCER_IDS, StoredProducerIds
 from fencepost.broker.metadata.store import (
     MetadataDamaged,
     MetadataStore,
@@ -249,3 +250,15 @@ def test_a_damaged_row_stops_no_change_of_others(tmp_path: Path) -> None:
             store.write({"b": (b"x", version), "a": (b"x", 1)})
         assert store.write({"b": (b"2", version)})
     store.close()
+
+
+def test_producer_ids_that_somebody_else_took_meanwhile_are_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryMetadataStore()
+    ids = StoredProducerIds(store)
+    assert [ids.allocate(10), ids.allocate(10)] == [0, 10]
+    known = store.get(PRODUCER_IDS)
+    assert store.write({PRODUCER_IDS: (b"30", 2)})
+    with monkeypatch.context() as late:
+        late.setattr(store, "get", lambda _: known)
+        assert ids.allocate(10) is None
+    assert ids.allocate(10) == 30

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from fencepost.broker.authorizer import AllowEverything
+from fencepost.broker.network.disconnections import Disconnections
+from fencepost.broker.network.request_context import Peer
 from fencepost.client import Admin, Producer
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import ProducerId, ProducerIdAndEpoch
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
 
@@ -64,3 +69,26 @@ def test_it_stays_open_while_the_producer_does_or_where_the_setting_is_off(enabl
 
 def test_a_two_phase_commit_is_left_alone() -> None:
     assert states(enabled=True, leaves=True, prepared=True) == ("Ongoing", "Ongoing")
+
+
+def test_whoever_comes_back_within_the_grace_time_goes_on() -> None:
+    """Under the producer id that it had."""
+    aborted: list[tuple[str, int]] = []
+    transactions: Any = SimpleNamespace(abort_abandoned=lambda name, producer_id: aborted.append((name, producer_id)))
+
+    async def main(_: VirtualLoop) -> None:
+        disconnections = Disconnections(transactions, True, GRACE_MS)
+        first, second = Peer(AllowEverything(), "/here"), Peer(AllowEverything(), "/here")
+        disconnections.claimed("id", first, ProducerId(7))
+        disconnections.lost(first)
+        await asyncio.sleep(GRACE_MS / 2000)
+        disconnections.claimed("id", second, ProducerId(7))
+        disconnections.lost(first)
+        await asyncio.sleep(GRACE_MS / 500)
+        assert aborted == []
+        disconnections.lost(second)
+        assert len(disconnections._timers) == 1
+        await asyncio.sleep(GRACE_MS / 500)
+        assert aborted == [("id", 7)] and disconnections._claims == disconnections._timers == {}
+
+    run(main)
