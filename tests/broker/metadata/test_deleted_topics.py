@@ -125,6 +125,7 @@ def test_a_topic_whose_name_still_has_committed_offsets_is_not_made(
             assert commit(client, "t", 1) == [ErrorCode.NONE]
             full.setattr(GroupCoordinatorShard, "append", refused)
             delete(client, "t")
+            make_again(client, "other")  # what is known of the deleted one outlives other changes
             client.close()
         with running_broker(data=tmp_path, settings=SETTINGS) as broker:
             client = Client(broker)
@@ -139,3 +140,15 @@ def test_a_topic_whose_name_still_has_committed_offsets_is_not_made(
         make_again(client, "t")
         assert committed_offset(client, "t") == (-1, ErrorCode.NONE)
         client.close()
+
+
+def test_the_offsets_of_all_that_are_deleted_together_are_gone(client: Client) -> None:
+    find_group(client)
+    topics = [new_topic(client) for _ in range(3)]
+    for topic in topics:
+        assert commit(client, topic, 1) == [ErrorCode.NONE]
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic) for topic in topics], timeout_ms=1000)
+    assert [each.error_code for each in client.ask(request).responses] == [ErrorCode.NONE] * 3
+    for topic in topics:
+        make_again(client, topic)
+        assert committed_offset(client, topic) == (-1, ErrorCode.NONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -74,5 +75,34 @@ def test_what_could_not_be_made_nor_taken_back_can_be_made_later(
             await node.end()
             node.disk.power_loss()
             node.start()
+
+    run(main())
+
+
+@pytest.mark.parametrize("turns", range(0, 16, 3))
+def test_settings_that_change_while_a_topic_grows_are_those_of_its_new_partitions_too(turns: int) -> None:
+    async def main() -> None:
+        node = Node(turns, steps=1)
+        await node.create("t")
+        topic = node.topics.by_name["t"]
+        growing = asyncio.ensure_future(node.topics.add_partitions(topic, PARTITIONS + 5, node.slices))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        node.topics.change_settings(topic, {"retention.ms": "7"})
+        await growing
+        assert [partition.settings.retention_ms for partition in topic.partitions] == [7] * (PARTITIONS + 5)
+        await node.end()
+
+    run(main())
+
+
+def test_of_two_names_that_differ_in_dots_only_one_is_made_even_at_once() -> None:
+    async def main() -> None:
+        node = Node(1, steps=1)
+        works = [node.topics.create(name, PARTITIONS, {}, node.slices) for name in ("a.b", "a_b")]
+        made, refused = await asyncio.gather(*works, return_exceptions=True)
+        assert isinstance(refused, TopicRefused) and refused.error is ErrorCode.INVALID_TOPIC_EXCEPTION, made
+        assert list(node.topics.by_name) == ["a.b"]
+        await node.end()
 
     run(main())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.broker.wire import Client, add, batch, end, fetch, init, new_topic, produce, serving, wait_until
 
-from fencepost.broker.network.older_clients import software_name
+from fencepost.broker.authorizer import AllowEverything
+from fencepost.broker.network.older_clients import LIBRDKAFKA, Call, error_for, software_name
+from fencepost.broker.network.request_context import Peer, RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnRequest, ApiVersionsRequest
 from fencepost.protocol.types import ProducerIdAndEpoch
@@ -91,3 +93,14 @@ def test_nobody_is_told_that_an_open_transaction_was_timed_out() -> None:
 )
 def test_what_is_built_on_librdkafka_is_known_by_it(name: str, version: str, software: str) -> None:
     assert software_name(name, version) == software
+
+
+@pytest.mark.parametrize("call", Call)
+def test_what_is_only_to_be_tried_again_stays_so_after_a_time_out(call: Call) -> None:
+    """A producer that took it for a new epoch would begin anew while the old transaction is being aborted."""
+    peer = Peer(AllowEverything(), "/here")
+    peer.software = LIBRDKAFKA
+    context = RequestContext(peer, 3, "c")
+    for error in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        assert error_for(error, call, True, context) is error
+    assert error_for(ErrorCode.PRODUCER_FENCED, call, True, context) is ErrorCode.UNKNOWN_PRODUCER_ID

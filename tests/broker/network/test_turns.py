@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 import pytest
-from tests.broker.wire import Client, batch, fetch_request, new_topic, produce, serving, values
+from tests.broker.wire import Client, batch, fetch_request, new_topic, produce, serving, values, wait_until
 from tests.log.log_doubles import run
 
 from fencepost.broker.network.turns import MOST_AT_ONCE, Deadlines, Turns
@@ -165,3 +165,23 @@ def test_a_deadline_that_is_taken_back_leaves_nothing() -> None:
         assert called == [2] and deadlines._due == deadlines._timers == {}
 
     virtually(main)
+
+
+@pytest.mark.parametrize("woken", [False, True])
+def test_a_fetch_that_is_answered_leaves_nothing_behind(woken: bool) -> None:
+    """What it waited for does not know it any more: else everything would grow with every Fetch."""
+    with serving() as broker:
+        reader, writer = Client(broker), Client(broker)
+        topics = [new_topic(writer), new_topic(writer)]
+        request = fetch_request(reader, topics[0], wait_ms=60_000 if woken else 20)
+        request.topics += fetch_request(reader, topics[1]).topics
+        partitions = [broker.node.storage.partition(topic, 0) for topic in topics]
+        reader.send(request)
+        if woken:
+            wait_until("it waits", lambda: all(each is not None and len(each._waiters) == 1 for each in partitions))
+            produce(writer, topics[0], batch("a"))
+        assert len(reader.receive().responses) == 2
+        assert [each is not None and each._waiters for each in partitions] == [{}, {}]
+        assert broker.node.deadlines._due == {}
+        for each in (reader, writer):
+            each.close()
