@@ -19,6 +19,7 @@ from tests.broker.wire import (
     connections_of,
     ended,
     fetch,
+    fetch_request,
     find_coordinator,
     init,
     list_offset,
@@ -44,6 +45,7 @@ from fencepost.protocol.messages import (
 )
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
@@ -265,3 +267,23 @@ def test_a_node_that_stops_while_a_request_is_decoded_does_nothing_of_it(
         assert values(fetch(client, topic)) == ["acknowledged"]
         client.close()
     assert not caplog.records
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_fetch_reads_nothing_of_a_partition_that_was_deleted_after_it_was_found(
+    client: Client, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    topic, other = new_topic(client), Client(client.broker)
+    produce(client, topic, batch("old"))
+    request = fetch_request(client, topic)
+    nobodys = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1000) for n in range(MANY)]
+    request.topics.append(FetchTopic(topic=UNKNOWN, partitions=nobodys))
+    with held(client.broker, monkeypatch) as interrupted:
+        client.send(request, version=12)
+        interrupted(1)
+        delete(other, topic)
+        if again:
+            make_again(other, topic)
+    (found,) = [each for each in client.receive().responses if each.topic == topic]
+    assert (found.partitions[0].error_code, found.partitions[0].records) == (0 if again else GONE, b"")
+    other.close()
