@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.broker.group_talk import commit, committed_offset, find_group, txn_commit
@@ -16,16 +20,19 @@ from tests.broker.wire import (
     init,
     list_offset,
     new_topic,
+    on_the_loop,
     produce,
     values,
 )
 
-from fencepost.broker import running_broker
+from fencepost.broker import Broker, running, running_broker
 from fencepost.coordinator.group.shards import GroupCoordinatorShard
+from fencepost.log import commit_log, space
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.simulation.disk import SimulatedDisk
 
 client = clients()
 
@@ -150,5 +157,64 @@ def test_the_offsets_of_all_that_are_deleted_together_are_gone(client: Client) -
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic) for topic in topics], timeout_ms=1000)
     assert [each.error_code for each in client.ask(request).responses] == [ErrorCode.NONE] * 3
     for topic in topics:
+        make_again(client, topic)
+        assert committed_offset(client, topic) == (-1, ErrorCode.NONE)
+
+
+class SmallDisk:
+    """Where a node has its data; somebody else has the rest of the disk, and lets go of some of it later."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+        for name, size in (("_ALLOCATION", 4096), ("_LITTLE", 512)):
+            monkeypatch.setattr(commit_log, name, size)
+        monkeypatch.setattr(space, "reserved", lambda total, _: total // 8)
+        self._disk = SimulatedDisk(Random(1), capacity=20_000_000)
+        self._disk.make_directory(path.parent / "foreign")
+        self._foreign = self._disk.open(path.parent / "foreign" / "file")
+        self._path = path
+        monkeypatch.setattr(running, "Broker", partial(Broker, disk=self._disk))
+
+    @contextmanager
+    def serving(self) -> Iterator[Client]:
+        with running_broker(data=self._path, settings=SETTINGS) as broker:
+            client = Client(broker)
+            yield client
+            client.close()
+
+    def occupy(self) -> None:
+        room = self._disk.room(self._path)
+        assert room is not None
+        self._foreign.allocate(self._foreign.size() + room.free)
+
+    def let_go(self) -> None:
+        self._foreign.truncate(0)
+
+
+def test_committed_offsets_are_gone_where_the_disk_is_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    disk = SmallDisk(monkeypatch, tmp_path)
+    with disk.serving() as client:
+        find_group(client)
+        topic, other = new_topic(client), new_topic(client)
+        assert commit(client, topic, 1) == [ErrorCode.NONE]
+        disk.occupy()
+        while produce(client, other, batch("x")).error_code == ErrorCode.NONE:
+            pass
+        delete(client, topic)
+        disk.let_go()
+        make_again(client, topic)
+        assert committed_offset(client, topic) == (-1, ErrorCode.NONE)
+
+
+def test_a_start_on_a_full_disk_finishes_the_deletion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    disk = SmallDisk(monkeypatch, tmp_path)
+    with disk.serving() as client:
+        find_group(client)
+        topic = new_topic(client)
+        assert commit(client, topic, 1) == [ErrorCode.NONE]
+        topics = client.broker.node.topics
+        on_the_loop(client.broker, lambda: topics.withdraw(topics.by_name[topic]))
+    disk.occupy()
+    with disk.serving() as client:
+        disk.let_go()
         make_again(client, topic)
         assert committed_offset(client, topic) == (-1, ErrorCode.NONE)
