@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -37,12 +37,14 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeTransactionsRequest,
     ListGroupsRequest,
     ListTransactionsRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.types import ProducerIdAndEpoch
@@ -261,6 +263,34 @@ def test_groups_that_are_not_read_yet_come_again_and_markers_reach_them(tmp_path
         ended(client, "t", following)
         assert committed_offset(client, topic, stable=True) == (8, ErrorCode.NONE)
         client.close()
+
+
+def test_a_deleted_topic_is_made_again_when_its_offsets_are_forgotten(tmp_path: Path, gate: Gate) -> None:
+    """Before, a kill would leave the next topic of its name with them."""
+    gate.open_all()
+    with running_broker(data=tmp_path, settings=MANY) as broker:
+        client = Client(broker)
+        find_group(client)
+        doomed = new_topic(client)
+        assert commit(client, doomed, 2) == [ErrorCode.NONE]
+        client.close()
+    gate.groups = set()
+    with starting(tmp_path, gate) as (broker, started), ThreadPoolExecutor(1) as pool:
+        client, other, topics = Client(broker), Client(broker), broker.node.topics
+        delete = DeleteTopicsRequest(topics=[DeleteTopicState(name=doomed)], timeout_ms=1000)
+        assert client.ask(delete).responses[0].error_code == ErrorCode.NONE
+        wanted = CreatableTopic(name=doomed, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        making = pool.submit(other.ask, CreateTopicsRequest(topics=[wanted]))
+        wait_until("it is asked for", lambda: doomed in topics._coming or doomed in topics.by_name)
+        for _ in range(20):
+            assert init_answer(client, None).error_code == ErrorCode.NONE
+        assert not making.done()
+        gate.open_all()
+        assert making.result(10).topics[0].error_code == ErrorCode.NONE
+        started.result(10)
+        assert committed_offset(client, doomed) == (-1, ErrorCode.NONE)
+        client.close()
+        other.close()
 
 
 def test_a_stale_commit_of_offsets_waits_until_it_is_known_why(tmp_path: Path, gate: Gate) -> None:

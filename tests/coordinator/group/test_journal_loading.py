@@ -143,10 +143,27 @@ def test_topics_that_are_deleted_while_a_journal_is_read_leave_no_offset() -> No
     coordinator = GroupCoordinator(world, world.clock, world.settings, Random(1))
     reading = coordinator.start_loading(0)
     assert reading is not None
-    at_once(coordinator.forget_topics([A.topic]))
+    forgetting = coordinator.forget_topics([A.topic])
+    for _ in range(10):
+        assert next(forgetting, "over") != "over", "what a crash would bring back is not forgotten"
     at_once(reading)
-    found = coordinator.fetch_offsets("g", None, False)
-    assert list(found) == [B]  # type: ignore[arg-type]
+    at_once(forgetting)
+    for each in (coordinator, world.restarted()):
+        found = each.fetch_offsets("g", None, False)
+        assert list(found) == [B]  # type: ignore[arg-type]
+
+
+def test_a_journal_that_cannot_be_read_keeps_no_topic_from_being_forgotten() -> None:
+    world = World()
+    world.journal.batches.append(journal.batch([an_offset()])[:-1] + b"?")
+    coordinator = GroupCoordinator(world, world.clock, world.settings, Random(1))
+    reading = coordinator.start_loading(0)
+    assert reading is not None
+    forgetting = coordinator.forget_topics([A.topic])
+    next(forgetting)
+    with pytest.raises(JournalUnreadable):
+        at_once(reading)
+    at_once(forgetting)
 
 
 def test_answers_depend_on_what_was_written_while_a_journal_was_read() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -83,6 +83,8 @@ class Topics:
         self._storage = storage
         self._settings = settings
         self._random = chance
+        self._removing: dict[asyncio.Task[None], None] = {}
+        """What `remove` does for nobody who waits."""
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
         self._coming: dict[str, asyncio.Future[None]] = {}
@@ -349,6 +351,12 @@ class Topics:
             elif topic in renamed:
                 self._buried[f"{_DELETED}{topic.topic_id}"] = (None, 1)
             self._going.pop(topic.name).set_result(None)
+
+    def remove_later(self, removing: Coroutine[None, None, None]) -> None:
+        """Have `remove` go on while nobody waits for it."""
+        task = asyncio.ensure_future(removing)
+        self._removing[task] = None
+        task.add_done_callback(self._removing.pop)
 
     def _removal(self, topics: Sequence[Topic], forget: Forget) -> Work[tuple[set[Topic], bool]]:
         """Remove their partitions; the topics of which nothing is left under its own name, and if all are forgotten."""

@@ -353,6 +353,8 @@ class GroupCoordinator:
         """Topics were deleted: others of their names would begin at offset 0.  Pending offsets go too; if all can."""
         for begun in self._loading.values():
             begun.deleted |= dict.fromkeys(topics)
+        while any(begun.goes_on for begun in self._loading.values()):  # until then the journal has them
+            yield
         forgotten = True
         for shard in list(self._shards.values()):
             forgotten &= yield from self._forget_topics(shard, topics)

@@ -101,6 +101,8 @@ class Loading:
         self.shard = shard
         self.deleted: dict[str, None] = {}
         """Topics that were deleted meanwhile."""
+        self.goes_on = True
+        """Whether it is neither done nor given up as unreadable."""
         self._next = 0
         self._batches = shard.log.scan(0)
         self._newest = _Newest()
@@ -109,6 +111,13 @@ class Loading:
 
     def step(self, batches: int) -> bool:
         """Read up to so many batches; true when all are read.  Raises JournalUnreadable."""
+        self.goes_on = False
+        if self._read(batches):
+            return True
+        self.goes_on = True
+        return False
+
+    def _read(self, batches: int) -> bool:
         for _ in range(batches):
             left = None if self._left is None else next(self._left, None)
             if left is not None:
