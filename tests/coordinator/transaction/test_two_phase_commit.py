@@ -120,3 +120,13 @@ def test_old_protocol_and_a_last_epoch_that_ran_out() -> None:
     assert pair_of(world.end((73, 32766))) == (1000, 0)
     assert pair_of(world.init(pair=(73, 32766))) == (1000, 0)
     assert [marker[:2] for marker, where in world.markers.written if where == A] == [(42, 8)]
+
+
+@pytest.mark.parametrize("enable_2pc", [True, False])
+def test_what_is_kept_for_a_producer_is_not_aborted_when_its_connection_closes(enable_2pc: bool) -> None:
+    world, _ = prepared_world()
+    kept = pair_of(world.coordinator.init_producer_id("t", 1000, enable_2pc=enable_2pc, keep_prepared=True))
+    world.coordinator.abort_abandoned("t", ProducerId(1000))
+    assert world.state() == "Ongoing"
+    assert pair_of(world.end(kept, commit=True)) == (1000, 2)
+    assert world.state() == "CompleteCommit"

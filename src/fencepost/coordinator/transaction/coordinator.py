@@ -312,12 +312,12 @@ class TransactionCoordinator:
         self._abort_open(entry, now, "its time is up")
 
     def abort_abandoned(self, transactional_id: str, producer_id: ProducerId) -> None:
-        """Abort what this producer left open when its connection closed; never a two-phase commit."""
+        """Abort what this producer left open when its connection closed; never what is prepared (KIP-939)."""
         entry = self._entries.get(transactional_id)
         if entry is None or entry.transaction.producer_id != producer_id:
             return
         transaction = entry.transaction
-        if transaction.state is State.ONGOING and transaction.pending is None and transaction.deadline is not None:
+        if transaction.deadline is not None and not transaction.keeps_prepared:
             self._abort_open(entry, self._clock.now(), "its producer's connection closed")
 
     def _abort_open(self, entry: TransactionalIdEntry, now: Milliseconds, why: str) -> None:
