@@ -7,6 +7,7 @@ from tests.coordinator.transaction.transaction_doubles import A, World, pair_of
 
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import ProducerId
 
 
 @pytest.fixture
@@ -115,3 +116,13 @@ def test_kafka_13099_many_tombstones_are_split() -> None:
     assert world.coordinator.list().transactions == ()
     world.fail_over()
     assert world.coordinator.list().transactions == ()
+
+
+def test_a_connection_that_closes_ends_only_what_its_own_producer_id_left_open(world: World) -> None:
+    pair = pair_of(world.init())
+    world.add(pair)
+    for transactional_id, producer_id in (("t", 999), ("nobody", 1000)):
+        world.coordinator.abort_abandoned(transactional_id, ProducerId(producer_id))
+        assert world.state() == "Ongoing"
+    world.coordinator.abort_abandoned("t", ProducerId(1000))
+    assert world.state() == "CompleteAbort"

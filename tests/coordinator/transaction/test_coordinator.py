@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.coordinator.transaction.transaction_doubles import A, B, C, World, pair_of
+from tests.coordinator.transaction.transaction_doubles import A, B, C, World, pair_of, transaction
 
 from fencepost.coordinator.loading import JournalUnreadable, in_turn
 from fencepost.coordinator.transaction import Filters
+from fencepost.coordinator.transaction.state import State
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch
@@ -370,3 +371,15 @@ def test_a_never_ending_duplicate_does_not_grow_memory(world: World) -> None:
 def test_settings_are_plain(world: World) -> None:
     changed = world.with_settings(lambda settings: replace(settings, max_timeout_ms=10))
     assert changed.init(timeout_ms=11).error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+@pytest.mark.parametrize("fail_over", [False, True])
+def test_an_instance_that_was_given_another_producer_id_at_an_end_keeps_its_identity(fail_over: bool) -> None:
+    world = World()
+    world.put(transaction(State.ONGOING, producer_id=500, producer_epoch=32766))
+    world.markers.answers.clear()
+    assert pair_of(world.end((500, 32766))) == (1000, 0)
+    for _ in range(2):
+        if fail_over:
+            world.fail_over()
+        assert pair_of(world.init(pair=(1000, 0))) == (1000, 1), "a lost answer is given again"

@@ -117,6 +117,15 @@ def test_a_time_out_that_rotates_the_producer_id(fail_over: bool) -> None:
     assert pair_of(world.init(pair=old)) == (1000, 0)
 
 
+def test_an_abort_after_the_time_out_of_the_last_epoch_is_given_no_epoch_that_no_client_may_have() -> None:
+    world = World(level=1)
+    world.put(transaction(State.ONGOING, producer_id=500, producer_epoch=32766, start_timestamp=START - 60_001))
+    world.tick(world.clock.now())
+    world.release()
+    assert world.coordinator.describe("t").producer_epoch == 32767
+    assert pair_of(world.end((500, 32766), commit=False)) == (1000, 0)
+
+
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("state", STORED_STATES)
 def test_only_open_transactions_are_due(state: State, level: int) -> None:

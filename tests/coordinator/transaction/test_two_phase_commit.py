@@ -130,3 +130,22 @@ def test_what_is_kept_for_a_producer_is_not_aborted_when_its_connection_closes(e
     assert world.state() == "Ongoing"
     assert pair_of(world.end(kept, commit=True)) == (1000, 2)
     assert world.state() == "CompleteCommit"
+
+
+def test_what_is_kept_has_the_time_out_of_whoever_it_is_kept_for() -> None:
+    world, _ = prepared_world()
+    pair_of(world.coordinator.init_producer_id("t", 2000, keep_prepared=True))
+    assert world.coordinator.describe("t").timeout_ms == 2000
+    world.tick(world.clock.advance(2001))
+    assert world.state() == "CompleteAbort"
+
+
+def test_who_was_timed_out_before_another_instance_kept_what_is_open_is_fenced() -> None:
+    world = World(two_phase_commit=True)
+    late = pair_of(world.init(timeout_ms=1000))
+    world.add(late)
+    world.tick(world.clock.advance(1001))
+    following = pair_of(world.end(late, commit=False))
+    world.add(following)
+    pair_of(claim(world))
+    assert world.end(late, commit=False).error == ErrorCode.PRODUCER_FENCED
