@@ -1,0 +1,66 @@
+"""Forget committed offsets that nobody used for offsets.retention.minutes.  (Kafka's offsetExpirationCondition)
+
+* Of a group without members an offset expires so long after its commit, but not before the group has been without
+  members for so long.
+* Of a group with members only offsets of topics that they do not read expire, so long after their commits, and only
+  while the group is STABLE and it is known what they read.
+* One whose commit said when it expires (OffsetCommit v2 to v4) expires then; none that a transaction may change does.
+* A group without members, and without offsets, goes too: one that had members when it has been without for so long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
+from fencepost.coordinator.group.offsets import Offsets
+from fencepost.protocol.consumer_protocol import CONSUMER
+from fencepost.protocol.types import Milliseconds, TopicPartition
+
+
+class Expired(NamedTuple):
+    """Committed offsets that are to be removed, and whether their group is."""
+
+    partitions: Sequence[TopicPartition]
+    with_group: bool = False
+
+
+def expired(
+    group_id: str, group: ClassicGroup | None, offsets: Offsets, retention_ms: int, now: Milliseconds
+) -> Expired | None:
+    """What of a group is to be forgotten; None: nothing.  `group` is None where only its offsets are known."""
+    if group is not None and group.state is not ClassicGroupState.EMPTY:
+        return _of_members(group, offsets, retention_ms, now)
+    since = group.state_timestamp if group is not None and group.protocol_type else -1
+    gone = _due(group_id, offsets.partitions(group_id, with_pending=False), offsets, since, retention_ms, now)
+    left = len(offsets.partitions(group_id, with_pending=True)) - len(gone)
+    had_members = group is not None and (group.protocol_type is not None or bool(group.pending_members))
+    unused_ms = retention_ms if had_members else 0
+    old = group is not None and now - group.state_timestamp >= unused_ms
+    return Expired(gone, with_group=left == 0) if gone or (left == 0 and old) else None
+
+
+def _of_members(group: ClassicGroup, offsets: Offsets, retention_ms: int, now: Milliseconds) -> Expired | None:
+    is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
+    if group.state is not ClassicGroupState.STABLE or not is_known:
+        return None
+    committed = offsets.partitions(group.group_id, with_pending=False)
+    unread = [at for at in committed if not group.is_subscribed(at.topic)]
+    gone = _due(group.group_id, unread, offsets, -1, retention_ms, now)
+    return Expired(gone) if gone else None
+
+
+def _due(
+    group_id: str, partitions: Sequence[TopicPartition], offsets: Offsets, since: int, retention_ms: int, now: int
+) -> list[TopicPartition]:
+    """Those whose time is up.  `since`: when the group's last member left, or -1."""
+    due = []
+    for at in partitions:
+        committed = offsets.committed(group_id, at)
+        assert committed is not None, "only committed offsets expire"
+        last_use = max(committed.commit_timestamp, since)
+        expires = committed.expire_timestamp if committed.expire_timestamp >= 0 else last_use + retention_ms
+        if expires <= now and not offsets.is_unstable(group_id, at):
+            due.append(at)
+    return due
