@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.coordinator.group.group_doubles import A, B, World, virtual
+from tests.coordinator.group.group_doubles import A, B, World, settled, virtual
 
 from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.coordinator import CommitFor
@@ -16,7 +17,8 @@ from fencepost.coordinator.group.journal import OFFSET_KEY_VERSION
 from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.coordinator.group.shards import MOST_APPENDED
 from fencepost.protocol.batch import read_header
-from fencepost.protocol.codec import decode_stored, stored_version
+from fencepost.protocol.codec import decode_stored, encode_stored, stored_version
+from fencepost.protocol.consumer_protocol import ConsumerProtocolSubscription
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
@@ -307,6 +309,49 @@ async def test_with_members_nothing_expires_and_without_each_when_its_commit_sai
     world.clock.at += 7 * DAY
     world.tick(world.clock.now())
     assert world.committed_offset(A) is None
+
+
+@virtual
+async def test_with_members_only_offsets_of_topics_that_they_do_not_read_expire() -> None:
+    world = World(offsets_retention_ms=7 * DAY)
+    reads_a = encode_stored(ConsumerProtocolSubscription(topics=[A.topic]), 1)
+    generation, (member,) = await world.stable(protocols={"range": reads_a})
+    world.commit({A: 1, B: 2}, who=(member, None, generation))
+    world.clock.at += 7 * DAY - 1
+    world.tick(world.clock.now())
+    assert (world.committed_offset(A), world.committed_offset(B)) == (1, 2)
+    world.commit_in_transaction((P, 0), {B: 3})
+    world.clock.at += 1
+    world.tick(world.clock.now())
+    assert (world.committed_offset(A), world.committed_offset(B)) == (1, 2), "a transaction may change it"
+    world.end((P, 1), commit=False)
+    world.tick(world.clock.now())
+    assert (world.committed_offset(A), world.committed_offset(B)) == (1, None)
+    assert world.state() == "Stable"
+    world.restart()
+    assert (world.committed_offset(A), world.committed_offset(B)) == (1, None)
+
+
+@virtual
+async def test_nothing_expires_while_it_is_not_known_what_members_read() -> None:
+    reads_a = encode_stored(ConsumerProtocolSubscription(topics=[A.topic]), 1)
+    for protocol_type, metadata, rebalances in (
+        ("consumer", b"?", 0),
+        ("connect", reads_a, 0),
+        ("consumer", reads_a, 1),
+    ):
+        world = World(offsets_retention_ms=7 * DAY)
+        how: dict[str, Any] = {"protocols": {"range": metadata}, "protocol_type": protocol_type}
+        generation, (member,) = await world.stable(**how)
+        world.commit({A: 1, B: 2}, who=(member, None, generation))
+        waiting = asyncio.ensure_future(world.join_as_new(**how)) if rebalances else None
+        await settled()
+        assert world.state() == ("PreparingRebalance" if rebalances else "Stable")
+        world.clock.at += 7 * DAY
+        world.tick(world.clock.now())
+        assert (world.committed_offset(A), world.committed_offset(B)) == (1, 2)
+        if waiting is not None:
+            waiting.cancel()
 
 
 def test_a_committed_offset_that_a_transaction_may_change_does_not_expire() -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from tests.coordinator.transaction.transaction_doubles import A, B, C, World, pair_of, transaction
 
 from fencepost.coordinator.loading import JournalUnreadable, in_turn
-from fencepost.coordinator.transaction import Filters
+from fencepost.coordinator.transaction import Filters, Marker, Results
 from fencepost.coordinator.transaction.state import State
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch
+from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import Slices
 
 
@@ -218,6 +219,28 @@ def test_complete_is_appended_again_after_a_refusal(world: World) -> None:
     world.journal("t").refuse = None
     world.tick(world.clock.advance(1000))
     assert world.state() == "CompleteCommit"
+    assert len(world.markers.written) == 1
+
+
+def test_complete_is_appended_later_where_the_journal_is_full_behind_the_markers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = pair_of(world.init())
+    world.add(pair)
+    journal, take = world.journal("t"), world.markers.take
+
+    def last_to_be_taken(marker: Marker, partitions: Sequence[TopicPartition]) -> Results:
+        journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+        return take(marker, partitions)
+
+    monkeypatch.setattr(world.markers, "take", last_to_be_taken)
+    following = pair_of(world.end(pair))
+    assert world.state() == "PrepareCommit"
+    assert world.add(following) == ErrorCode.CONCURRENT_TRANSACTIONS
+    journal.refuse = None
+    world.tick(world.clock.advance(1000))
+    assert world.state() == "CompleteCommit"
+    assert world.add(following) == ErrorCode.NONE
     assert len(world.markers.written) == 1
 
 

@@ -64,6 +64,19 @@ def test_kafka_18137_resigning_an_older_election_leaves_the_newer_one_alone() ->
     world.coordinator.resign(index, newer)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_load_of_what_was_resigned_meanwhile_is_not_published(told: bool) -> None:
+    world = World()
+    pair_of(world.init())
+    index = elect(world)
+    reading = world.coordinator.start_loading(index)
+    assert reading is not None
+    world.coordinator.resign(index, world.storage.journals[index].leader_epoch if told else None)
+    at_once(reading)
+    assert world.coordinator.describe("t").error == ErrorCode.NOT_COORDINATOR
+    assert not world.coordinator.is_loading("t")
+
+
 def test_kafka_18137_resigning_an_older_election_does_not_end_the_load_of_the_newer_one() -> None:
     world = World()
     pair = pair_of(world.init())

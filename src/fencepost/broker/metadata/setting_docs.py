@@ -78,7 +78,10 @@ MEANING: Final[dict[str, str]] = {
     "num.partitions": "Partitions of a topic for which nobody said how many.",
     "offset.metadata.max.bytes": "The longest text that a client may commit with an offset.",
     "offsets.retention.check.interval.ms": "How often expired committed offsets are looked for.",
-    "offsets.retention.minutes": "How long committed offsets are kept once their group is empty.",
+    "offsets.retention.minutes": (
+        "How long committed offsets are kept once their group is empty; where it is not, those of topics that it does "
+        "not read any more."
+    ),
     "offsets.topic.num.partitions": "Partitions of `__consumer_offsets`; counts when that topic is made.",
     "producer.id.expiration.check.interval.ms": "How often producers that have expired are looked for.",
     "producer.id.expiration.ms": "How long a partition remembers a producer that writes nothing.",

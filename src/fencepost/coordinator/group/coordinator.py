@@ -21,6 +21,7 @@ from fencepost.coordinator.group.classic.offsets import (
     validate_transactional_offset_commit,
 )
 from fencepost.coordinator.group.classic.responses import refuse_join, refuse_sync
+from fencepost.coordinator.group.expiry import expired
 from fencepost.coordinator.group.journal_loading import Loading
 from fencepost.coordinator.group.membership import Membership
 from fencepost.coordinator.group.offsets import CommittedOffset
@@ -399,24 +400,6 @@ class GroupCoordinator:
                 yield
 
     def _expired(self, shard: GroupCoordinatorShard, group_id: str, now: Milliseconds) -> _Forgotten | None:
-        group = shard.groups.get(group_id)
-        if group is not None and group.state is not ClassicGroupState.EMPTY:
-            return None
-        since = group.state_timestamp if group is not None and group.protocol_type else -1
-        expired = []
-        for at in shard.offsets.partitions(group_id, with_pending=False):
-            committed = shard.offsets.committed(group_id, at)
-            assert committed is not None
-            last_use = max(committed.commit_timestamp, since)
-            expires = (
-                committed.expire_timestamp
-                if committed.expire_timestamp >= 0
-                else last_use + self.settings.offsets_retention_ms
-            )
-            if expires <= now and not shard.offsets.is_unstable(group_id, at):
-                expired.append(at)
-        left = len(shard.offsets.partitions(group_id, with_pending=True)) - len(expired)
-        had_members = group is not None and (group.protocol_type is not None or bool(group.pending_members))
-        unused_ms = self.settings.offsets_retention_ms if had_members else 0
-        old = group is not None and now - group.state_timestamp >= unused_ms
-        return _Forgotten(group_id, expired, with_group=left == 0) if expired or (left == 0 and old) else None
+        kept_ms = self.settings.offsets_retention_ms
+        found = expired(group_id, shard.groups.get(group_id), shard.offsets, kept_ms, now)
+        return None if found is None else _Forgotten(group_id, *found)
