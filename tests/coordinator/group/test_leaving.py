@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.coordinator.group.group_doubles import A, World, group_of, settled, virtual
+import pytest
+from tests.coordinator.group.group_doubles import A, B, World, group_of, settled, virtual
 
 from fencepost.protocol.codec import encode_stored
 from fencepost.protocol.consumer_protocol import ConsumerProtocolSubscription
@@ -50,6 +51,38 @@ async def test_a_group_is_deleted_only_when_nobody_is_in_it() -> None:
     assert [group.group_id for group in finish(world.coordinator.groups_in_steps(Pace()))] == ["h"]
     world.restart()
     assert world.state() == "GROUP_ID_NOT_FOUND"
+
+
+@virtual
+async def test_an_id_that_was_given_out_rings_nowhere_when_its_group_is_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    given = await world.join()
+    assert world.delete_group() == ErrorCode.NONE
+    await world.join()  # a group of the same name
+    await asyncio.sleep(9)
+    assert (await world.join(given.member_id)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    await asyncio.sleep(30)
+    assert caplog.records == []
+
+
+@virtual
+async def test_after_a_restart_it_is_known_what_members_read() -> None:
+    world = World()
+    reads_a = encode_stored(ConsumerProtocolSubscription(topics=[A.topic]), 1)
+    generation, (member,) = await world.stable(protocols={"range": reads_a})
+    world.commit({A: 1, B: 2}, who=(member, None, generation))
+    world.restart()
+    assert world.delete_offsets(A, B) == {A: SUBSCRIBED, B: ErrorCode.NONE}
+
+
+@virtual
+async def test_a_static_member_that_is_named_twice_leaves_once() -> None:
+    world = World()
+    joined = await world.join(instance="i")
+    named = [("", "i"), ("another", "i"), ("", "i"), (joined.member_id, "i"), (joined.member_id, None)]
+    assert world.leave(*named) == [ErrorCode.NONE] + [ErrorCode.UNKNOWN_MEMBER_ID] * 4
 
 
 @virtual

@@ -44,6 +44,15 @@ async def test_older_clients_join_at_once() -> None:
 
 
 @virtual
+@pytest.mark.parametrize(("version", "rebalance_ms"), [(0, 10_000), (1, 30_000)])
+async def test_the_oldest_clients_have_one_time_out_for_both(version: int, rebalance_ms: int) -> None:
+    world = World()
+    await world.join(session_ms=10_000, rebalance_ms=30_000, version=version)
+    (member,) = group_of(world).members.values()
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, rebalance_ms)
+
+
+@virtual
 async def test_an_id_that_nobody_gave_is_refused() -> None:
     world = World()
     assert (await world.join("x")).error_code == ErrorCode.UNKNOWN_MEMBER_ID

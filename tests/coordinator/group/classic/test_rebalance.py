@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fencepost.coordinator.group.classic.group import Awaiting, ClassicGroup, ClassicGroupState, Member
-from fencepost.coordinator.group.classic.rebalance import complete_join
+from fencepost.coordinator.group.classic.rebalance import complete_join, prepare_rebalance
+from fencepost.coordinator.group.settings import GroupSettings
 from fencepost.protocol.types import Epoch, Milliseconds
 
 
@@ -35,3 +36,10 @@ def test_a_late_dynamic_member_is_out_and_a_late_static_one_is_in_and_does_not_l
     assert list(begun.members) == ["late", "here", "also"]
     assert begun.leader_id == (leads if leads in ("here", "also") else "here")
     assert (begun.generation_id, begun.state) == (4, ClassicGroupState.COMPLETING_REBALANCE)
+
+
+def test_who_waits_for_an_assignment_has_none_when_the_next_rebalance_begins() -> None:
+    members = [member(name, static=False, joined=False)._replace(assignment=b"of before") for name in ("a", "b")]
+    group = ClassicGroup("g", ClassicGroupState.COMPLETING_REBALANCE, Epoch(3), "consumer").with_members(members)
+    prepared = prepare_rebalance(group, GroupSettings(), Milliseconds(1)).group
+    assert [each.assignment for each in prepared.members.values()] == [b"", b""]
