@@ -34,6 +34,7 @@ from fencepost.log.offline import PartitionDamaged
 from fencepost.log.recovery import recover
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
+    AddOffsetsToTxnRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeLogDirsRequest,
@@ -155,6 +156,30 @@ def test_a_transaction_waits_for_it_with_its_marker_and_no_new_one_takes_it_in(
     damaged.clear()
     with node(tmp_path) as client:
         wait_until("the marker is written", lambda: values(fetch(client, topic)) == ["x"])
+
+
+def test_no_transaction_takes_in_offsets_of_a_group_whose_journal_is_offline(damaged: set[str], tmp_path: Path) -> None:
+    """It could not end: its id would stand still until the journal is back."""
+    gone = next(name for name in map(str, range(20)) if partition_for_id(name, 5) == 2)
+    with node(tmp_path) as client:
+        topic = new_topic(client)
+        find_group(client)
+    damaged.add("__consumer_offsets-2")
+    with node(tmp_path) as client:
+        for version in range(5):
+            name = f"id{version}"
+            pair = init(client, name)
+            assert add(client, name, pair, topic, version=3) == ErrorCode.NONE
+            for group, told in [(gone, ErrorCode.COORDINATOR_NOT_AVAILABLE), ("g", ErrorCode.NONE)]:
+                request = AddOffsetsToTxnRequest(
+                    transactional_id=name,
+                    producer_id=pair.producer_id,
+                    producer_epoch=pair.producer_epoch,
+                    group_id=group,
+                )
+                assert client.ask(request, version).error_code == told
+            for _ in range(2):
+                assert end(client, name, pair, commit=False, version=4).error_code == ErrorCode.NONE
 
 
 def test_what_lives_in_an_offline_journal_has_no_coordinator(damaged: set[str], tmp_path: Path) -> None:

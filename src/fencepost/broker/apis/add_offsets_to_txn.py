@@ -36,6 +36,8 @@ async def _made_first(request: AddOffsetsToTxnRequest, context: RequestContext, 
 
 def _add(request: AddOffsetsToTxnRequest, context: RequestContext, node: Node) -> Reply:
     offsets = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
+    if node.storage.partition(*offsets) is None:  # it is offline: a transaction with it could not end
+        return independent(AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
     added = node.transactions.add_partitions(
         request.transactional_id, ProducerId(request.producer_id), Epoch(request.producer_epoch), [offsets], 0
     )
