@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.coordinator.group.group_doubles import A, B, FakeJournal, World
+from tests.coordinator.group.group_doubles import A, B, FakeJournal, World, virtual
 
 from fencepost.coordinator.group import GroupCoordinator, journal
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
@@ -18,6 +18,7 @@ from fencepost.log.partition import Appended
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.control import control_batch
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerIdAndEpoch
 from fencepost.runtime import at_once
@@ -151,6 +152,27 @@ def test_topics_that_are_deleted_while_a_journal_is_read_leave_no_offset() -> No
     for each in (coordinator, world.restarted()):
         found = each.fetch_offsets("g", None, False)
         assert list(found) == [B]  # type: ignore[arg-type]
+
+
+@virtual
+async def test_members_of_a_group_that_is_being_read_stay_and_join_again() -> None:
+    """As in Apache Kafka.  In these answers no client expects 14: aiokafka 0.14 gave up consuming over it."""
+    world = World()
+    generation, (member,) = await world.stable()
+    world.coordinator.close()
+    world.coordinator = GroupCoordinator(world, world.clock, world.settings, Random(1))
+    reading = world.coordinator.start_loading(0)
+    assert reading is not None
+    assert world.heartbeat(member, generation) == ErrorCode.NONE
+    assert (await world.sync(member, generation)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert (await world.join(member)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.leave((member, None)) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert dict(world.commit({A: 1}, who=(member, None, generation)).errors) == {
+        A: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    }
+    at_once(reading)
+    assert world.heartbeat(member, generation) == ErrorCode.NONE
+    assert world.heartbeat("nobody", generation) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_journal_that_cannot_be_read_keeps_no_topic_from_being_forgotten() -> None:

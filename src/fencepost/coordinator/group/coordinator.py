@@ -161,8 +161,14 @@ class GroupCoordinator:
         return await self._membership.join(shard, request, client_id, client_host, version)
 
     async def sync_group(self, request: SyncGroupRequest) -> Answered[SyncGroupResponse]:
-        """Answer SyncGroup, as soon as the leader has said who gets what."""
+        """Answer SyncGroup, as soon as the leader has said who gets what.
+
+        While the group is read: REBALANCE_IN_PROGRESS, as in Apache Kafka.  Clients know no 14 here, and whatever
+        rebalance it belongs to is lost.
+        """
         shard = self._shard(request.group_id)
+        if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            shard = ErrorCode.REBALANCE_IN_PROGRESS
         if isinstance(shard, ErrorCode):
             return Answered(refuse_sync(shard), 0)
         return await self._membership.sync(shard, request)
@@ -170,8 +176,14 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> Answered[ErrorCode]:
-        """Answer Heartbeat, and begin the member's session anew."""
+        """Answer Heartbeat, and begin the member's session anew.
+
+        While the group is read: 0, as in Apache Kafka.  Some clients (aiokafka 0.14) give up over 14, and a session
+        begins when all is read.
+        """
         shard = self._shard(group_id)
+        if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return Answered(ErrorCode.NONE, 0)
         if isinstance(shard, ErrorCode):
             return Answered(shard, 0)
         return self._membership.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
