@@ -1,7 +1,7 @@
 """Reading journals when a node takes them over, a little at a time, so that requests are answered meanwhile.
 
-Whoever asks for something that lives in a partition that is not read yet is told COORDINATOR_LOAD_IN_PROGRESS, and
-nothing of a partition is used before all of it is read.
+Whoever asks for something that lives in a partition that is not read yet is told COORDINATOR_LOAD_IN_PROGRESS (but for
+Heartbeat and SyncGroup, whose clients do not know that), and nothing of a partition is used before all of it is read.
 """
 
 from __future__ import annotations
