@@ -377,6 +377,16 @@ def test_deleting_a_group_deletes_what_is_pending_too() -> None:
     assert world.delete_group() == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_an_offset_that_is_deleted_does_not_come_back_with_the_transaction() -> None:
+    world = World()
+    world.commit_in_transaction((P, 0), {A: 2, B: 3})
+    assert world.delete_offsets(A) == {A: ErrorCode.NONE}
+    world.end((P, 1), commit=True)
+    for _ in range(2):
+        assert (world.committed_offset(A), world.committed_offset(B)) == (None, 3)
+        world.restart()
+
+
 def test_all_offsets_are_the_committed_ones_stable_or_not() -> None:
     world = World()
     world.commit({A: 1})
