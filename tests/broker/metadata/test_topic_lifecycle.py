@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.log.log_doubles import ROOT, StoppedClock, append, batch, run, values_of
 
 from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.metadata.topic import Topic
 from fencepost.broker.metadata.topic_rules import TopicRefused, topic_name_error
-from fencepost.broker.metadata.topics import Topic, Topics
+from fencepost.broker.metadata.topics import Topics
 from fencepost.log import commit_log
 from fencepost.log.checkpoint_files import write_partition_metadata
 from fencepost.log.commit_log import StorageFailed

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.metadata.topic import Topic
 from fencepost.broker.metadata.topic_rules import TopicRefused
-from fencepost.broker.metadata.topics import Topic
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
+from fencepost.broker.metadata.topic import Topic
 from fencepost.broker.metadata.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
-from fencepost.broker.metadata.topics import Topic
 from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.leader.fetch_sessions import Asked, Fetching, Result
-from fencepost.broker.metadata.topics import Topic
+from fencepost.broker.metadata.topic import Topic
 from fencepost.broker.network.limits import LEAST_ANSWER, MOST_READ
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node

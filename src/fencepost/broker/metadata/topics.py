@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from fencepost.broker.compaction import journal_settings
 from fencepost.broker.metadata.settings import Settings
-from fencepost.broker.metadata.store import MetadataDamaged, MetadataStore, Versioned
+from fencepost.broker.metadata.store import MetadataStore
+from fencepost.broker.metadata.topic import (
+    DELETED,
+    PREFIX,
+    Topic,
+    deleted_topic,
+    deletion,
+    described_topic,
+    stored_topic,
+)
 from fencepost.broker.metadata.topic_rules import (
     INTERNAL,
     INTERNAL_SETTINGS,
@@ -24,7 +31,6 @@ from fencepost.broker.metadata.topic_rules import (
     topic_name_error,
     usable,
 )
-from fencepost.log.data_directory import DeletedTopic
 from fencepost.log.disk import DiskFull, NothingLeft
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
@@ -32,42 +38,13 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.metadata import MetadataResponsePartition
 from fencepost.protocol.types import TRANSACTION_STATE
 from fencepost.runtime import Slices, Work, at_once
 
 logger = get_logger(__name__)
 
-_PREFIX = "topic/"
-_DELETED = "deleted-topic/"
-"""Ids of deleted topics, with names and partition counts, until nothing of them could be taken for another one's."""
-
 Forget: TypeAlias = Callable[[Collection[str]], Work[bool]]
 """Has others forget deleted topics of these names; whether that could be written down.  May be called again."""
-
-
-@dataclass(slots=True, eq=False)
-class Topic:
-    """One topic."""
-
-    name: str
-    topic_id: uuid.UUID
-    partitions: list[Partition | OfflinePartition]
-    count: int
-    """Partitions that the store knows of: more than there are while it grows."""
-    settings: dict[str, str] = field(default_factory=dict)
-    """The settings given for it."""
-    version: int = 0
-    coming: list[Partition | OfflinePartition] = field(default_factory=list)
-    """Partitions that are made but not shown to anybody yet."""
-    described: list[MetadataResponsePartition] = field(default_factory=list)
-    """What clients are told of the first of its partitions: to describe thousands anew for each would be much work."""
-    growth: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while partitions are added."""
-
-    @property
-    def is_internal(self) -> bool:
-        return self.name in INTERNAL
 
 
 class Topics:
@@ -98,8 +75,8 @@ class Topics:
 
     def load(self) -> None:
         """Open every topic that the store knows.  Raises MetadataDamaged, before anything is opened."""
-        self._storage.deleted = dict(_deleted_topic(*item) for item in self._store.list(_DELETED).items())
-        for topic in [_topic(*item) for item in self._store.list(_PREFIX).items()]:
+        self._storage.deleted = dict(deleted_topic(*item) for item in self._store.list(DELETED).items())
+        for topic in [stored_topic(*item) for item in self._store.list(PREFIX).items()]:
             topic.settings = usable(topic.name, topic.settings)
             at_once(self._make(topic))
         # Where there is a topic of that name again, nothing was left of the deleted one before that was made.
@@ -115,7 +92,7 @@ class Topics:
     def deletions_finished(self, names: Sequence[str], forget: Forget | None = None) -> None:
         """Note that nothing is left of these half deleted topics, durably; else how others can yet `forget` them."""
         if forget is None:
-            self._buried |= {f"{_DELETED}{topic_id}": (None, 1) for topic_id in self._storage.deleted}
+            self._buried |= {f"{DELETED}{topic_id}": (None, 1) for topic_id in self._storage.deleted}
         else:
             self._unforgotten |= dict.fromkeys(names, forget)
         for name in names:
@@ -231,7 +208,7 @@ class Topics:
         try:
             yield from self._make(topic)
         except NothingLeft as full:
-            self._buried |= _deletion(topic)  # with the next change, if not now
+            self._buried |= deletion(topic)  # with the next change, if not now
             with suppress(NothingLeft):
                 self._write({})
             self._remove_coming(topic)
@@ -328,7 +305,7 @@ class Topics:
         Raises TopicRefused.
         """
         try:
-            written = self._write(_deletion(topic))
+            written = self._write(deletion(topic))
         except NothingLeft as full:
             raise nothing_left(topic.name, full) from full
         if not written:
@@ -349,7 +326,7 @@ class Topics:
             if not forgotten:
                 self._unforgotten[topic.name] = forget
             elif topic in renamed:
-                self._buried[f"{_DELETED}{topic.topic_id}"] = (None, 1)
+                self._buried[f"{DELETED}{topic.topic_id}"] = (None, 1)
             self._going.pop(topic.name).set_result(None)
 
     def remove_later(self, removing: Coroutine[None, None, None]) -> None:
@@ -384,44 +361,12 @@ class Topics:
         topic.count = count
 
     def _save(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> bool:
-        described = {"id": str(topic_id), "partitions": count, "settings": dict(settings)}
         try:
-            if _PREFIX + name in self._buried:  # it could not be made, nor that be written
+            if PREFIX + name in self._buried:  # it could not be made, nor that be written
                 self._write({})
-            return self._write({_PREFIX + name: (json.dumps(described).encode(), version)})
+            return self._write({PREFIX + name: (described_topic(topic_id, count, settings), version)})
         except NothingLeft as full:
             raise nothing_left(name, full) from full
-
-
-def _deletion(topic: Topic) -> dict[str, tuple[bytes | None, int]]:
-    """What is written when a topic is deleted: a start may have to finish that."""
-    return {
-        _PREFIX + topic.name: (None, topic.version),
-        f"{_DELETED}{topic.topic_id}": (f"{topic.name} {topic.count}".encode(), 0),
-    }
-
-
-def _topic(key: str, stored: Versioned) -> Topic:
-    """A topic as it is in the store.  Raises MetadataDamaged."""
-    try:
-        described = json.loads(stored.value)
-        topic_id, count, settings = uuid.UUID(described["id"]), int(described["partitions"]), described["settings"]
-        return Topic(key.removeprefix(_PREFIX), topic_id, [], count, dict(settings), stored.version)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _unreadable(key) from error
-
-
-def _deleted_topic(key: str, stored: Versioned) -> tuple[uuid.UUID, DeletedTopic]:
-    """What is noted of a deleted topic; an older Fencepost noted its name only.  Raises MetadataDamaged."""
-    try:
-        name, _, count = stored.value.decode().partition(" ")
-        return uuid.UUID(key.removeprefix(_DELETED)), DeletedTopic(name, int(count or LARGEST_COUNT))
-    except ValueError as error:
-        raise _unreadable(key) from error
-
-
-def _unreadable(key: str) -> MetadataDamaged:
-    return MetadataDamaged(f"it is damaged: what it has under {key!r} cannot be read")
 
 
 def _future() -> asyncio.Future[None]:
