@@ -123,6 +123,22 @@ def test_what_would_rightly_be_refused_is_no_part_of_a_plan() -> None:
     assert is_sound(bare._replace(clients={"single-0": Window()}))
 
 
+def test_nor_are_groups_whose_members_the_node_does_not_let_in() -> None:
+    """They would read nothing, whatever the bug, and whatever was found would be shrunk to that."""
+    plan = next(plan for seed in range(100) if (plan := plan_of(seed, 1)).circumstances.groups is not None)
+    assert is_sound(plan)
+    given = plan.circumstances
+    least = {name: value for name, value in given.settings.items() if name == "group.min.session.timeout.ms"}
+    assert not is_sound(plan._replace(clients={}, circumstances=Circumstances(groups=given.groups)))
+    bare = plan._replace(circumstances=Circumstances(settings=least, groups=given.groups))
+    assert not is_sound(bare._replace(clients={"single-0": Window()}))
+    for load in (Load(pause=0.1), Load(transaction_timeout_ms=300)):
+        assert not is_sound(plan._replace(circumstances=given._replace(load=load)))
+    alone = Plan(plan.seed, 0.0, Circumstances(settings=least, groups=given.groups), {}, Script())
+    assert is_sound(alone)
+    assert carry_out(alone).faults == []
+
+
 def test_a_plan_is_carried_out_alike_when_what_it_never_came_to_is_left_out() -> None:
     plan = LARGE._replace(circumstances=Circumstances(), clients={"producer-0": Window()})
     whole = carry_out(plan)

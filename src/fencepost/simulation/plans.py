@@ -26,6 +26,8 @@ from fencepost.simulation.troubles import ENDS, HOUR_MS, Trouble
 from fencepost.simulation.workload import Load
 
 _ANY_TIME: Final = 2**63 - 1
+_MIN_SESSION: Final = "group.min.session.timeout.ms"
+_SOON_MS: Final = 1500
 #: Of a request that is late, or comes when its sender has gone on.
 _LATE: Final = (RequestFault.HELD_BACK, RequestFault.LATE)
 
@@ -103,8 +105,15 @@ def is_sound(plan: Plan) -> bool:
     """Whether a part of a plan is one that might be drawn.
 
     Clients that send at the times of their own clock need one that is never too far ahead for the node.  A compacted
-    topic takes no records without keys.
+    topic takes no records without keys.  Groups need a node that lets members with such short sessions in, and
+    producers that neither bury them in records nor leave a transaction open for longer than they are waited for.
     """
+    load = plan.circumstances.load
+    if plan.circumstances.groups is not None and (
+        _MIN_SESSION not in plan.circumstances.settings
+        or (plan.clients and (not load.pause or load.transaction_timeout_ms > _SOON_MS))
+    ):
+        return False
     timestamps = plan.circumstances.settings.get("log.message.timestamp.after.max.ms", HOUR_MS)
     if (
         "compact" in plan.circumstances.topic_settings.get("cleanup.policy", "")
@@ -218,7 +227,7 @@ def _settings(chance: Random, troubles: Sequence[Trouble], skew: int, *, applica
         "transaction.state.log.num.partitions": chance.choice((1, 3)),
         "offsets.topic.num.partitions": chance.choice((1, 3)),
         "group.initial.rebalance.delay.ms": 0,
-        "group.min.session.timeout.ms": 50,
+        _MIN_SESSION: 50,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": chance.choice((20, 100, 1000)),
         "transaction.remove.expired.transaction.cleanup.interval.ms": chance.choice((200, 3_600_000)),
         "transactional.id.expiration.ms": chance.choice(expirations),
@@ -252,7 +261,7 @@ def _load(chance: Random, seed: int, *, groups: bool, alone: bool) -> Load:
         positions=chance.choice((0, 0.3, 0.8)),
         takeovers=chance.choice((0, 0.05, 0.2)),
         # Who reads committed records waits for what is left open.
-        transaction_timeout_ms=chance.choice((300, 1500, 1500 if groups else 60_000)),
+        transaction_timeout_ms=chance.choice((300, _SOON_MS, _SOON_MS if groups else 60_000)),
         request_timeout_ms=chance.choice((400, 2000)),
         delivery_timeout_ms=chance.choice((700, 5000)),
         # Whoever reads is not to be buried in records.
