@@ -10,11 +10,15 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.client.test_producer import simulate
 
+from fencepost.client import Admin, Consumer, NewTopic, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import UnreachableError
 from fencepost.client.topic_lookups import TopicLookups
+from fencepost.protocol.messages import MetadataResponse
 from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.world import ADDRESS, World
 
 NAMES = ("a", "b", "c")
 TOPICS = st.one_of(st.none(), st.lists(st.sampled_from(NAMES), min_size=1, max_size=2, unique=True))
@@ -80,3 +84,31 @@ def test_while_nobody_leads_a_partition_it_is_asked_for_less_and_less_often(led:
     run(main)
     times = len(asked.sent)
     assert 80 < times < 100 if led else 18 < times < 25
+
+
+@pytest.mark.parametrize("how", ["by name", "in a group", "assigned"])
+def test_however_many_topics_there_are_one_request_asks_for_all(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Where each takes 50 ms there and back, a rebalance of a thousand would take a minute."""
+    asked: list[list[str]] = []
+    refresh = Cluster.refresh
+
+    async def counted(self: Cluster, topics: Sequence[str] | None, create: bool = False) -> MetadataResponse:
+        asked.append(list(topics or ()))
+        return await refresh(self, topics, create)
+
+    async def scenario(world: World) -> None:
+        names = [f"topic-{number}" for number in range(40)]
+        async with Admin(ADDRESS, runtime=world.runtime("another admin")) as admin:
+            await admin.create_topics(NewTopic(name, partitions=1) for name in names)
+        monkeypatch.setattr(Cluster, "refresh", counted)
+        group: dict[str, Any] = {"group_id": "g"} if how == "in a group" else {}
+        subscribed = [] if how == "assigned" else names
+        async with Consumer(*subscribed, bootstrap_servers=ADDRESS, runtime=world.runtime("r"), **group) as consumer:
+            if how == "assigned":
+                consumer.assign([TopicPartition(name, 0) for name in names])
+            await consumer.poll(5000)
+            assert len(consumer.assignment()) == len(names)
+        assert [each for each in asked if len(each) == 1] == []
+        assert 1 <= len(asked) < 8
+
+    simulate(scenario)

@@ -10,6 +10,7 @@ from fencepost.client.cluster import Deadline, TopicView
 from fencepost.client.errors import BrokerError
 from fencepost.client.group_protocol import assignment, member_of, partitions_of
 from fencepost.client.group_requests import GroupRequests
+from fencepost.client.topic_lookups import ask_together
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
@@ -35,9 +36,9 @@ class GroupLeader:
             member.member_id: member_of(joined.protocol_name, member.metadata, member.group_instance_id)
             for member in joined.members
         }
-        counts = {}
-        for topic in dict.fromkeys(topic for member in members.values() for topic in member.topics):
-            self._requests.cluster.forget_topic(topic)  # it may have got more partitions
+        counts, topics = {}, list(dict.fromkeys(topic for member in members.values() for topic in member.topics))
+        await ask_together(self._requests.cluster, topics, deadline, create)  # they may have got more partitions
+        for topic in topics:
             try:
                 counts[topic] = (await self._requests.cluster.topic(topic, deadline, create)).partition_count
             except BrokerError as error:

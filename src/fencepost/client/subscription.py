@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import BrokerError, ConnectionLostError, MisuseError, UnreachableError
 from fencepost.client.settings import check_topics
+from fencepost.client.topic_lookups import ask_together
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
@@ -40,6 +41,10 @@ class Subscription:
     def is_chosen(self) -> bool:
         """Whether there are topics to read, or a pattern for them."""
         return bool(self.topics) or self._pattern is not None or self.regex is not None
+
+    @property
+    def _is_by_name(self) -> bool:
+        return self._pattern is None and self.regex is None
 
     def choose(self, topics: Iterable[str], pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
         """These topics from now on, or those whose names fit."""
@@ -79,6 +84,9 @@ class Subscription:
 
     async def partitions(self) -> list[TopicPartition]:
         """All partitions of the topics.  Raises BrokerError, TimedOutError."""
+        if not all(name in self._cluster.topics for name in self.topics):
+            deadline = self._cluster.deadline("looking up topics")
+            await ask_together(self._cluster, self.topics, deadline, create=self._is_by_name)
         found = []
         for name in self.topics:
             view = await self._look_up(name)
@@ -90,9 +98,10 @@ class Subscription:
 
         Raises BrokerError, TimedOutError.
         """
+        names, deadline = list(topics), self._cluster.deadline("looking up topics")
+        await ask_together(self._cluster, names, deadline, create=self._is_by_name)
         found = {}
-        for name in topics:
-            self._cluster.forget_topic(name)
+        for name in names:
             view = await self._look_up(name)
             if view is not None:
                 found[name] = view.topic_id
@@ -101,7 +110,7 @@ class Subscription:
 
     async def _look_up(self, name: str) -> TopicView | None:
         """None: it fitted a pattern and is not there any more.  It is not made anew by that."""
-        by_name = self._pattern is None and self.regex is None
+        by_name = self._is_by_name
         try:
             return await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"), create=by_name)
         except BrokerError as error:

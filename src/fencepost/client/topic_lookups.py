@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
-from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError
+from fencepost.client.cluster import Cluster, Deadline
+from fencepost.client.errors import ClientError, ConnectionLostError, UnreachableError
 from fencepost.protocol.messages import MetadataResponse
 from fencepost.protocol.types import TopicPartition
 
@@ -71,3 +72,15 @@ class TopicLookups:
         """Ask for nothing any more."""
         if self._task is not None:
             self._task.cancel()
+
+
+async def ask_together(cluster: Cluster, topics: Sequence[str], deadline: Deadline, create: bool) -> None:
+    """Forget these topics, and ask for all of them in one request; who asks for one then finds it, or asks once more.
+
+    `create`: have those made that are not there, where the broker does that.  Raises TimedOutError.
+    """
+    for topic in topics:
+        cluster.forget_topic(topic)
+    if len(topics) > 1:
+        with suppress(ConnectionLostError, UnreachableError):
+            await deadline.within(cluster.refresh(topics, create))
