@@ -14,6 +14,7 @@ from fencepost.cli.shrink import shrunk
 from fencepost.simulation.call_faults import Call, CallFault
 from fencepost.simulation.cast import Window
 from fencepost.simulation.drawn_runs import Circumstances, Plan, Report, Trouble, carry_out, is_sound, plan_of
+from fencepost.simulation.inhabitants.groups import LEDGER, LOOPS, GroupsPlan
 from fencepost.simulation.plan_as_test import as_test
 from fencepost.simulation.request_faults import RequestFault
 from fencepost.simulation.script import BefallenCall, BefallenRequest, End, Happening, Script, Transaction, Write
@@ -132,6 +133,8 @@ def test_nor_are_groups_whose_members_the_node_does_not_let_in() -> None:
     assert not is_sound(plan._replace(clients={}, circumstances=Circumstances(groups=given.groups)))
     bare = plan._replace(circumstances=Circumstances(settings=least, groups=given.groups))
     assert not is_sound(bare._replace(clients={"single-0": Window()}))
+    for cut in (GroupsPlan(loops=(LOOPS._replace(topics=()),)), GroupsPlan((LEDGER._replace(seats=0),))):
+        assert not is_sound(plan._replace(circumstances=given._replace(groups=cut)))
     for load in (Load(pause=0.1), Load(transaction_timeout_ms=300)):
         assert not is_sound(plan._replace(circumstances=given._replace(load=load)))
     alone = Plan(plan.seed, 0.0, Circumstances(settings=least, groups=given.groups), {}, Script())

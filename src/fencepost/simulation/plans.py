@@ -16,7 +16,7 @@ from fencepost.simulation import small_limits
 from fencepost.simulation.cast import Window, kind
 from fencepost.simulation.group_load import POLLED
 from fencepost.simulation.inhabitants.applications import ApplicationsPlan
-from fencepost.simulation.inhabitants.groups import AUDIT, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan
+from fencepost.simulation.inhabitants.groups import AUDIT, KINDS, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan
 from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.script import CallFault, RequestFault, Script, drawn_shares
 from fencepost.simulation.spark_tasks import Patience, TaskTrouble
@@ -105,12 +105,14 @@ def is_sound(plan: Plan) -> bool:
     """Whether a part of a plan is one that might be drawn.
 
     Clients that send at the times of their own clock need one that is never too far ahead for the node.  A compacted
-    topic takes no records without keys.  Groups need a node that lets members with such short sessions in, and
-    producers that neither bury them in records nor leave a transaction open for longer than they are waited for.
+    topic takes no records without keys.  Groups are there as they are, or not at all.  They need a node that lets
+    members with such short sessions in, and producers that neither bury them in records nor leave a transaction open
+    for longer than they are waited for.
     """
-    load = plan.circumstances.load
-    if plan.circumstances.groups is not None and (
-        _MIN_SESSION not in plan.circumstances.settings
+    groups, load = plan.circumstances.groups, plan.circumstances.load
+    if groups is not None and (
+        not {*groups.groups, *groups.transformers, *groups.loops} <= KINDS
+        or _MIN_SESSION not in plan.circumstances.settings
         or (plan.clients and (not load.pause or load.transaction_timeout_ms > _SOON_MS))
     ):
         return False

@@ -42,6 +42,7 @@ TRANSFORMERS: Final = Group("transformers", tuple(TOPICS), seats=3, haunted=True
 LOOPS: Final = Group("loops", tuple(TOPICS), seats=3, haunted=True, output="looped")
 KEEPERS: Final = Group("keepers", (*TOPICS, GROWN, REBORN), changing=True, strategies=(COOPERATIVE_STICKY,))
 KEEPING_LOOPS: Final = LOOPS._replace(name="keeping-loops", strategies=(COOPERATIVE_STICKY,))
+KINDS: Final = frozenset((LEDGER, AUDIT, TRANSFORMERS, LOOPS, KEEPERS, KEEPING_LOOPS))
 _SETTLING: Final = 4.0
 """Seconds until what goes on from before is over: sessions of the dead, requests that are late, rebalances."""
 _PATIENCE: Final = 10.0
