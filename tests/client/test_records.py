@@ -65,7 +65,7 @@ def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
     aborted = [(producer, first) for (producer, first), kind in ends.items() if kind == "abort"]
     hidden = {producer * 1000 + first for producer, first in aborted}
     readable = bytes(data)
-    there, position = opened(readable, aborted, start)[:2]
+    there, position = opened(readable, aborted, start)
     found = there.records(TopicPartition("t", 0), start)
     expected = [at for at, transaction in written if at >= start and transaction not in hidden]
     assert [record.offset for record in found] == expected
@@ -98,6 +98,6 @@ def test_what_lies_before_a_damaged_batch_is_seen(sizes: list[int]) -> None:
         with pytest.raises(ProtocolError):
             opened(bytes(data), None, 0)
         return
-    there, position = opened(bytes(data), None, 0)[:2]
+    there, position = opened(bytes(data), None, 0)
     assert position == start
     assert len(there.records(TopicPartition("t", 0), 0)) == start

@@ -11,7 +11,8 @@ from fencepost.client.commit_order.position import Position, position_of
 from fencepost.client.errors import damage_named
 from fencepost.client.fetch_session import Wanted
 from fencepost.client.partition_batch import PartitionBatch
-from fencepost.client.records import ConsumerRecord, Opened, Seen, opened
+from fencepost.client.read_epoch import ReadEpoch
+from fencepost.client.records import ConsumerRecord, Opened, opened
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
 from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
@@ -64,8 +65,8 @@ class Followed:
         """Where those came from, in offset order."""
         self.chunk = begun.offset
         """Where to go on fetching."""
-        self._epoch = begun.leader_epoch
-        """The leader epoch of what comes before that, in offset order; -1: not known."""
+        self._epoch = ReadEpoch(begun.leader_epoch)
+        """Of what comes before that, in offset order."""
         self.in_flight = False
         self.had_some = True
         """Whether the last answer had records, so that there may be more at once."""
@@ -80,7 +81,7 @@ class Followed:
             self.in_commit_order.begin(position_of(self.at, begun))
         self.seeks += 1
         self._position = self.chunk = begun.offset
-        self._epoch = begun.leader_epoch
+        self._epoch.begin(begun.leader_epoch)
         self.ready, self.fetched, self._opened = [], None, None
 
     def let_go(self) -> None:
@@ -101,7 +102,7 @@ class Followed:
     def wanted(self) -> Wanted:
         """What a request is to ask for."""
         reader = self.in_commit_order
-        return Wanted(self.topic_id, self.chunk, self._epoch if reader is None else reader.leader_epoch)
+        return Wanted(self.topic_id, self.chunk, (self._epoch if reader is None else reader.epoch).known)
 
     def decode(self) -> None:
         """Look into what was fetched, if nothing is ready.  Raises DamagedRecordsError, SpillError."""
@@ -118,24 +119,25 @@ class Followed:
         seen = self._open()
         if seen is None:
             return
-        there = seen.there
+        there, end = seen
         with damage_named(self.at, self.chunk):
             found, damaged = there.whole_records(self.at, self.chunk)
         found.reverse()
-        self.ready, self.chunk = found, seen.end if damaged is None else damaged
-        self._epoch = seen.leader_epoch if damaged is None else -1
+        self.ready, self.chunk = found, end if damaged is None else damaged
+        if damaged is not None:
+            self._epoch.begin()
         if found:
             self._opened = there if damaged is None else None
         else:
-            self._position = seen.end
+            self._position = end
 
-    def _open(self) -> Seen | None:
+    def _open(self) -> tuple[Opened, int] | None:
         """What was fetched from where we are, and the position after it.  Raises as `decode`; it is dropped then."""
         fetched, self.fetched = self.fetched, None
         if fetched is None or fetched.position != self.chunk:
             return None
         with damage_named(self.at, self.chunk):
-            return opened(fetched.data, fetched.aborted, self.chunk)
+            return opened(fetched.data, fetched.aborted, self.chunk, self._epoch)
 
     def take_batch(self) -> PartitionBatch | None:
         """All that waits here in one piece, handed out by that; None: nothing does.  Raises as `decode` does.
@@ -152,9 +154,9 @@ class Followed:
         seen = self._open() if self.in_commit_order is None else None
         if seen is None:
             return None
-        first, self.chunk, self._epoch = self.chunk, seen.end, seen.leader_epoch
+        first, (there, self.chunk) = self.chunk, seen
         self._position = self.chunk
-        return PartitionBatch(self.at, first, self.chunk, seen.there) if seen.there.batches else None
+        return PartitionBatch(self.at, first, self.chunk, there) if there.batches else None
 
     def decode_on(self) -> None:
         """The same, but only what was fetched together with what was handed out last."""
@@ -208,7 +210,7 @@ class Followed:
         """
         if self.in_commit_order is not None:
             return self.in_commit_order.position().committed()
-        return OffsetAndMetadata(self._position, leader_epoch=self._epoch)
+        return OffsetAndMetadata(self._position, leader_epoch=self._epoch.known)
 
     def before_ready(self) -> int | Position:
         """The position before what is handed out next."""

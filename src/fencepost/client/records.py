@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from fencepost.client.read_epoch import ReadEpoch
 from fencepost.protocol.batch import BatchHeader, body_of, crc_matches, headers
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
@@ -85,30 +86,24 @@ class Opened(NamedTuple):
             yield decode_as(ConsumerRecord, topic, partition, body, header, position)
 
 
-class Seen(NamedTuple):
-    """What there is to know of a piece of a log before its records are decoded."""
+def opened(
+    data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int, epoch: ReadEpoch | None = None
+) -> tuple[Opened, int]:
+    """What a reader at `position` may see of this, and the position after all of it, what is hidden too.
 
-    there: Opened
-    end: int
-    """The position after all of it, what is hidden too."""
-    leader_epoch: int
-    """In which the last batch of it was written."""
-
-
-def opened(data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int) -> Seen:
-    """What a reader at `position` may see of this.
-
-    All of it is what lies before the first damaged batch.  Raises ProtocolError if that is nothing.
+    All of it is what lies before the first damaged batch.  `epoch` is told of it.  Raises ProtocolError if that is
+    nothing.
     """
     seen: list[tuple[int, BatchHeader]] = []
-    end, epoch = position, -1
+    end = position
     try:
         for at, header, visible in visible_batches(data, aborted):
             if visible and header.last_offset >= position and header.record_count:
                 seen.append((at, header))
             end = max(end, header.last_offset + 1)
-            epoch = header.partition_leader_epoch
+            if epoch is not None:
+                epoch.read(header.partition_leader_epoch, header.base_offset)
     except ProtocolError:
         if end == position:
             raise
-    return Seen(Opened(data, seen), end, epoch)
+    return Opened(data, seen), end

@@ -18,6 +18,7 @@ from fencepost.client.commit_order.decisions import (
 )
 from fencepost.client.commit_order.position import Position
 from fencepost.client.errors import SpillError
+from fencepost.client.read_epoch import ReadEpoch
 from fencepost.client.records import ConsumerRecord
 from fencepost.protocol.batch import BatchHeader, crc_matches, headers, read_header
 from fencepost.protocol.control import read_control_record
@@ -86,8 +87,8 @@ class PartitionInCommitOrder:
         self._begun = begun
         self.fetch_offset = begun.start
         """What is to be fetched next."""
-        self.leader_epoch = -1
-        """In which the record before that was written, as it was fetched (KIP-320); -1: not known."""
+        self.epoch = ReadEpoch()
+        """Of what comes before that."""
         self._next = begun.start
         """What comes before it was looked at, and handed out if it is to be delivered at once."""
         self._after_batch = begun.start
@@ -104,7 +105,8 @@ class PartitionInCommitOrder:
         self._data, self._place = memoryview(b""), 0
         self._begun = position
         self.fetch_offset = self._next = self._after_batch = position.start
-        self._ending, self._inside, self.leader_epoch = None, -1, -1
+        self._ending, self._inside = None, -1
+        self.epoch.begin()
 
     def position(self) -> Position:
         """The position after everything that was handed out, and after what nobody is shown."""
@@ -136,8 +138,9 @@ class PartitionInCommitOrder:
             return
         following = max((header.last_offset + 1 for header in batches), default=self.fetch_offset)
         self._data, self._place, self._fed_at = fed, 0, now
-        if following > self.fetch_offset:
-            self.fetch_offset, self.leader_epoch = following, batches[-1].partition_leader_epoch
+        self.fetch_offset = max(self.fetch_offset, following)
+        for header in batches:
+            self.epoch.read(header.partition_leader_epoch, header.base_offset)
         self.answered(now, high_watermark)
 
     def _may_have_passed_an_end(self, now: float) -> bool:
@@ -190,8 +193,8 @@ class PartitionInCommitOrder:
         try:
             found = self._take_step(batch, header) if header.last_offset >= self._next else []
         except ProtocolError:
-            self._data, self._place = memoryview(b""), 0
-            self.fetch_offset, self.leader_epoch = self._next, -1
+            self._data, self._place, self.fetch_offset = memoryview(b""), 0, self._next
+            self.epoch.begin()
             raise
         self._place = place + header.size
         return found
