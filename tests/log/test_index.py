@@ -9,6 +9,8 @@ from struct import pack
 import pytest
 from tests.log.log_doubles import run, synced
 
+from fencepost.log.damage import FileDamaged
+from fencepost.log.disk import LocalDisk
 from fencepost.log.index import OffsetIndex, TimeIndex
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -76,3 +78,11 @@ def test_what_a_power_loss_leaves_behind_the_synced_entries_is_dropped(kind: typ
         assert left_something > 10, "a disk that keeps or loses everything shows nothing"
 
     run(main())
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_what_stands_in_its_place_is_named_with_what_to_do(kind: type[OffsetIndex | TimeIndex], tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    path.mkdir()
+    with pytest.raises(FileDamaged, match=f"{path} cannot be opened: .*; put back a copy of it, or move it away"):
+        _ = kind(LocalDisk(), path).count

@@ -19,6 +19,7 @@ from fencepost.log.segment_sums import FileSum
 
 _OFFSET = Struct(">ii")
 _TIME = Struct(">qi")
+_REMEDY = "put back a copy of it, or move it away: it is made again at the next start"
 
 
 class _Index:
@@ -55,15 +56,15 @@ class _Index:
         try:
             return self._disk.open(self._path)
         except OSError as error:
-            raise FileDamaged(self._path, f"cannot be opened: {error.strerror or error}") from error
+            raise FileDamaged(self._path, f"cannot be opened: {error.strerror or error}; {_REMEDY}") from error
 
     def _read(self, file: File, at: int) -> bytes:
         try:
             data = file.pread(self._entry.size, at)
         except OSError as error:
-            raise FileDamaged(self._path, f"cannot be read: {error.strerror or error}") from error
+            raise FileDamaged(self._path, f"cannot be read: {error.strerror or error}; {_REMEDY}") from error
         if len(data) < self._entry.size:
-            raise FileDamaged(self._path, f"ends before byte {at + self._entry.size}, and had more once")
+            raise FileDamaged(self._path, f"ends before byte {at + self._entry.size}, and had more once; {_REMEDY}")
         return data
 
     @property
