@@ -14,7 +14,7 @@ import pytest
 from tests.broker.wire import MEGABYTE
 from tests.cli.test_serve import serve
 
-from fencepost.cli.freed_memory import KEPT, keep_freed_memory
+from fencepost.cli.freed_memory import KEPT, freed_memory, is_to_be_given_back, keep_freed_memory
 from fencepost.client.blocking import Consumer, Producer
 from fencepost.protocol.types import TopicPartition
 
@@ -31,6 +31,33 @@ def faults():
 kept = keep_freed_memory(os.environ)
 faults()
 print(kept, faults())
+"""
+GIVES_BACK = """
+import asyncio, os
+from fencepost.cli import freed_memory
+from fencepost.cli.freed_memory import KEPT
+freed_memory.LOOK_SECONDS = 0.01
+def resident():
+    return freed_memory._resident() // KEPT
+async def main():
+    memory = freed_memory.freed_memory(os.environ)
+    if memory is None:
+        return
+    memory.start()
+    seen = []
+    for _ in range(3):
+        pins, held = [], []
+        for _ in range(800):
+            held.append(bytes(b'x' * (KEPT // 64)))
+            pins.append(bytes(b'y' * 5000))
+        held.clear()
+        before = resident()
+        while resident() > 6:
+            await asyncio.sleep(0.01)
+        seen.append(before)
+    memory.stop()
+    print(min(seen))
+asyncio.run(main())
 """
 
 
@@ -59,9 +86,35 @@ def test_what_is_freed_is_kept_unless_somebody_said_how_memory_is_to_be_had(
     assert int(faults) < pages // 10 if kept else int(faults) > pages // 2
 
 
+def test_what_is_free_between_blocks_in_use_is_given_back_each_time() -> None:
+    needs_glibc()
+    done = subprocess.run(
+        [sys.executable, "-c", GIVES_BACK], env={}, capture_output=True, text=True, timeout=60, check=True
+    )
+    if not done.stdout:
+        pytest.skip("glibc is too old to say how much is free")
+    assert int(done.stdout) >= 12, "there was that much to give back"
+
+
+@pytest.mark.parametrize(
+    ("free", "resident", "least", "given"),
+    [
+        (2 * KEPT, 9 * KEPT, 0, False),
+        (2 * KEPT + 1, 9 * KEPT, 0, True),
+        (8 * KEPT, 2 * KEPT, KEPT, False),  # what is free was given back before
+        (8 * KEPT, 2 * KEPT + 1, KEPT, True),
+    ],
+)
+def test_it_is_given_back_where_there_is_much_more_than_is_to_be_kept(
+    free: int, resident: int, least: int, given: bool
+) -> None:
+    assert is_to_be_given_back(free, resident, least) == given
+
+
 def test_where_there_is_another_c_library_nothing_is_said_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda _: SimpleNamespace())
     assert not keep_freed_memory({})
+    assert freed_memory({}) is None
 
 
 def test_a_node_that_gives_the_same_large_answer_again_needs_no_more_pages_for_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker import BadSetting, Broker
 from fencepost.broker.node import Endpoint
 from fencepost.cli import Refused
-from fencepost.cli.freed_memory import keep_freed_memory
+from fencepost.cli.freed_memory import FreedMemory, freed_memory
 from fencepost.cli.garbage import GarbageCollection
 from fencepost.cli.standard_output import say
 from fencepost.log.descriptors import LEAST, raise_limit
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
             f"raise the hard limit (ulimit -Hn, or LimitNOFILE= in a systemd unit)"
         )
     get_logger("asyncio")  # its lines are limited too
-    keep_freed_memory(os.environ)
+    memory = freed_memory(os.environ)
     if not options.data:
         raise Refused("--data is empty: name the directory of this node")
     listen = _address("--listen", options.listen)
@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
         )
     except BadSetting as bad:
         raise Refused(f"--set {bad}") from None
-    return asyncio.run(_serve(broker, options, metrics))
+    return asyncio.run(_serve(broker, options, metrics, memory))
 
 
 def _address(option: str, given: str) -> Endpoint:
@@ -157,7 +157,9 @@ def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
     return Refused(f"cannot listen on {address}: {error.strerror or error}; choose another {option}")
 
 
-async def _serve(broker: Broker, options: argparse.Namespace, metrics: Endpoint | None) -> int:
+async def _serve(
+    broker: Broker, options: argparse.Namespace, metrics: Endpoint | None, memory: FreedMemory | None
+) -> int:
     # A collection of what is being loaded would look at all of it, again and again, while others wait; little of it is
     # garbage.
     gc.collect()
@@ -175,10 +177,14 @@ async def _serve(broker: Broker, options: argparse.Namespace, metrics: Endpoint 
         raise
     garbage = GarbageCollection(lambda: broker.node.counters.requests.total())
     garbage.start()
+    if memory is not None:
+        memory.start()
     try:
         return await _until_signalled(broker, options.data, exporter)
     finally:
         garbage.stop()
+        if memory is not None:
+            memory.stop()
         if exporter is not None:
             await asyncio.to_thread(exporter.close)
 
