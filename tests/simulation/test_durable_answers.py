@@ -38,7 +38,7 @@ from fencepost.protocol.messages.add_partitions_to_txn import (
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.leave_group import MemberIdentity
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import CONSUMER_OFFSETS
+from fencepost.protocol.types import CONSUMER_OFFSETS, TopicPartition
 from fencepost.simulation.any_request import PARTITIONS, TOPIC, Asker
 from fencepost.simulation.durable_answers import SUBJECTS
 from fencepost.simulation.loop import VirtualLoop, run
@@ -158,6 +158,8 @@ def first_violation(seed: int, seconds: float, power_losses: int = 0) -> str | N
         await world.broker.node.ensure_coordinator("__transaction_state")
         async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
             await admin.create_topic(TOPIC, partitions=PARTITIONS)
+        for number in range(PARTITIONS):
+            world.removals.ask(TopicPartition(TOPIC, number))
         stop = asyncio.Event()
         askers = [Asker(world.runtime(f"asker-{n}"), "127.0.0.1", PORT) for n in range(3)]
         tasks = [loop.create_task(asker.ask(stop)) for asker in askers]

@@ -7,7 +7,13 @@ from random import Random
 
 import pytest
 
+from fencepost.simulation.cast import Window
+from fencepost.simulation.drawn_runs import carry_out
+from fencepost.simulation.plans import Circumstances, Plan
 from fencepost.simulation.small_limits import LIMITS, draw, lowered
+from fencepost.simulation.surroundings import TOPICS
+from fencepost.simulation.troubles import Trouble
+from fencepost.simulation.world import World
 
 
 @pytest.mark.parametrize("what", LIMITS)
@@ -32,3 +38,24 @@ def test_it_is_as_before_after_an_error_too() -> None:
 def test_each_of_its_numbers_is_drawn() -> None:
     drawn = {(what, number) for seed in range(200) for what, number in draw(Random(seed)).items()}
     assert drawn == {(what, number) for what, limit in LIMITS.items() for number in limit.drawn_from}
+
+
+def test_every_log_has_the_settings_of_the_run() -> None:
+    """Those of its topic are put in place when it is made, and again when it is opened."""
+    given = Circumstances(
+        log={"segment_bytes": 1234}, topic_settings={"retention.bytes": "3000"}, troubles=(Trouble.KILLED,), between=0.3
+    )
+    found: list[tuple[int, set[tuple[int, int]]]] = []
+
+    def look(world: World) -> None:
+        if world.storage is not None:
+            logs = [each.settings for each in world.storage.partitions() if each.topic in TOPICS]
+            found.append((len(logs), {(each.segment_bytes, each.retention_bytes) for each in logs}))
+        world.loop.call_later(0.1, look, world)
+
+    report = carry_out(
+        Plan(1, 1, given, {"producer-0": Window()}), lambda world: world.loop.call_later(0.1, look, world)
+    )
+    assert (report.faults, "broker killed" in " ".join(report.history)) == ([], True)
+    assert len(found) > 5
+    assert found == [(5, {(1234, 3000)})] * len(found)

@@ -57,6 +57,8 @@ class ChangingTopics:
                 await admin.create_topic(topic, partitions=partitions)
             if self._asked:
                 await admin.create_topic(any_request.TOPIC, partitions=any_request.PARTITIONS)
+                for number in range(any_request.PARTITIONS):
+                    self._world.removals.ask(TopicPartition(any_request.TOPIC, number))
 
     # Records
 
@@ -182,6 +184,7 @@ class ChangingTopics:
             return
         before = chance.randint(log.log_start_offset, log.high_watermark)
         wanted = [DeleteRecordsPartition(partition_index=at.partition, offset=before)]
+        self._world.removals.ask(at, before)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=at.topic, partitions=wanted)], timeout_ms=1000)
         await cluster.call_controller(request, deadline=cluster.deadline("deleting records"))
         await cluster.close()

@@ -1,6 +1,7 @@
 """No answer leaves before what it tells is durable: watched at every answer of a simulated node, while it runs.
 
-So is what its producers write (`sequences`), and what they are given to write under (`producer_ids`).
+So is what its producers write (`sequences`), what they are given to write under (`producer_ids`), and what it removes
+(`removals`).
 
 What an answer depends on is worked out here, from the request, the answer and what the log was given.  What the
 handlers say of it (`Reply.lsn`) is what is being checked, and so is the connection that holds their answers back.
@@ -9,8 +10,7 @@ handlers say of it (`Reply.lsn`) is what is being checked, and so is the connect
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -29,15 +29,15 @@ from fencepost.protocol.batch import BatchHeader, headers, read_header
 from fencepost.protocol.codec import RequestHeader, decode_stored, stored_version
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_keys import keys_of
-from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import GroupMetadataKey, TransactionLogKey
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, Buffer
 from fencepost.runtime import Work
 from fencepost.simulation.checkers.producer_ids import Handed, ProducerIds, handed
+from fencepost.simulation.checkers.removals import Removals
 from fencepost.simulation.checkers.sequences import Sequences
 from fencepost.simulation.checkers.stable_offsets import StableOffsets
-from fencepost.simulation.disk_faults import FaultyDisk
 from fencepost.simulation.network import SimulatedTransport
+from fencepost.spark.progress import PARTITION as PROGRESS
 
 Key = Hashable
 _OF_MEMBERS: Final = 2
@@ -269,12 +269,12 @@ class WatchedStorage(Storage):
         log: Mapping[str, Any],
         violated: Callable[[str], None],
         written: Written | None,
-        removed: set[tuple[str, int, str]],
+        removals: Removals,
         **options: Any,
     ) -> None:
         super().__init__(disk, path, settings.with_(**log), *rest, **options)
         self.appends, self._sequences, self._violated = Appends(), Sequences(), violated
-        self._written, self._removed = written, removed
+        self._written, self._removals = written, removals
         self._stable = StableOffsets()
         self._fields = log
         self._real_disk = disk
@@ -285,6 +285,15 @@ class WatchedStorage(Storage):
         settings = (settings or self.settings).with_(**self._fields)
         self._stable.forget((topic, index))
         return super().create_partition(topic, topic_id, index, settings, *rest, **options)
+
+    def show(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
+        """Those that are made for a topic have had its settings put in place once more."""
+        shown = list(partitions)
+        for partition in shown:
+            # Checkers look at all progress that there ever was: what is not rolled is not compacted.
+            if partition.topic != PROGRESS.topic:
+                partition.settings = partition.settings.with_(**self._fields)
+        super().show(shown)
 
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int:
         lsn = super().appended(partition, segment, position, data)
@@ -307,22 +316,10 @@ class WatchedStorage(Storage):
     def start_moved(self, partition: Partition) -> int:
         lsn = super().start_moved(partition)
         self.appends.moved(partition, lsn)
-        if not partition.topic.startswith("__"):
-            self._note_removed(partition)
+        wrong = self._removals.add(partition, self._real_disk)
+        if wrong is not None:
+            self._violated(wrong)
         return lsn
-
-    def _note_removed(self, partition: Partition) -> None:
-        """What is before the start, which has just moved; nothing of it is gone yet."""
-        with self._real_disk.spared() if isinstance(self._real_disk, FaultyDisk) else nullcontext():
-            self._note_before_start(partition)
-
-    def _note_before_start(self, partition: Partition) -> None:
-        for header, batch in partition.scan(partition.segments[0].base_offset):
-            if header.base_offset >= partition.log_start_offset:
-                break
-            for record in () if header.is_control else decode_batch(batch, 0, header):
-                if record.offset < partition.log_start_offset:
-                    self._removed.add((partition.topic, partition.index, (record.value or b"").decode()))
 
 
 class _Due(NamedTuple):
@@ -396,17 +393,16 @@ def watched(
     violated: Callable[[str], None],
     log: Mapping[str, Any],
     written: Written | None,
-    removed: set[tuple[str, int, str]],
+    removals: Removals,
     ids: ProducerIds,
 ) -> Mapping[str, Any]:
     """The options of `Broker` for a node whose answers are watched; `log` and `written` as in `WatchedStorage`.
 
-    `removed` gets every record of a user's topic that is deleted, or that retention takes; `ids` knows what earlier
-    nodes have handed out.
+    `removals` and `ids` know what earlier nodes have removed and handed out.
     """
     return {
         "storage": lambda *args, **options: WatchedStorage(
-            *args, log=log, violated=violated, written=written, removed=removed, **options
+            *args, log=log, violated=violated, written=written, removals=removals, **options
         ),
         "connection": lambda node: WatchedConnection(node, violated, ids),
     }

@@ -15,6 +15,7 @@ from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import FaultyCalls
 from fencepost.simulation.checkers.producer_ids import ProducerIds
+from fencepost.simulation.checkers.removals import Removals
 from fencepost.simulation.disk_faults import FaultyDisk
 from fencepost.simulation.durable_answers import watched
 from fencepost.simulation.history.recorder import Recorder
@@ -97,8 +98,8 @@ class World:
         self.broker: Broker | None = None
         self.faulty_calls: FaultyCalls | None = None
         """Where set, coordinators and leaders of the next start are far from each other."""
-        self.removed: set[tuple[str, int, str]] = set()
-        """Records that somebody deleted, or retention took: topic, partition, value."""
+        self.removals = Removals(self.clock)
+        """What somebody deleted, or retention took."""
         self.clients: dict[Client, None] = {}
         """Every process that was started."""
         self.clock_jumped_over_a_start = False
@@ -200,7 +201,7 @@ class World:
                 self._violated,
                 self._log,
                 None if self.recorder is None else self.recorder.appended,
-                self.removed,
+                self.removals,
                 self._producer_ids,
             ),
         )
