@@ -179,30 +179,44 @@ async def _commit_at_last(process: ClientProcess, number: int, outcomes: Outcome
     world, name = process.world, process.name
     producer = _producer(process, number, load)
     latest = world.loop.time() + min(_LONGEST_END, world.patience)
-    try:
-        await producer.start()
-        await producer.init_transactions()
-        for tag in (f"{name}-{number + tries}" for tries in range(_LAST_TRIES) if world.loop.time() < latest):
-            sent = [Sent(*at, f"{tag}-{at.topic}{at.partition}") for at in world.cluster.places]
-            outcomes.unknown[tag] = sent
-            await producer.begin_transaction()
-            try:
-                for each in sent:
-                    await send(producer, each, load.shape)
-                await producer.commit_transaction()
-            except TransactionAbortableError as error:
-                world.note(f"{tag} has failed: {error}")
-                await producer.abort_transaction()
-                outcomes.aborted[tag] = outcomes.unknown.pop(tag)
-            else:
-                outcomes.committed[tag] = outcomes.unknown.pop(tag)
-                world.note(f"{tag} committed, the last one")
-                break
-        else:
-            outcomes.surprises.append(f"{name} does not come to commit anything though nothing goes wrong any more")
-    except ClientError as error:
-        _gave_up(world, name, error, outcomes)
+    is_ready = False
+    for following in range(number, number + _LAST_TRIES):
+        if world.loop.time() >= latest:
+            break
+        try:
+            if not is_ready:
+                await producer.start()
+                await producer.init_transactions()
+                is_ready = True
+            if await _commit_everywhere(world, producer, f"{name}-{following}", outcomes, load):
+                await producer.close()
+                return
+        except ClientError as error:
+            # What became of it is not known; the next one is to come to it.
+            _gave_up(world, name, error, outcomes)
+            await producer.close()
+            producer, is_ready = _producer(process, following + 1, load), False
     await producer.close()
+    outcomes.surprises.append(f"{name} does not come to commit anything though nothing goes wrong any more")
+
+
+async def _commit_everywhere(world: Surroundings, producer: Producer, tag: str, outcomes: Outcomes, load: Load) -> bool:
+    """A record to each partition in one transaction; whether it is committed."""
+    sent = [Sent(*at, f"{tag}-{at.topic}{at.partition}") for at in world.cluster.places]
+    outcomes.unknown[tag] = sent
+    await producer.begin_transaction()
+    try:
+        for each in sent:
+            await send(producer, each, load.shape)
+        await producer.commit_transaction()
+    except TransactionAbortableError as error:
+        world.note(f"{tag} has failed: {error}")
+        await producer.abort_transaction()
+        outcomes.aborted[tag] = outcomes.unknown.pop(tag)
+        return False
+    outcomes.committed[tag] = outcomes.unknown.pop(tag)
+    world.note(f"{tag} committed, the last one")
+    return True
 
 
 def _check_time(
