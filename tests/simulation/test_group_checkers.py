@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.checkers.groups.ahead import ahead
+from fencepost.simulation.checkers.groups.doubled import doubled
 from fencepost.simulation.checkers.groups.forgotten import forgotten
 from fencepost.simulation.checkers.groups.misplaced import misplaced
 from fencepost.simulation.checkers.groups.missed import missed
@@ -18,6 +19,7 @@ from fencepost.simulation.checkers.groups.restless import restless
 from fencepost.simulation.checkers.groups.shared import shared
 from fencepost.simulation.checkers.groups.transformed import transformed
 from fencepost.simulation.checkers.groups.transformed_out_of_order import transformed_out_of_order
+from fencepost.simulation.checkers.groups.unkept import unkept
 from fencepost.simulation.checkers.groups.unread import unread
 from fencepost.simulation.checkers.groups.unreal import unreal
 from fencepost.simulation.checkers.groups.went_back import went_back
@@ -158,6 +160,22 @@ def test_transformed() -> None:
 def test_transformed_out_of_order() -> None:
     assert transformed_out_of_order(truth(outputs=["in/0/0/a", "in/1/9/z", "in/0/3/c"]), "out") == []
     assert len(transformed_out_of_order(truth(outputs=["in/0/3/c", "in/0/0/a"]), "out")) == 1
+
+
+def test_unkept() -> None:
+    assert unkept(truth(), [("in", 0, "a"), ("in", 0, "c")]) == []
+    told = ["a, which was acknowledged, is lost"]
+    assert unkept(truth(start=1), [("in", 0, "a"), ("in", 0, "c")]) == told
+    assert unkept(truth(), [("in", 1, "a")]) == told
+    assert unkept(truth(), [("in", 0, "b")]) == ["b, which was acknowledged, is lost"]
+
+
+def test_doubled() -> None:
+    assert doubled(truth(outputs=["a", "b"]), ["in", "elsewhere"]) == []
+    assert doubled(truth([Logged(0, "a", True), Logged(1, "a", False)]), ["in"]) == []
+    assert doubled(truth([Logged(0, "a", True), Logged(1, "a", True)]), ["in"]) == ["a is there 2 times"]
+    in_two = Truth({A: LOGGED, B: LOGGED[:1]}, {A: 0, B: 0}, {A: 5, B: 1})
+    assert doubled(in_two, ["in"]) == ["a is there 2 times"]
 
 
 def test_misplaced() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from tests.simulation.group_bugs import BUGS
 from tests.simulation.narrow_worlds import World, groups
 
+from fencepost.client import Producer
 from fencepost.simulation.drawn_runs import Report, carry_out
+from fencepost.simulation.group_load import REBORN
 from fencepost.simulation.group_notes import GroupNotes
 from fencepost.simulation.inhabitants.groups import KEEPERS, KEEPING_LOOPS
 from fencepost.simulation.request_faults import RequestFault
@@ -67,6 +71,29 @@ def test_much_happens() -> None:
         assert happened in history, happened
     for noted in ("owned", "processed", "stored", "begun", "found", "read", "moved"):
         assert all(len(getattr(notes(report), noted)) > 3 for report in reports), noted
+
+
+@pytest.mark.parametrize(
+    ("every", "says"), [(0, "which was acknowledged, is lost"), (2, "is there 2 times")], ids=["lost", "doubled"]
+)
+def test_what_nobody_was_shown_or_everybody_was_shown_twice_is_found(
+    every: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a topic that is made anew: readers are told of it by what is in it, and nobody can miss what is not."""
+    send = Producer.send
+
+    async def send_so_often(self: Producer, topic: str, value: bytes, **how: Any) -> Any:
+        if topic != REBORN or not value.endswith(b"3"):
+            return await send(self, topic, value, **how)
+        told = asyncio.get_running_loop().create_future()
+        told.set_result(None)
+        for _ in range(every):
+            await send(self, topic, value, **how)
+        return told
+
+    monkeypatch.setattr(Producer, "send", send_so_often)
+    told = [fault for seed in range(2) for fault in carry_out(groups(incidents=4, transformers=())(seed)).faults]
+    assert any(says in fault and fault.startswith(f"{REBORN}.") for fault in told)
 
 
 def notes(report: Report) -> GroupNotes:

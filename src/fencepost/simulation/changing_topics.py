@@ -45,6 +45,7 @@ class ChangingTopics:
         self._stop = asyncio.Event()
         self._feeders: list[asyncio.Future[None]] = []
         self.acknowledged: list[tuple[str, int, str]] = []
+        """Topic, by the name that its records say, partition and value."""
 
     def named(self, topic: str) -> str:
         """By the name that the records of a topic say: which of its lives this is."""
@@ -107,6 +108,7 @@ class ChangingTopics:
                 try:
                     await (await producer.send(topic, value.encode(), partition=partition))
                     self._sent += 1
+                    self.acknowledged.append((self.named(topic), partition, value))
                 except ClientError:
                     await asyncio.sleep(2 * LATEST)  # it may come yet, and must not come in another life
                     raise
@@ -171,9 +173,14 @@ class ChangingTopics:
         """At once as many records as it had: the old positions are inside of it."""
         process = Process(self._world, f"again-{self.lives}", spared=True)
         async with Producer(ADDRESS, runtime=process.runtime()) as writer:
-            for number in range(self._sent):
-                await writer.send(REBORN, f"{REBORN}.{self.lives}-0-again{number}".encode(), partition=0)
-            self._sent += 5
+            values = [f"{REBORN}.{self.lives}-0-again{number}" for number in range(self._sent)]
+            told = [await writer.send(REBORN, value.encode(), partition=0) for value in values]
+        self.acknowledged += [
+            (self.named(REBORN), 0, value)
+            for value, each in zip(values, told, strict=True)
+            if each.done() and not each.cancelled() and each.exception() is None
+        ]
+        self._sent += 5
 
     async def delete_records(self, chance: Random) -> None:
         """The first ones of a partition of TOPICS."""

@@ -11,6 +11,7 @@ from fencepost.client import Admin, TopicPartition
 from fencepost.client.assignors import COOPERATIVE_STICKY
 from fencepost.simulation.changing_topics import GROWN, ChangingTopics
 from fencepost.simulation.checkers.groups.ahead import ahead
+from fencepost.simulation.checkers.groups.doubled import doubled
 from fencepost.simulation.checkers.groups.forgotten import forgotten
 from fencepost.simulation.checkers.groups.misplaced import misplaced
 from fencepost.simulation.checkers.groups.missed import missed
@@ -23,6 +24,7 @@ from fencepost.simulation.checkers.groups.restless import restless
 from fencepost.simulation.checkers.groups.shared import shared
 from fencepost.simulation.checkers.groups.transformed import transformed
 from fencepost.simulation.checkers.groups.transformed_out_of_order import transformed_out_of_order
+from fencepost.simulation.checkers.groups.unkept import unkept
 from fencepost.simulation.checkers.groups.unread import unread
 from fencepost.simulation.checkers.groups.unreal import unreal
 from fencepost.simulation.checkers.groups.went_back import went_back
@@ -164,11 +166,8 @@ class Groups:
         if not self._plan.requests_are_late:
             faults += forgotten(notes)
         faults += out_of_order(in_place, notes.moved) + ahead(notes, truth) + unreal(notes, truth, READERS)
-        faults += [
-            f"{value}, which was acknowledged, is lost"
-            for topic, n, value in self._topics.acknowledged
-            if value not in [record.value for record in truth.committed(TopicPartition(topic, n))]
-        ]
+        fed = [self._topics.named(topic) for topic in self._topics.partitions]
+        faults += unkept(truth, (each for each in self._topics.acknowledged if each[0] in fed)) + doubled(truth, fed)
         for output in self._outputs:
             faults += transformed(truth, tuple(TOPICS), output)
             faults += transformed_out_of_order(truth, output)
