@@ -31,6 +31,14 @@ def test_a_reader_who_is_shown_something_else_is_told_of() -> None:
     assert len(differing(Outcomes(), [{AT: ["a", "b", "c"], OTHER: ["x"]}, {AT: ["b"], OTHER: ["y"]}])) == 2
 
 
+def test_what_somebody_was_shown_is_there_at_last() -> None:
+    """Of a record whose sender was told nothing, and which is the last one, nobody else says anything."""
+    told = ["of left-0 one reader was shown b, which is not there at last"]
+    assert differing(Outcomes(), [{AT: ["a", "b"]}, {AT: ["a"]}]) == told
+    assert differing(Outcomes(), [{AT: ["a"]}, {AT: ["a", "b"]}, {AT: ["a"]}]) == told
+    assert differing(Outcomes(removed={("left", 0, "b")}), [{AT: ["a", "b"]}, {AT: ["a"]}]) == []
+
+
 def test_records_that_were_deleted_between_two_readers_are_no_difference() -> None:
     outcomes = Outcomes(removed={("left", 0, "a")})
     assert differing(outcomes, [{AT: ["a", "b"]}, {AT: ["b", "c"]}]) == []

@@ -12,7 +12,8 @@ from fencepost.simulation.workload import Outcomes
 def differing(outcomes: Outcomes, parts: Sequence[Shown]) -> list[str]:
     """Of any two readers of one isolation level one is shown what the other is, and perhaps more behind it.
 
-    What compaction may take is not looked at: it was there for the one and not for the other.
+    `parts`: in the order in which they were read; the last one, which was read when all was over, is shown everything
+    that any other was.  What compaction may take is not looked at: it was there for the one and not for the other.
     """
     faults, older = [], superseded(outcomes, *parts)
     if outcomes.keys:
@@ -21,6 +22,9 @@ def differing(outcomes: Outcomes, parts: Sequence[Shown]) -> list[str]:
         gone = {value for topic, index, value in (*outcomes.removed, *older) if (topic, index) == at}
         sights = [[value for value in shown[at] if value not in gone] for shown in parts if at in shown]
         longest = max(sights, key=len)
+        if at in parts[-1] and sights[-1] != longest and sights[-1] == longest[: len(sights[-1])]:
+            told = f"one reader was shown {longest[len(sights[-1])]}, which is not there at last"
+            faults.append(f"of {at.topic}-{at.partition} {told}")
         for sight in sights:
             place = next((n for n, value in enumerate(sight) if value != longest[n]), None)
             if place is not None:
