@@ -29,6 +29,7 @@ from fencepost.simulation.request_faults import RequestFaults
 from fencepost.simulation.script import Prompter, Script
 from fencepost.simulation.troubles import ENDS, TROUBLES, Scene
 from fencepost.simulation.troubles import Trouble as Trouble
+from fencepost.simulation.unexpected import caught
 from fencepost.simulation.workload import Outcomes
 from fencepost.simulation.world import PATIENCE, PORT, Violation, World
 
@@ -71,12 +72,12 @@ def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Rep
 
     faults = []
     try:
-        with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached:
+        with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached, caught() as unexpected:
             run(whole, ProcessLoop)
     except Exception as error:
         faults = [f"the run ended with {type(error).__name__}: {error}"]
     life = lives[0]
-    world, faults = life.world, life.faults + faults
+    world, faults = life.world, life.faults + faults + list(dict.fromkeys(unexpected))
     drawn = plan._replace(script=world.prompter.script)
     return Report(drawn, world.history, faults, life.outcomes, reached, life.groups, life.applications)
 

@@ -1,0 +1,57 @@
+"""What a node catches, logs and goes on after is a fault of the run, unless the simulated disk raised it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fencepost.broker.network.registry import SERVED
+from fencepost.log.storage import Storage
+from fencepost.simulation.cast import Window
+from fencepost.simulation.disk import PowerCut
+from fencepost.simulation.drawn_runs import carry_out
+from fencepost.simulation.plans import Circumstances, Plan
+from fencepost.simulation.unexpected import caught
+
+DESCRIBE_GROUPS = 15
+PLAN = Plan(1, 0.5, Circumstances(), {"asker-0": Window(), "single-0": Window()})
+
+
+def test_without_one_there_is_no_fault() -> None:
+    assert carry_out(PLAN).faults == []
+
+
+def test_a_handler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise LookupError("a group that is not there")
+
+    monkeypatch.setitem(SERVED, DESCRIBE_GROUPS, replace(SERVED[DESCRIBE_GROUPS], handler=fails))
+    assert any("nobody expected LookupError: a group that is not there" in fault for fault in carry_out(PLAN).faults)
+
+
+def test_a_callback_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    when_durable = Storage.when_durable
+
+    def failing(self: Storage, lsn: int, tell: Any) -> None:
+        def told() -> None:
+            tell()
+            raise LookupError("nobody waits")
+
+        when_durable(self, lsn, told)
+
+    monkeypatch.setattr(Storage, "when_durable", failing)
+    assert any("nobody expected LookupError: nobody waits" in fault for fault in carry_out(PLAN).faults)
+
+
+@pytest.mark.parametrize(
+    ("error", "count"), [(LookupError("x"), 1), (PowerCut("x"), 0), (OSError(5, "I/O error"), 0), (None, 0)]
+)
+def test_what_the_disk_raises_is_expected(error: Exception | None, count: int) -> None:
+    with caught() as told:
+        logging.getLogger("fencepost.broker").error("something failed", exc_info=error)
+    assert len(told) == count
+    logging.getLogger("fencepost.broker").error("something else failed", exc_info=LookupError("y"))
+    assert len(told) == count
