@@ -23,6 +23,8 @@ SEEDS = range(20)
 MORE = range(20, 28)
 FOUND = (1299,)
 """These have found what the others did not: a late write that was taken into the next transaction."""
+COMES_BY = (46,)
+"""These come by what the others do not: a file that cannot be written."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,9 @@ def reached() -> Counter[str]:
     return Counter()
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *FOUND, *(pytest.param(seed, marks=pytest.mark.soak) for seed in MORE)])
+@pytest.mark.parametrize(
+    "seed", [*SEEDS, *FOUND, *COMES_BY, *(pytest.param(seed, marks=pytest.mark.soak) for seed in MORE)]
+)
 def test_no_promise_is_broken(seed: int, reached: Counter[str]) -> None:
     report = simulate(seed)
     assert report.faults == [], f"fencepost simulate --seed {seed}"

@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.log import partition
 from fencepost.log.partition import Partition
+from fencepost.log.retention import new_start
 from fencepost.log.settings import LogSettings
 from fencepost.simulation.cast import Window
 from fencepost.simulation.drawn_runs import Report, carry_out
@@ -45,8 +46,6 @@ def test_more_than_was_asked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(("given", "keeps"), [(RETAINED, 0), (NEITHER, RETENTION_BYTES)])
 def test_more_than_retention_allows_is_found(given: Circumstances, keeps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    new_start = partition.new_start
-
     def hasty(segments: Any, start: int, end: int, limit: int, settings: LogSettings, now: Any) -> int:
         return new_start(segments, start, end, limit, settings.with_(retention_bytes=keeps), now)
 
@@ -56,8 +55,6 @@ def test_more_than_retention_allows_is_found(given: Circumstances, keeps: int, m
 
 
 def test_what_a_compacted_topic_keeps_for_ever_is_not_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    new_start = partition.new_start
-
     def by_time(segments: Any, start: int, end: int, limit: int, settings: LogSettings, now: Any) -> int:
         settings = settings.with_(cleanup_policy="delete", retention_ms=0)
         return new_start(segments, start, end, limit, settings, now)
@@ -73,8 +70,6 @@ def test_what_a_compacted_topic_keeps_for_ever_is_not_too_old(monkeypatch: pytes
 
 
 def test_an_open_transaction_is_not_retained_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    new_start = partition.new_start
-
     def regardless(segments: Any, start: int, end: int, _: int, settings: LogSettings, now: Any) -> int:
         return new_start(segments, start, end, end, settings, now)
 
