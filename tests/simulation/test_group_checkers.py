@@ -121,7 +121,11 @@ def test_replaced() -> None:
 def test_out_of_order() -> None:
     assert out_of_order(handed(0, 3) + handed(0, process="q") + handed(0, member=LATER)) == []
     assert len(out_of_order(handed(0, 3, 3))) == 1
-    assert out_of_order(handed(3, 0), [("p", A)]) == []
+    back, then = handed(0)[0]._replace(moved=True), handed(1, 3)
+    assert out_of_order([*handed(3), back, *then]) == []
+    # Once it is back everything is in order again.
+    assert len(out_of_order([*handed(3), back, *then, *then])) == 1
+    assert len(out_of_order([*handed(3), back, *handed(0)])) == 1
 
 
 def reads(*shown: tuple[int, str]) -> list[Read]:

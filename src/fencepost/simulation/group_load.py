@@ -117,6 +117,8 @@ class Member:
         self._owned: tuple[Membership, tuple[TopicPartition, ...]] | None = None
         self._generation: Membership | None = None
         self._paused: dict[TopicPartition, None] = {}
+        self._moved: set[TopicPartition] = set()
+        """Where it went back, and was handed nothing since."""
 
     # Who it is, and what it was handed
 
@@ -148,21 +150,25 @@ class Member:
         value = (record.value or b"").decode()
         at = TopicPartition(record.topic, record.partition)
         owned = at in self.consumer.assignment() and at not in self._paused
+        place = incarnation(record, value)
         self._scene.notes.processed.append(
             Processed(
                 self._scene.now,
                 self._process.name,
                 self.membership(),
-                incarnation(record, value),
+                place,
                 record.offset,
                 value,
                 owned,
+                place in self._moved,
             )
         )
+        self._moved.discard(place)
         self._scene.world.note(f"{self._process.name} has {at.topic}-{at.partition} {record.offset} {value}")
 
     def note_moved(self, at: TopicPartition) -> None:
         self._scene.notes.moved.append((self._process.name, at))
+        self._moved.add(at)
 
     # Its work
 

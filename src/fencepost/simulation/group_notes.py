@@ -30,7 +30,11 @@ class Owned(NamedTuple):
 
 
 class Processed(NamedTuple):
-    """A member was handed a record; `owned`: whether it read the partition, and had not paused it."""
+    """A member was handed a record.
+
+    `owned`: whether it read the partition, and had not paused it; `moved`: whether this is the first record of the
+    partition since the member went back in it on purpose.
+    """
 
     time: float
     process: str
@@ -39,6 +43,7 @@ class Processed(NamedTuple):
     offset: int
     value: str
     owned: bool = True
+    moved: bool = False
 
 
 class Stored(NamedTuple):
@@ -87,7 +92,7 @@ class GroupNotes:
     found: list[Found] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
     moved: list[tuple[str, TopicPartition]] = field(default_factory=list)
-    """(process, partition) that it went back in on purpose: what comes next is not in order."""
+    """(process, partition) that it went back in on purpose: what it stores next may be before what it stored."""
     late: list[str] = field(default_factory=list)
     """Calls that did not return in time, and members that did not arrive."""
     surprises: list[str] = field(default_factory=list)

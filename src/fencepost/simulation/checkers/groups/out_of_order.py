@@ -1,4 +1,4 @@
-"""Each member is handed the records of a partition in order, as long as it does not go back on purpose."""
+"""Each member is handed the records of a partition in order; the first after it went back on purpose may be any."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from fencepost.simulation.checkers.groups.places import named
 from fencepost.simulation.group_notes import Membership, Processed
 
 
-def out_of_order(processed: Iterable[Processed], moved: Iterable[tuple[str, TopicPartition]] = ()) -> list[str]:
-    """Each member is handed the records of a partition in order, as long as it does not go back on purpose."""
-    may_go_back = set(moved)
+def out_of_order(processed: Iterable[Processed]) -> list[str]:
+    """Each member is handed the records of a partition in order; the first after it went back on purpose may be any."""
     last: dict[tuple[str, Membership, TopicPartition], int] = {}
     faults = []
     for each in processed:
         key = (each.process, each.member, each.at)  # one that lost its place begins anew, as another member
-        if each.offset <= last.get(key, -1) and (each.process, each.at) not in may_go_back:
+        if each.offset <= last.get(key, -1) and not each.moved:
             faults.append(f"{each.process} is handed {named(each.at)}/{each.offset} after {last[key]}")
         last[key] = each.offset
     return faults
