@@ -17,7 +17,7 @@ from fencepost.simulation.reach import Mark, counted
 from fencepost.simulation.troubles import Trouble
 
 WRONG = Plan(
-    4,
+    1,
     3,
     Circumstances(log={"segment_bytes": 10_000}, troubles=(Trouble.READS_ARE_WRONG,), between=0.05),
     {"producer-0": Window(), "producer-1": Window(), "single-0": Window(), "reader-0": Window(), "reader-1": Window()},
