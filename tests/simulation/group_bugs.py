@@ -249,7 +249,7 @@ def _true_membership(members: Members, found: ConsumerGroupMetadata) -> Any:
     return Membership(members.name, found.generation_id, found.group_instance_id or found.member_id, found.member_id)
 
 
-@bug(ONE_BY_ONE)
+@bug(ONE_BY_ONE, seed=10)
 def a_fenced_member_takes_its_place_back(patch: Patch) -> None:
     def take_back(self: Group, error: ErrorCode) -> None:
         if error is ErrorCode.FENCED_INSTANCE_ID:
