@@ -97,6 +97,7 @@ class _Life:
         if given.call_faults or self._script.calls:
             world.faulty_calls = FaultyCalls(world, given.call_faults, tuple(Call), world.prompter)
         self.faults: list[str] = []
+        world.removals.knows_who_asks = True
         outcomes = self.outcomes = Outcomes(removed=world.removals.records, keys=given.load.shape.keys)
         asked = any(name.startswith("asker") for name in plan.clients)
         self._topics = ChangingTopics(world, is_fed=given.groups is not None, asked=asked)

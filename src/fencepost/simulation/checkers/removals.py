@@ -29,6 +29,8 @@ class Removals:
         """`clock`: that of the node, by which it knows what is too old."""
         self.records: set[tuple[str, int, str]] = set()
         """Records of users' topics that are deleted, or that retention took: topic, partition, value."""
+        self.knows_who_asks = False
+        """Whether everybody who deletes records says so here: else nothing can be said of what is removed."""
         self._clock = clock
         self._asked: dict[TopicPartition, float] = {}
         """How far somebody has asked to have each partition deleted, be it done or not."""
@@ -44,7 +46,7 @@ class Removals:
         with disk.spared() if isinstance(disk, FaultyDisk) else nullcontext():
             self.records.update(_before_start(partition))
         at, start = TopicPartition(partition.topic, partition.index), partition.log_start_offset
-        if start <= self._asked.get(at, 0):
+        if not self.knows_who_asks or start <= self._asked.get(at, 0):
             return None
         if not self._may_be_retained_away(partition):
             return f"{at.topic}-{at.partition} begins at {start}, which nobody asked for and retention does not allow"
