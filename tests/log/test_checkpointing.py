@@ -272,9 +272,10 @@ class Again(Storage):
     def __init__(self, node: Node) -> None:
         super().__init__(node.disk, ROOT, node.settings, node.clock)
 
-    def recover(self) -> None:
-        super().recover()
+    def recover(self) -> bool:
+        may_lack_records = super().recover()
         self.create_partition("t", uuid.UUID(int=9), 0)
+        return may_lack_records
 
 
 @pytest.mark.parametrize("suffix", [".snapshot", ".window"])

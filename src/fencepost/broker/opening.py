@@ -13,7 +13,7 @@ from fencepost.broker.compaction import cleaner_settings
 from fencepost.broker.leader.fetch_sessions import FetchSessions
 from fencepost.broker.leader.markers import LocalMarkers, PacedMarkers
 from fencepost.broker.leader.registrar import LocalRegistrar, Registrar
-from fencepost.broker.metadata import rebuilding, starts
+from fencepost.broker.metadata import leader_epoch, rebuilding, starts
 from fencepost.broker.metadata.cluster_id import check_cluster, settle_cluster
 from fencepost.broker.metadata.features import Features
 from fencepost.broker.metadata.producer_ids import PRODUCER_IDS, StoredProducerIds
@@ -76,15 +76,16 @@ def _open(parts: Parts) -> Node:
     try:
         check_cluster(metadata, storage.disk, path)
         known = starts.check(metadata, storage)
-        storage.recover()
+        may_lack_records = storage.recover()
         rebuilt = rebuilding.begin(metadata, storage, wanted=parts.rebuild_metadata)
         cluster_id = settle_cluster(metadata, storage.disk, path, runtime.random, storage.space.attempt)
         features = Features.load(metadata)
-        topics = Topics(metadata, storage, settings, runtime.random)
+        epoch = leader_epoch.settle(metadata, storage, known, may_lack_records=may_lack_records, rebuilt=rebuilt)
+        topics = Topics(metadata, storage, settings, runtime.random, epoch)
         topics.load()
         if known.metadata_is_older and not rebuilt:
             rebuilding.catch_up(metadata, storage, PRODUCER_IDS)
-        starts.begin(metadata, storage, known)
+        starts.begin(metadata, storage, known, {leader_epoch.KEY: str(epoch)})
         storage.start()
         starts.finish(metadata, storage)
         if rebuilt:

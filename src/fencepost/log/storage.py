@@ -124,14 +124,15 @@ class Storage:
         self._release = data_directory.take(self._disk, self.path, self.commit_log.directory)
         self.space.open()
 
-    def recover(self) -> None:
-        """Bring every segment to what was durable; partitions are opened after that.  Raises DirectoryUnusable."""
+    def recover(self) -> bool:
+        """Bring every segment to what was durable; whether records may be gone even so.  Raises DirectoryUnusable."""
         self._replay = Replay()
         try:
             self._replay.read(self._disk, self._log, self._recover_from_segments)
         except CommitLogDamaged as damaged:
             raise DirectoryUnusable(str(damaged)) from damaged
         self._replay.apply(self._disk, self.path)
+        return not self._replay.complete and (self._replay.newest > 0 or self.has_partitions)
 
     def start(self) -> None:
         """After the partitions were opened: begin a generation of our own, and forget the older ones now or soon."""
@@ -321,8 +322,7 @@ class Storage:
                 self._sync_directory(partition)
             lsn = self._log.add_extent(segment.number, position, data, segment.file)
         self._dirty[partition] = None
-        if not self._flush_scheduled:
-            self._schedule_flush()
+        self._schedule_flush()
         return lsn
 
     def append_failed(self, partition: Partition, error: Exception) -> None:

@@ -7,6 +7,7 @@ repetitions of another one's.  The directory as a whole may be as old as it like
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from fencepost.broker.metadata.store import MetadataStore
@@ -36,6 +37,11 @@ class Known(NamedTuple):
     """Of the commit log, as it is there."""
 
     @property
+    def next_number(self) -> int:
+        """The number of this start: there was none with it, whichever of the two is an older copy."""
+        return max(self.begun, self.beside_log) + 1
+
+    @property
     def log_is_older(self) -> bool:
         """Whether the commit log is of an earlier start; where there is none at all, the segments are read alone."""
         behind = self.beside_log < self.done or self.newest_generation < self.generation
@@ -63,17 +69,20 @@ def check(store: MetadataStore, storage: Storage) -> Known:
     return known
 
 
-def begin(store: MetadataStore, storage: Storage, known: Known) -> None:
-    """Count this start, before the commit log gets a generation of it.  Raises NothingLeft, StorageFailed."""
-    number = max(known.begun, known.beside_log) + 1
-    _write(store, _BEGUN, str(number))
+def begin(store: MetadataStore, storage: Storage, known: Known, beside: Mapping[str, str]) -> None:
+    """Count this start, before the commit log gets a generation of it.  Raises NothingLeft, StorageFailed.
+
+    `beside`: keys and values that hold from this start on, and are written at once with its number.
+    """
+    number = known.next_number
+    _write(store, {_BEGUN: str(number), **beside})
     storage.space.attempt(lambda: checkpoint_files.write_starts(storage.disk, storage.commit_log.directory, number))
 
 
 def finish(store: MetadataStore, storage: Storage) -> None:
     """The commit log has a generation of this start, which is durable.  Raises NothingLeft, StorageFailed."""
     (number,) = _numbers(store, _BEGUN, 1)
-    _write(store, _DONE, f"{number} {storage.commit_log.generation}")
+    _write(store, {_DONE: f"{number} {storage.commit_log.generation}"})
 
 
 def _numbers(store: MetadataStore, key: str, count: int) -> list[int]:
@@ -81,6 +90,7 @@ def _numbers(store: MetadataStore, key: str, count: int) -> list[int]:
     return [0] * count if found is None else [int(number) for number in found.value.split()]
 
 
-def _write(store: MetadataStore, key: str, text: str) -> None:
-    known = store.get(key)
-    store.write({key: (text.encode(), 0 if known is None else known.version)})
+def _write(store: MetadataStore, texts: Mapping[str, str]) -> None:
+    known = {key: store.get(key) for key in texts}
+    versions = {key: 0 if found is None else found.version for key, found in known.items()}
+    store.write({key: (text.encode(), versions[key]) for key, text in texts.items()})

@@ -55,8 +55,16 @@ class Topics:
     all of it is there, and nobody finds it any more before the first file of it goes.
     """
 
-    def __init__(self, store: MetadataStore, storage: Storage, settings: Settings, chance: random.Random) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        storage: Storage,
+        settings: Settings,
+        chance: random.Random,
+        leader_epoch: int = 0,
+    ) -> None:
         self._store = store
+        self._leader_epoch = leader_epoch
         self._storage = storage
         self._settings = settings
         self._random = chance
@@ -104,7 +112,9 @@ class Topics:
         topic.coming = []
         for index in range(len(topic.partitions), topic.count):
             topic.coming.append(
-                self._storage.create_partition(topic.name, topic.topic_id, index, log_settings, shown=False)
+                self._storage.create_partition(
+                    topic.name, topic.topic_id, index, log_settings, self._leader_epoch, shown=False
+                )
             )
             yield
         self._set(topic, topic.coming)  # they may have changed meanwhile
