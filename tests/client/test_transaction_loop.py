@@ -21,12 +21,12 @@ from fencepost.client.errors import (
 from fencepost.client.loop_steps import STEPS, Ending, Next, Phase
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transaction_loop import State, TransactionLoop
-from fencepost.client.transactional_id import ConsumerGroupMetadata
+from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.types import Offset, TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 
 AT, OTHER = TopicPartition("in", 0), TopicPartition("in", 1)
-COUNT = 7
+COUNT = LEADER_EPOCH = 7
 ERRORS: Mapping[Ending, Callable[[], BaseException]] = {
     Ending.TRANSIENT: lambda: TimedOutError("nobody answered"),
     Ending.ABORTABLE: lambda: TransactionAbortableError("abort it"),
@@ -53,8 +53,7 @@ class Cluster:
     def __init__(self, count: int = COUNT) -> None:
         self.count = count
         self.output: list[int] = []
-        self.position = 0
-        self.generation = 1
+        self.position, self.generation = 0, 1
         self.faults: dict[str, list[tuple[BaseException, bool]]] = {}
         """call -> what its next calls raise, and whether they are carried out all the same"""
         self.calls: list[str] = []
@@ -68,8 +67,7 @@ class Cluster:
 class Reader:
     """A consumer, as far as the loop knows one."""
 
-    begins_at_beginning = True
-    keeps_positions = False
+    begins_at_beginning, keeps_positions = True, False
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -90,8 +88,10 @@ class Reader:
         return [] if self._goes_to_committed else [AT]
 
     def position(self, at: TopicPartition) -> int:
-        assert at == AT
-        return self._position
+        return {AT: self._position}[at]
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {at: OffsetAndMetadata(self._position, leader_epoch=LEADER_EPOCH) for at in self.assignment()}
 
     def seek(self, at: TopicPartition, offset: int) -> None:
         assert at in self.assignment()
@@ -174,8 +174,8 @@ class Writer:
         if group.generation_id != self._cluster.generation:
             self._failed = True
             raise TransactionAbortableError("ILLEGAL_GENERATION")
-        assert offsets == {AT: self._open[-1] + 1}
-        self._position = offsets[AT]
+        assert offsets == {AT: OffsetAndMetadata(self._open[-1] + 1, leader_epoch=LEADER_EPOCH)}
+        self._position = offsets[AT].offset
 
     async def commit_transaction(self) -> None:
         assert self.ends in (None, "commit")

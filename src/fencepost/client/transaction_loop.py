@@ -74,7 +74,7 @@ class Handed:
         self.member = consumer.group_metadata()
         self.records: list[ConsumerRecord] = []
         self.first: dict[TopicPartition, int] = {}
-        self.positions: dict[TopicPartition, int] = {}
+        self.positions: dict[TopicPartition, OffsetAndMetadata] = {}
         self.add(consumer, records)
 
     def add(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
@@ -82,7 +82,7 @@ class Handed:
         self.records += records
         for record in records:
             self.first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-        self.positions = {at: consumer.position(at) for at in self.first}
+        self.positions = {at: reached for at, reached in consumer.next_offsets().items() if at in self.first}
 
     def precede(self, records: Sequence[ConsumerRecord]) -> None:
         """Note where these begin, of other partitions than ours, or in front of ours."""
@@ -97,7 +97,7 @@ class Handed:
         reached = {at: consumer.position(at) for at in self.first}
         for record in reversed(records):
             reached[TopicPartition(record.topic, record.partition)] = record.offset
-        return all(reached[at] >= position for at, position in self.positions.items())
+        return all(reached[at] >= position.offset for at, position in self.positions.items())
 
 
 class TransactionLoop:
