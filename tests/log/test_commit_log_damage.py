@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import combinations
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from tests.log.histories import World, live, small_files
 from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run, values_of
 
 from fencepost.log.commit_log import REST_SECONDS, CommitLog
-from fencepost.log.commit_log_entries import DURABLE_SIZE, HEADER_SIZE
+from fencepost.log.commit_log_entries import DURABLE_SIZE, FRAME, HEADER_SIZE
 from fencepost.log.commit_log_reading import Ending, read_generation
 from fencepost.log.disk import File
 from fencepost.log.storage import DirectoryUnusable, Storage
@@ -148,6 +149,88 @@ def test_a_file_with_a_part_missing_is_refused(damage: str) -> None:
             assert str(LOG) in told and "is damaged: bytes" in told and "--recover-from-segments" in told
             start_from_segments(node)
             assert [bytes_of(node.of(topic)) for topic in ("t", "u")] == written
+
+    run(main())
+
+
+def put_in(random: Random, content: bytes, at: int, count: int) -> Iterator[bytes]:
+    """The content with so many bytes more at a place: garbage, zeros, and what stands there twice."""
+    for more in (random.randbytes(count), bytes(count), content[at : at + count]):
+        yield content[:at] + more + content[at:]
+
+
+def taken_out(content: bytes, at: int, count: int) -> Iterator[bytes]:
+    """The content without so many bytes, in a file that is shorter, and in one of the length that it had.
+
+    The last mark stays: what is cut off with it looks as if it had never been.
+    """
+    if at + count <= len(content.rstrip(b"\0")) - DURABLE_SIZE:
+        rest = content[:at] + content[at + count :]
+        yield rest
+        yield rest + bytes(count)
+
+
+async def rested_log() -> bytes:
+    """A commit log of a few syncs, some bytes of what is allocated behind them, and a mark that says of all: synced."""
+    node = Node(SimulatedDisk(Random(1)))
+    for number in range(3):
+        append(node.partition, batch(tag=f"{number}", size=10))
+        if number:
+            await node.settled()
+    await asyncio.sleep(2 * REST_SECONDS)
+    (name,) = node.disk.list(LOG)
+    content = generation_file(node).pread(10_000, 0)
+    assert int(name[:20]) == 1
+    return content
+
+
+def test_no_bytes_put_in_or_taken_out_anywhere_go_unseen() -> None:
+    async def main() -> None:
+        random, content = Random(1), await rested_log()
+        whole = read_generation(content, 1, True)
+        assert (whole.gaps, whole.ending, len(whole.entries) >= 5) == ([], Ending.CLEAN, True)
+        used, said = len(content.rstrip(b"\0")), [bytes(each) for each in whole.entries]
+        counts = [*range(1, 40), *(end - start for start, end in ((31, 56), (56, 200), (100, 400)))]
+        for at in range(used):
+            for count in counts:
+                garbage = content[:at] + b"\xff" * count + content[at:]
+                assert len(read_generation(garbage, 1, True).gaps) == (at <= used - DURABLE_SIZE), "it is named once"
+                for changed in (*put_in(random, content, at, count), *taken_out(content, at, count)):
+                    found = read_generation(changed, 1, True)
+                    assert found.gaps or [bytes(each) for each in found.entries] == said, f"{count} bytes at {at}"
+
+    run(main())
+
+
+def test_whole_entries_put_in_or_taken_out_are_seen() -> None:
+    """Each entry that is there is right then."""
+
+    async def main() -> None:
+        content = await rested_log()
+        used, starts = len(content.rstrip(b"\0")), [HEADER_SIZE]
+        while starts[-1] < used:
+            starts.append(starts[-1] + FRAME.size + FRAME.unpack_from(content, starts[-1])[0])
+        for first, last in combinations([start for start in starts if start < used], 2):
+            assert read_generation(content[:first] + content[last:] + bytes(last - first), 1, True).gaps
+            assert read_generation(content[:last] + content[first:], 1, True).gaps
+
+    run(main())
+
+
+@pytest.mark.parametrize("count", [3, -3, 40, -40, 4096])
+def test_a_commit_log_with_bytes_put_in_or_taken_out_is_refused_and_nothing_is_lost(count: int) -> None:
+    async def main() -> None:
+        node = two()
+        written = await used(node)
+        file = generation_file(node)
+        content = file.pread(20_000, 0)
+        half = (HEADER_SIZE + len(content.rstrip(b"\0"))) // 2
+        shifted = content[:half] + bytes(max(count, 0)) + content[half + max(-count, 0) :] + bytes(max(-count, 0))
+        file.pwrite(shifted, 0)
+        assert "is damaged: bytes" in raised(node.kill)
+        assert generation_file(node).pread(20_000, 0) == shifted, "nothing is changed"
+        start_from_segments(node)
+        assert [bytes_of(node.of(topic)) for topic in ("t", "u")] == written
 
     run(main())
 

@@ -4,6 +4,8 @@ Every sync begins with a DURABLE entry that names its own position, and is writt
 succeeded.  So:
 
 - An entry that is not whole, with a DURABLE anywhere behind it, was on disk once: the disk has damaged it.
+- A DURABLE that stands at another position than it names was moved there with all around it: bytes were put in, or
+  taken out, before it.  A power loss leaves what it tears where it was to be, and every file begins with zeros only.
 - The same in a file that was followed by another: its last sync had succeeded before that was begun.
 - A file that is shorter than a DURABLE in it says was cut.
 - An entry that is not whole with no DURABLE behind it is of the last write.  Either its sync was cut off by a power
@@ -34,6 +36,7 @@ from fencepost.log.commit_log_entries import (
 
 _ZEROS = bytes(64 * 1024)
 _DURABLE = int(Kind.DURABLE)
+_KIND_DURABLE = bytes((Kind.DURABLE,))
 _DURABLE_START = FRAME.pack(DURABLE_ENTRY.size, 0)[:4]
 
 
@@ -68,27 +71,35 @@ def read_generation(data: bytes, generation: int, newest: bool) -> Generation:
     front = GENERATION.pack(generation)
     found, seed, view = Generation(), crc32c(front), memoryview(data)
     found.torn_end = _end_of_content(data)
-    least_size, at = 0, HEADER_SIZE
-    headed = data[:HEADER_SIZE] == MAGIC + front
+    least_size, at, moved, last = 0, HEADER_SIZE, 0, HEADER_SIZE
+    goes_on = data[:HEADER_SIZE] == MAGIC + front
     first = _entry(view, at, seed)
     found.marked = first is not None and first[0] == Kind.DURABLE
     while True:
-        if headed or at > HEADER_SIZE:
+        if goes_on:
             for payload in _whole_entries(view, at, seed):
-                at += FRAME.size + len(payload)
                 if payload[0] == _DURABLE:
                     found.marked = True
-                    least_size = max(least_size, DURABLE_ENTRY.unpack(payload)[2])
+                    _, position, size = DURABLE_ENTRY.unpack(payload)
+                    least_size = max(least_size, size)
+                    if at - position != moved:
+                        # Whole entries were put in or taken out.
+                        found.gaps.append((last, at))
+                        moved = at - position
+                    last = at
                 else:
                     found.entries.append(payload)
+                at += FRAME.size + len(payload)
             found.end = at
-        resumed = _next_durable(data, at, found.torn_end, seed)
-        if resumed is None and not found.marked:
+        resumed = _next_durable(data, found.end, found.torn_end, seed, moved)
+        if resumed is not None:
+            moved = resumed - _position_named(view, resumed)
+        elif not found.marked:
             resumed = _next_by_length(view, at, seed)
         if resumed is None:
             break
         found.gaps.append((found.end, resumed))
-        at = resumed
+        at, goes_on = resumed, True
     if len(data) < least_size:
         found.gaps.append((found.end, least_size))
     elif found.torn_end - found.end > DURABLE_SIZE:
@@ -139,16 +150,28 @@ def _entry(view: memoryview, at: int, seed: int) -> memoryview | None:
     return payload
 
 
-def _next_durable(data: bytes, at: int, end: int, seed: int) -> int | None:
-    """Position of the first whole DURABLE behind `at`."""
-    view = memoryview(data)
+def _next_durable(data: bytes, behind: int, end: int, seed: int, moved: int) -> int | None:
+    """Where the first whole DURABLE stands behind `behind` that was written behind what is there.
+
+    `moved`: by how much what was read last is moved.  One that is moved as far is looked for first; any other one only
+    if it names a later position than what was read last: else it is a copy that somebody stored in a record.
+    """
+    view, at, elsewhere = memoryview(data), behind, None
     while (at := data.find(_DURABLE_START, at + 1, end)) >= 0:
         kind_at = at + FRAME.size
-        if data[kind_at : kind_at + 1] == bytes((Kind.DURABLE,)):
-            payload = _entry(view, at, seed)
-            if payload is not None and DURABLE_ENTRY.unpack(payload)[1] == at:
+        if data[kind_at : kind_at + 1] == _KIND_DURABLE and _entry(view, at, seed) is not None:
+            position = _position_named(view, at)
+            if position == at - moved:
                 return at
-    return None
+            if elsewhere is None and position >= behind - moved:
+                elsewhere = at
+    return elsewhere
+
+
+def _position_named(view: memoryview, at: int) -> int:
+    """The position that the DURABLE at `at` names."""
+    position: int = DURABLE_ENTRY.unpack_from(view, at + FRAME.size)[1]
+    return position
 
 
 def _next_by_length(view: memoryview, at: int, seed: int) -> int | None:

@@ -138,7 +138,7 @@ class Replay:
         """Refuse a damaged file, unless told to go on; cut off what a power loss left behind the last whole entry."""
         if found.gaps:
             places = ", ".join(f"{start} to {end}" for start, end in found.gaps[:5])
-            what = f"{path} is damaged: bytes {places} cannot be read, and they were on disk once"
+            what = f"{path} is damaged: bytes {places} cannot be read or are missing, and they were on disk once"
             if not found.marked:
                 what = (
                     f"{path} has bytes that cannot be read and whole entries behind them: {places}. It is of an older "
