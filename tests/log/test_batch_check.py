@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cramjam
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -178,6 +179,49 @@ def test_of_a_larger_batch_than_asked_for_the_first_records_and_all_sizes_are_ch
             assert error_of(numbered) == ErrorCode.INVALID_RECORD
             added_up = ErrorCode.INVALID_RECORD if length == 600 else noticed
             assert error_of(seal(bytes(sized), 40, START, START), check_max_records=10) == added_up
+
+
+COMPRESSED = [each for each in Compression if each]
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_a_compressed_batch_of_few_bytes_is_looked_at_whole_however_many_records_it_has(
+    compression: Compression,
+) -> None:
+    good = bytearray(encode_batch([(START, None, b"x", ())] * 100))
+    size = (len(good) - HEADER_SIZE) // 100
+    for place in (0, 50, 99):
+        body = good[HEADER_SIZE:]
+        body[place * size + 3 : place * size + 4] = b"\x7f"
+        data = seal(bytes(body), 100, START, START, compression=compression)
+        assert error_of(data, check_max_records=16, check_max_bytes=len(data)) == ErrorCode.INVALID_RECORD
+        assert error_of(data, check_max_records=16, check_max_bytes=len(data) - 1) is None
+    whole = seal(bytes(good[HEADER_SIZE:]), 100, START, START, compression=compression)
+    assert error_of(whole, check_max_records=16, check_max_bytes=len(whole)) is None
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+@given(st.binary(max_size=300))
+def test_a_large_compressed_batch_of_garbage_is_refused(compression: Compression, garbage: bytes) -> None:
+    """And raises nothing, whatever it is.  Snappy has no magic: some garbage may be its beginning."""
+    data = claiming(100, compression, b"\xff" + garbage + bytes(800))
+    error = error_of(data, check_max_records=16, check_max_bytes=0)
+    assert error == ErrorCode.UNKNOWN_SERVER_ERROR or compression is Compression.SNAPPY
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+@pytest.mark.parametrize("value", [b"", bytes(60), bytes(range(256)) * 600])
+def test_a_large_compressed_batch_begins_as_its_codec_does(compression: Compression, value: bytes) -> None:
+    body = encode_batch([(START - 5, None, value, ())] * 40)[HEADER_SIZE:]
+    for other in COMPRESSED:
+        data = seal(body, 40, START, START, compression=other)[HEADER_SIZE:]
+        raw = bytes(cramjam.snappy.compress_raw(body))
+        for each in [data, raw] if other is Compression.SNAPPY else [data]:
+            error = error_of(claiming(2, compression, each), check_max_records=1, check_max_bytes=0)
+            assert error == (None if other is compression else ErrorCode.UNKNOWN_SERVER_ERROR)
+            for cut in range(1, 3):
+                error = error_of(claiming(2, other, each[:cut]), check_max_records=1, check_max_bytes=0)
+                assert error in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
 
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=5), st.integers(-9, 9))

@@ -15,10 +15,12 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         Ground.BOUNDED,
         "Produce",
-        "a batch of more than log.record.check.max.records records (16) that are not what its header says",
+        "a batch of more than log.record.check.max.records records (16) that are not what its header says, and, if it "
+        "is compressed, of more than log.record.check.max.bytes bytes (1024)",
         "87 or -1; a wrong largest time is put right",
-        "that of its first records, and of the sizes of large ones; nothing of a compressed one. The rest is appended "
-        "as it is, except where the topic asks something of each record (a key, an earliest time, a codec)",
+        "that of its first records, and of the sizes of large ones; of a compressed one only whether it begins as data "
+        "of its codec. The rest is appended as it is, except where the topic asks something of each record (a key, an "
+        "earliest time, a codec)",
         "to look at every record takes longer than everything else that a leader does; the setting makes it do so",
         "design, rules of the house; benchmarks/README.md",
     ),

@@ -15,7 +15,7 @@ from fencepost.log.outcome import Refused
 from fencepost.log.recompression import recompress
 from fencepost.log.settings import LONG, LogSettings
 from fencepost.protocol.batch import CONTROL, HEADER_SIZE, SMALLEST_RECORD, TRANSACTIONAL, BatchHeader, crc_matches
-from fencepost.protocol.compression import CODECS, LARGEST_BATCH, Compression, TooLarge
+from fencepost.protocol.compression import CODECS, LARGEST_BATCH, Compression, TooLarge, check_start
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_scan import UNFOLDED_AT_ONCE, Scanned, moments, scan, scan_at_once, unfolded
 from fencepost.protocol.steps import SUMMED_IN_A_UNIT, UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
@@ -83,11 +83,12 @@ def _check_batch(
         return Checked(settings, header, refused)
     compression = header.attributes & 7
     most = _looked_at_closely(header, settings, now)
-    if compression and most < header.record_count:
-        return Checked(settings, header, None, header.max_timestamp)
     records: Buffer = memoryview(batch)[HEADER_SIZE:]
-    pace.left -= len(records) // SUMMED_IN_A_UNIT
     try:
+        if compression and most < header.record_count:
+            check_start(Compression(compression), records)
+            return Checked(settings, header, None, header.max_timestamp)
+        pace.left -= len(records) // SUMMED_IN_A_UNIT
         if compression:
             records = yield from unfolded(Compression(compression), records, most_unfolded(settings), pace)
             pace.left -= len(records) // UNFOLDED_IN_A_UNIT
@@ -152,6 +153,8 @@ def check_header(batch: Buffer, header: BatchHeader, settings: LogSettings) -> R
 def _looked_at_closely(header: BatchHeader, settings: LogSettings, now: Milliseconds) -> int:
     """How many records are looked at one by one: all of them where the settings ask something of each."""
     if header.record_count <= settings.check_max_records or "compact" in settings.cleanup_policy:
+        return header.record_count
+    if header.attributes & 7 and header.size <= settings.check_max_bytes:
         return header.record_count
     if settings.compression is not None and settings.compression != header.attributes & 7:
         return header.record_count

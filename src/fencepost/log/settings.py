@@ -40,6 +40,8 @@ class LogSettings:
     verification_enabled: bool = True
     check_max_records: int = 2**31 - 1
     """Ours: how many records of a client's batch are looked at one by one."""
+    check_max_bytes: int = 2**31 - 1
+    """Ours: compressed batches of so many bytes or less are unfolded and looked at whole, however many records."""
     checkpoint_bytes: int = 64 * 1024 * 1024
     """Ours: the commit log is checkpointed when it has grown by this much; it bounds the work of a restart."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -47,6 +47,15 @@ class Compression(IntEnum):
 CODECS: Final = frozenset(Compression)
 """The numbers of all codecs: other bits name none."""
 
+
+#: What the data of a codec begins with: for zstd there may be frames to be passed over, of 16 kinds, before the others.
+_MAGICS: Final[Mapping[Compression, tuple[bytes, ...]]] = {
+    Compression.NONE: (b"",),
+    Compression.GZIP: (b"\x1f\x8b\x08",),
+    Compression.LZ4: (b"\x04\x22\x4d\x18",),
+    Compression.ZSTD: (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind,)) + b"\x2a\x4d\x18" for kind in range(16))),
+}
+_LONGEST_MAGIC: Final = 4
 
 USUAL_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 4, Compression.ZSTD: 3}
 """How hard the codecs that have levels work, unless they are told."""
@@ -120,6 +129,29 @@ def decompress(compression: Compression, data: Buffer, limit: int = LARGEST_BATC
                 return _into(cramjam.zstd.decompress_into, bytes(data), limit)
     except (cramjam.DecompressionError, zlib.error, struct.error, ValueError, OSError, EOFError) as error:
         raise ProtocolError(f"{compression.name.lower()} data is damaged: {error}") from None
+
+
+def check_start(compression: Compression, data: Buffer) -> None:
+    """Raises ProtocolError if `data` does not begin as this codec's does.  Nothing is unfolded."""
+    if compression is Compression.SNAPPY:
+        begins = _begins_as_snappy(memoryview(data))
+    else:
+        begins = bytes(data[:_LONGEST_MAGIC]).startswith(_MAGICS[compression])
+    if not begins:
+        raise ProtocolError(f"{compression.name.lower()} data is damaged: it does not begin as such")
+
+
+def _begins_as_snappy(data: memoryview) -> bool:
+    """A block has its size, and a piece that stands there as it is: what is first can be no copy."""
+    at = len(_XERIAL_HEADER) + 4 if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else 0
+    size = shift = 0
+    for byte in data[at : at + 5]:
+        at += 1
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return 0 < size < 1 << 32 and at + 1 < len(data) and not data[at] & 3
+    return False
 
 
 def _too_large(limit: int) -> TooLarge:

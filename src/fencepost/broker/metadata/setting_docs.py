@@ -50,6 +50,10 @@ MEANING: Final[dict[str, str]] = {
     "log.message.timestamp.type": (
         "Whether a record keeps the time that its producer gave it or gets that of its append."
     ),
+    "log.record.check.max.bytes": (
+        "A compressed batch of at most so many bytes is unfolded and looked at whole, however many records it has "
+        "(docs/operating.md)."
+    ),
     "log.record.check.max.records": (
         "How many records of a batch are looked at one by one (docs/operating.md); compacted topics: all."
     ),
@@ -109,6 +113,7 @@ MEANING: Final[dict[str, str]] = {
 
 #: setting -> Apache Kafka's default where ours differs; None for one that Apache Kafka does not show
 OTHER_DEFAULTS: Final[dict[str, str | None]] = {
+    "log.record.check.max.bytes": None,
     "log.record.check.max.records": None,
     "min.incremental.fetch.session.eviction.ms": None,
     "producer.id.expiration.check.interval.ms": None,

@@ -123,6 +123,7 @@ BROKER: Final[dict[str, Setting]] = {
     "log.message.timestamp.after.max.ms": _int(3_600_000, 0, _LONG, "message.timestamp.after.max.ms"),
     "log.message.timestamp.before.max.ms": _int(_LONG, 0, _LONG, "message.timestamp.before.max.ms"),
     "log.message.timestamp.type": Setting(str, "CreateTime", choices=_TIMESTAMPS, topic="message.timestamp.type"),
+    "log.record.check.max.bytes": _int(1024),
     "log.record.check.max.records": _int(16),
     "log.retention.bytes": _int(-1, -_LONG, _LONG, "retention.bytes"),
     "log.retention.check.interval.ms": _int(300_000, 1, _LONG),
@@ -270,6 +271,7 @@ class Settings(Mapping[str, Value]):
             max_compaction_lag_ms=get("max.compaction.lag.ms"),
             producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
             check_max_records=self.number("log.record.check.max.records"),
+            check_max_bytes=self.number("log.record.check.max.bytes"),
             verification_enabled=bool(self["transaction.partition.verification.enable"]),
         )
 
