@@ -26,7 +26,7 @@ from fencepost.coordinator.transaction import BlockProducerIds, TransactionCoord
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.data_directory import what_is_wrong
+from fencepost.log.data_directory import is_foreign, what_is_wrong
 from fencepost.log.storage import DirectoryUnusable, Storage
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.runtime import Runtime, Slices
@@ -56,6 +56,8 @@ def open_node(parts: Parts) -> Node:
     """Recover everything but the coordinators' journals, which are still to be loaded.  Raises DirectoryUnusable."""
     path = parts.path
     try:
+        if not parts.rebuild_metadata and is_foreign(parts.storage.disk, path):
+            raise rebuilding.lost(path)
         parts.storage.take()
         return _open(parts)
     except StorageFailed as failure:

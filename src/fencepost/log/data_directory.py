@@ -17,7 +17,11 @@ from typing import Final, NamedTuple
 from fencepost.log import checkpoint_files
 from fencepost.log.checkpoint_files import KAFKA_FILE, PARTITION_METADATA, kafka_uuid, read_topic_id
 from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, NothingLeft, Withheld
+from fencepost.log.file_names import numbered
 from fencepost.log.offline import PartitionDamaged
+from fencepost.node_log import get_logger
+
+logger = get_logger(__name__)
 
 FORMAT_VERSION = 1
 LONGEST_NAME: Final = 255
@@ -69,6 +73,15 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
     return release
 
 
+def is_foreign(disk: Disk, root: Path) -> bool:
+    """Whether there are directories of partitions in it, and nothing that says that a node ever took it."""
+    return (
+        disk.exists(root)
+        and not any(_NODE_FILE.fullmatch(name) and name != "lost+found" for name in disk.list(root))
+        and bool(partitions_in(disk, root, {}))
+    )
+
+
 def what_is_wrong(error: OSError, root: Path) -> str:
     """What to say where a start is not possible: what is wrong, with which file, and what to do."""
     if isinstance(error, DiskFull):
@@ -86,8 +99,10 @@ def what_is_wrong(error: OSError, root: Path) -> str:
 # Partitions
 
 
-def claim(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
+def claim(disk: Disk, directory: Path, topic_id: uuid.UUID, is_logged: Callable[[], bool]) -> None:
     """Make the directory of a partition, or make sure that the one which is there is this topic's.
+
+    `is_logged`: whether the commit log says that it is this topic's, which counts where its file says nothing.
 
     Raises PartitionDamaged, or OSError where the rights to its files are missing, and nothing is changed.
     """
@@ -108,9 +123,33 @@ def claim(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
             f"{kafka_uuid(topic_id)}: if the directory is this topic's, write that into the file, else move the "
             "directory away; then start again"
         )
+    if found is None and _has_records(disk, directory) and disk.exists(directory / PARTITION_METADATA):
+        if not is_logged():
+            raise PartitionDamaged(
+                f"{directory / PARTITION_METADATA} is empty, and nothing else says whose the records beside it are: if "
+                f"they are this topic's, write 'topic_id: {kafka_uuid(topic_id)}' into the file, else move the "
+                "directory away; then start again"
+            )
+        logger.warning(
+            "%s was empty and is written again: the commit log knows the directory with this id",
+            directory / PARTITION_METADATA,
+        )
     disk.make_directory(directory)
     if found is None:
         checkpoint_files.write_partition_metadata(disk, directory, topic_id)
+
+
+def _has_records(disk: Disk, directory: Path) -> bool:
+    if not disk.exists(directory):
+        return False
+    for name, _ in numbered(disk.list(directory), ".log"):
+        file = disk.open(directory / name)
+        try:
+            if file.size():
+                return True
+        finally:
+            file.close()
+    return False
 
 
 def is_of(disk: Disk, directory: Path, topic_id: bytes) -> bool:
@@ -157,6 +196,8 @@ class FoundPartition:
     """What it says of itself, or else what the commit log says of it; None if neither can be told."""
     logged: bool
     """Whether the commit log knows it, with this id."""
+    unreadable: bool = False
+    """Whether there is a `partition.metadata` that does not say what its id is."""
 
 
 def partitions_in(disk: Disk, root: Path, logged: Mapping[str, uuid.UUID]) -> list[FoundPartition]:
@@ -167,11 +208,13 @@ def partitions_in(disk: Disk, root: Path, logged: Mapping[str, uuid.UUID]) -> li
         if not _PARTITION.fullmatch(name) or not disk.is_directory(root / name) or index != str(int(index)):
             continue
         try:
-            topic_id = read_topic_id(disk, root / name) or logged.get(name)
+            said = read_topic_id(disk, root / name)
         except ValueError:
-            topic_id = None
+            said = None
+        topic_id = said or logged.get(name)
         known = topic_id is not None and logged.get(name) == topic_id
-        found.append(FoundPartition(topic, int(index), topic_id, known))
+        unreadable = said is None and disk.exists(root / name / PARTITION_METADATA)
+        found.append(FoundPartition(topic, int(index), topic_id, known, unreadable))
     return found
 
 

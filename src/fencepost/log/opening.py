@@ -32,7 +32,7 @@ def open_partition(
     try:
         if not was_there and directory.name in replay.directories():
             raise PartitionDamaged(f"{directory} is gone: put it back and start again, or delete the topic")
-        claim(partition.disk, directory, partition.topic_id)
+        claim(partition.disk, directory, partition.topic_id, lambda: replay.knows(directory.name, partition.topic_id))
         recover(partition, replay, number, now)
     except PartitionDamaged as damaged:
         return _offline(partition, str(damaged))

@@ -324,6 +324,11 @@ class Replay:
         """The partitions that are known, by the names of their directories."""
         return {path.rpartition("/")[0] for path, known in self.files.items() if not known.removed}
 
+    def knows(self, directory: str, topic_id: UUID) -> bool:
+        """Whether the partition in this directory is known to be of that topic."""
+        segments = self.segments_of(directory).values()
+        return any(file.topic_id == topic_id.bytes and not file.removed for file in segments)
+
     def topic_ids(self) -> dict[str, UUID]:
         """The partitions that are known, by the names of their directories, and their topics' ids."""
         known = (file for file in self.files.values() if not file.removed and any(file.topic_id))

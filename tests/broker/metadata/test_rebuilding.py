@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 from tests.broker.directories import node
 from tests.broker.group_talk import commit, find_group
-from tests.broker.wire import batch, ended, fetch, find_coordinator, init, init_answer, new_topic, produce, values
+from tests.broker.wire import (
+    batch,
+    ended,
+    fetch,
+    find_coordinator,
+    init,
+    init_answer,
+    new_topic,
+    produce,
+    produce_request,
+    values,
+)
 
 from fencepost.broker.metadata.rebuilding import FIRST_PRODUCER_ID, topics_of
 from fencepost.broker.metadata.topic_rules import INTERNAL, INTERNAL_SETTINGS
@@ -137,6 +148,59 @@ def test_a_file_of_somebody_else_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(DirectoryUnusable, match="of another program, with tables accounts"), node(tmp_path):
         pass
     assert (tmp_path / "metadata.sqlite").read_bytes() == before
+
+
+def test_a_foreign_directory_of_partitions_is_refused_and_nothing_is_left_in_it(tmp_path: Path) -> None:
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(b"x" * 100)
+    (tmp_path / "lost+found").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DirectoryUnusable, match="is lost or empty, and there are partitions"), node(tmp_path):
+        pass
+    assert sorted(tmp_path.rglob("*")) == before
+    for path in (partition / f"{0:020d}.log", partition):
+        path.unlink() if path.is_file() else path.rmdir()
+    with node(tmp_path) as client:
+        new_topic(client)
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_partition_whose_id_cannot_be_read_is_offline_when_metadata_are_made_again(
+    tmp_path: Path, logged: bool
+) -> None:
+    """As the last one of its topic it was not counted, and so no partition of it any more."""
+    with node(tmp_path) as client:
+        topic = new_topic(client, partitions=3)
+        client.ask(produce_request(client, topic, [batch("x")] * 3))
+    lose(tmp_path, "gone")
+    if not logged:
+        shutil.rmtree(tmp_path / "commit-log")
+    file = tmp_path / f"{topic}-2" / "partition.metadata"
+    right = file.read_text()
+    file.write_text("junk")
+    with node(tmp_path, rebuild=True) as client:
+        assert client.broker.node.topics.by_name[topic].count == 3
+        assert "cannot be read" in client.broker.node.storage.offline[topic, 2].reason
+    file.write_text(right)
+    with node(tmp_path) as client:
+        partition = client.broker.node.storage.partition(topic, 2)
+        assert partition is not None and partition.high_watermark == 1
+
+
+def test_topics_of_which_no_id_can_be_read_are_not_forgotten(tmp_path: Path) -> None:
+    with node(tmp_path) as client:
+        topic = new_topic(client)
+    lose(tmp_path, "gone")
+    shutil.rmtree(tmp_path / "commit-log")
+    file = tmp_path / f"{topic}-0" / "partition.metadata"
+    right = file.read_text()
+    file.write_text("junk")
+    with pytest.raises(DirectoryUnusable, match=f"{topic}-0/partition.metadata, or move"), node(tmp_path, rebuild=True):
+        pass
+    file.write_text(right)
+    with node(tmp_path, rebuild=True) as client:
+        assert client.broker.node.topics.by_name[topic].count == 1
 
 
 def test_what_partitions_say_of_their_topics() -> None:

@@ -17,6 +17,7 @@ from fencepost.broker.metadata.store import MetadataStore
 from fencepost.broker.metadata.topic_rules import INTERNAL_SETTINGS, LARGEST_COUNT, topic_name_error
 from fencepost.coordinator.loading import JournalUnreadable
 from fencepost.coordinator.transaction import journal
+from fencepost.log.checkpoint_files import PARTITION_METADATA
 from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
@@ -54,12 +55,12 @@ def lost(root: object) -> DirectoryUnusable:
 def topics_of(found: Iterable[FoundPartition], largest: int) -> dict[str, FoundTopic]:
     """The topics that partitions are of; `largest`: how many a topic may have.  Raises DirectoryUnusable.
 
-    A directory without an id is left out, and so is the copy of a partition under another name, if the commit log
-    tells which of them is the copy.
+    A directory without an id is left out, unless it has a file that should say one: it is offline then.  So is the copy
+    of a partition under another name, if the commit log tells which of them is the copy.
     """
     by_name: dict[str, list[FoundPartition]] = {}
     for each in found:
-        if each.topic_id is not None and each.index < largest:
+        if (each.topic_id is not None or each.unreadable) and each.index < largest:
             by_name.setdefault(each.topic, []).append(each)
     ids = {name: _id_of(partitions) for name, partitions in by_name.items()}
     originals = {ids[name] for name, partitions in by_name.items() if any(each.logged for each in partitions)}
@@ -82,10 +83,15 @@ def topics_of(found: Iterable[FoundPartition], largest: int) -> dict[str, FoundT
 def _id_of(partitions: Sequence[FoundPartition]) -> uuid.UUID:
     """The id that most of a topic's partitions have, those that the commit log knows before all others."""
     logged = [each for each in partitions if each.logged]
-    votes = Counter(each.topic_id for each in logged or partitions)
-    chosen = min(votes.items(), key=lambda item: (-item[1], str(item[0])))[0]
-    assert chosen is not None, "only partitions with an id are asked"
-    return chosen
+    votes = Counter(each.topic_id for each in logged or partitions if each.topic_id is not None)
+    if not votes:
+        name = partitions[0].topic
+        raise DirectoryUnusable(
+            f"no {PARTITION_METADATA} of the partitions of {name!r} says what its topic id is: write 'topic_id: ' and "
+            f"22 letters into {name}-{partitions[0].index}/{PARTITION_METADATA}, or move what begins with {name}- out "
+            f"of the data directory, then start with {OPTION} again"
+        )
+    return min(votes.items(), key=lambda item: (-item[1], str(item[0])))[0]
 
 
 def begin(store: MetadataStore, storage: Storage, *, wanted: bool) -> bool:
