@@ -40,5 +40,5 @@ def test_an_id_that_was_emptied_stops_the_partition_unless_the_commit_log_has_it
         assert values_of(node.of("a")) == [b"kept"]
         assert tree(node.disk, ROOT / "a-0")["partition.metadata"] == right
 
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.INFO)
     run(main())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from random import Random
 
 import pytest
 from tests.log.log_doubles import START, batch
 
+from fencepost.log.disk import LocalDisk
 from fencepost.log.segment import Segment
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.protocol.batch import read_header, stamp
@@ -40,6 +42,16 @@ def test_batches_are_found_before_and_after_a_restart(sizes: list[int]) -> None:
             assert found.locate(offset) == found.locate(offset + 1) == position
         assert found.locate(BASE + 2 * len(sizes)) is None
         assert found.max_timestamp == (START + len(sizes) if sizes else -1)
+
+
+def test_a_segment_that_cannot_be_opened_keeps_no_descriptor(tmp_path: Path) -> None:
+    """Each start of a node would have one less otherwise."""
+    (tmp_path / f"{BASE:020d}.txnindex").mkdir()
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(OSError, match="directory"):
+            Segment(LocalDisk(), tmp_path, BASE, 1, 200)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_a_partial_batch_is_not_walked() -> None:

@@ -213,7 +213,7 @@ class Checkpoints:
 
     def _begin(self, generation: int) -> list[int]:
         """Begin a generation; those that are older."""
-        older = self._log.generations()
+        older = [each for each in self._log.generations() if each < generation]
         self._log.begin(generation)
         pending = self._log.pending_numbers()
         self._log.name_pending(list(pending_files(self._appended_to(), pending)))

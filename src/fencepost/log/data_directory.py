@@ -130,7 +130,7 @@ def claim(disk: Disk, directory: Path, topic_id: uuid.UUID, is_logged: Callable[
                 f"they are this topic's, write 'topic_id: {kafka_uuid(topic_id)}' into the file, else move the "
                 "directory away; then start again"
             )
-        logger.warning(
+        logger.info(
             "%s was empty and is written again: the commit log knows the directory with this id",
             directory / PARTITION_METADATA,
         )

@@ -32,6 +32,7 @@ from fencepost.log.commit_log_entries import (
     remove_entry,
     start_entry,
 )
+from fencepost.log.commit_log_files import CommitLogDamaged, those_that_count
 from fencepost.log.commit_log_reading import Ending, Generation, read_generation
 from fencepost.log.data_directory import deleted_name, is_of
 from fencepost.log.disk import Disk, File, NothingLeft
@@ -44,10 +45,6 @@ _TOGETHER: Final = 64
 
 _ONE_WRITE: Final = 1024 * 1024
 """Bytes of one write, or a little more."""
-
-
-class CommitLogDamaged(StorageFailed):
-    """The disk has damaged what it had synced of the commit log; nothing was changed."""
 
 
 class KnownFile:
@@ -104,21 +101,16 @@ class Replay:
         """Read every generation, oldest first.  Raises StorageFailed for entries of a newer version.
 
         `from_segments`: go on where the log is damaged, with what the segments hold; else that raises CommitLogDamaged.
-
-        A removal can be undone by a power loss, that of one generation without that of the next.  So only those count
-        that follow each other without a gap: what is before one was to go.
         """
         generations = log.generations()
         if generations:
             # After a kill one of them may be in the page cache only, and the next one must not be there without it.
             disk.sync_directory(log.path(0).parent)
         self.newest = generations[-1] if generations else 0
-        first = self.newest
-        while first - 1 in generations:
-            first -= 1
-        for generation in range(first, self.newest + 1) if generations else ():
+        counted = those_that_count(disk, log.path, generations)
+        for generation in counted:
             # A READY that cannot be read does not make what comes later the oldest.
-            self._oldest = not self.ready and (not self.damaged or generation == first)
+            self._oldest = not self.ready and (not self.damaged or generation == counted[0])
             file = disk.open(log.path(generation))
             try:
                 # After a kill it may be in the page cache only; what is decided on it must not be lost again.

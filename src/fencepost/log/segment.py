@@ -51,10 +51,11 @@ class Segment:
         self.number = number
         """Under this number the commit log knows it."""
         self._interval = index_interval_bytes
-        self.file = disk.open(self.path)
-        self.size = self.file.size()
-        self.indexes = self._no_indexes()
-        self.transactions = TransactionIndex.read(disk, self._beside(".txnindex"))
+        with closed_on_failure() as opened:
+            opened.append(file := disk.open(self.path))
+            self.size = file.size()
+            self.transactions = TransactionIndex.read(disk, self._beside(".txnindex"))
+        self.file, self.indexes = file, self._no_indexes()
         self.next_offset = -1
         """What follows the last batch; -1: not known."""
         self._sums: SegmentSums | None = None

@@ -18,6 +18,7 @@ from fencepost.log.checkpoint import write_down
 from fencepost.log.checkpointing import Checkpoints
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, StorageFailed
 from fencepost.log.commit_log_entries import NamedFile
+from fencepost.log.commit_log_files import CommitLogDamaged
 from fencepost.log.data_directory import DeletedTopic, DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.offline import OfflinePartition
@@ -25,7 +26,7 @@ from fencepost.log.open_files import USUAL, OpenFiles
 from fencepost.log.opening import Aside
 from fencepost.log.partition import Partition
 from fencepost.log.removal import Removals
-from fencepost.log.replay import CommitLogDamaged, Replay
+from fencepost.log.replay import Replay
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.log.space import Space

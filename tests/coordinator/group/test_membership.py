@@ -242,6 +242,27 @@ async def test_a_leader_that_never_assigns_is_replaced() -> None:
 
 
 @virtual
+@pytest.mark.parametrize("asks", [True, False])
+async def test_who_never_asks_for_its_assignment_is_out_though_it_says_that_it_is_alive(asks: bool) -> None:
+    """Kafka's expirePendingSync: its partitions would be nobody's for ever."""
+    world = World()
+    _, members = await world.stable(2, session_ms=60_000)
+    answers = await asyncio.gather(
+        *(world.join(member, protocols={"range": b"more"}, session_ms=60_000) for member in members)
+    )
+    generation, leader = answers[0].generation_id, answers[0].leader
+    (silent,) = (member for member in members if member != leader)
+    assert (await world.sync(leader, generation, {silent: b"its"})).error_code == ErrorCode.NONE
+    for second in range(30):
+        if asks and second == 19:
+            assert bytes((await world.sync(silent, generation)).assignment) == b"its"
+        late = second >= 20 and not asks
+        expected = [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID] if late else [ErrorCode.NONE] * 2
+        assert [world.heartbeat(each, generation) for each in (leader, silent)] == expected
+        await asyncio.sleep(1)
+
+
+@virtual
 async def test_who_waits_for_its_assignment_need_not_say_that_it_is_alive() -> None:
     """As in Apache Kafka: the leader may take longer than a session."""
     world = World()

@@ -308,3 +308,24 @@ def test_a_damaged_segment_stops_its_own_log_only_and_is_named(caplog: pytest.Lo
         seen.append(run(main(len(seen) * 130)))
     assert seen.count("stopped") > 10
     assert "cleaned" in seen
+
+
+@pytest.mark.parametrize("backoff_ms", [0, 1_000])
+def test_where_there_is_nothing_to_clean_it_is_not_looked_without_a_pause(backoff_ms: int) -> None:
+    async def main() -> None:
+        node, looks = Node(**SETTINGS), 0
+        cleaner = cleaner_of(node, backoff_ms=backoff_ms)
+        look = cleaner._look
+
+        def counted() -> None:
+            nonlocal looks
+            looks += 1
+            look()
+
+        cleaner._look = counted  # type: ignore[method-assign]
+        cleaner.start()
+        await asyncio.sleep(10)
+        cleaner.close()
+        assert looks == pytest.approx(10_000 / (backoff_ms or 100), abs=2)
+
+    run(main())

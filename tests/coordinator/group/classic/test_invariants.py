@@ -209,7 +209,7 @@ class Table:
         assert set(awaiting.values()) <= {allowed}
         assert {key: request.kind for key, request in self.waiting.items()} == awaiting
         expected = {session(key) for key in [*group.pending_members, *members] if key not in awaiting}
-        if group.state in (PREPARING, COMPLETING):
+        if group.state in (PREPARING, COMPLETING) or not group.has_received_sync_from_all_members:
             expected.add(REBALANCE)
         assert self.timers == expected, "a timer for everything that must end, and for nothing that is gone"
         assert (group.initial_delay_left_ms is None) or group.state is PREPARING

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.coordinator.group.classic.decision import REBALANCE, SetTimer
 from fencepost.coordinator.group.classic.group import Awaiting, ClassicGroup, ClassicGroupState, Member
-from fencepost.coordinator.group.classic.rebalance import complete_join, prepare_rebalance
+from fencepost.coordinator.group.classic.rebalance import LEAST_WAIT_MS, complete_join, prepare_rebalance
 from fencepost.coordinator.group.settings import GroupSettings
 from fencepost.protocol.types import Epoch, Milliseconds
 
@@ -36,6 +37,17 @@ def test_a_late_dynamic_member_is_out_and_a_late_static_one_is_in_and_does_not_l
     assert list(begun.members) == ["late", "here", "also"]
     assert begun.leader_id == (leads if leads in ("here", "also") else "here")
     assert (begun.generation_id, begun.state) == (4, ClassicGroupState.COMPLETING_REBALANCE)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 9000])
+def test_static_members_that_are_all_away_are_not_looked_for_without_a_pause(timeout: int) -> None:
+    members = [
+        member(name, static=True, joined=False)._replace(rebalance_timeout_ms=Milliseconds(timeout)) for name in "ab"
+    ]
+    group = ClassicGroup("g", ClassicGroupState.PREPARING_REBALANCE, Epoch(3), "consumer").with_members(members)
+    change = complete_join(group, Milliseconds(1))
+    assert change.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert change.effects == (SetTimer(REBALANCE, Milliseconds(max(timeout, LEAST_WAIT_MS))),)
 
 
 def test_who_waits_for_an_assignment_has_none_when_the_next_rebalance_begins() -> None:

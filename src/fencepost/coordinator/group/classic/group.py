@@ -60,7 +60,11 @@ TRANSITIONS: Final[Mapping[tuple[ClassicGroupState, ClassicGroupState], tuple[Ca
         Cause.MEMBER_GOES,
         Cause.NOT_ASSIGNED,
     ),
-    (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE): (Cause.MEMBER_JOINS, Cause.MEMBER_GOES),
+    (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE): (
+        Cause.MEMBER_JOINS,
+        Cause.MEMBER_GOES,
+        Cause.NOT_ASSIGNED,
+    ),
 }
 
 
@@ -87,6 +91,8 @@ class Member(NamedTuple):
     assignment: bytes = b""
     #: JOIN only while the group is PREPARING_REBALANCE, SYNC only while it is COMPLETING_REBALANCE.
     awaiting: Awaiting | None = None
+    #: Whether it has not asked for its assignment of this generation yet: it may take a rebalance time-out for that.
+    pending_sync: bool = False
 
     @property
     def protocol_names(self) -> frozenset[str]:
@@ -200,6 +206,11 @@ class ClassicGroup(NamedTuple):
         """Whether nobody is waited for: true without any members."""
         waits = (member.awaiting is Awaiting.JOIN for member in self.members.values())
         return not self.pending_members and all(waits)
+
+    @property
+    def has_received_sync_from_all_members(self) -> bool:
+        """Whether every member has asked for its assignment of this generation."""
+        return not any(member.pending_sync for member in self.members.values())
 
     def validate_member(self, member_id: str, group_instance_id: str | None, generation_id: int | None) -> ErrorCode:
         """Whether this is a member, and speaks of this generation (None: it does not say).

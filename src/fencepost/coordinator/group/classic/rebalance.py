@@ -10,7 +10,8 @@ The rules, in prose:
 * The first generation of an empty group waits for more members, group.initial.rebalance.delay.ms each time somebody new
   came, and not longer than a rebalance time-out in all: the initial delayed join.
 * With members: COMPLETING_REBALANCE, everybody is answered.  Without any: EMPTY, and that is written to the journal.
-* Members that have not asked for their assignment when a rebalance time-out is over are out, and it begins again.
+* Members that have not asked for their assignment when a rebalance time-out is over are out, and it begins again: also
+  where the leader has handed it in, and the group is STABLE.
 
 A member has a session timer exactly while it does not wait for an answer: who waits needs not say that it is alive.
 (Apache Kafka's prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalanceElseSchedule, expirePendingSync)
@@ -38,6 +39,9 @@ from fencepost.coordinator.group.classic.responses import joined, refuse_join, r
 from fencepost.coordinator.group.settings import GroupSettings
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Epoch, Milliseconds
+
+LEAST_WAIT_MS: Final = Milliseconds(100)
+"""How often, at most, is looked again for static members of a group that says to wait for nobody."""
 
 
 def watch(member: Member) -> SetTimer:
@@ -115,7 +119,7 @@ def _begin_generation(group: ClassicGroup, now: Milliseconds) -> Change:
         return _become_empty(group, now)
     if all(member.awaiting is None for member in group.members.values()):
         # Only static members, and none of them is back: they have until their sessions end.
-        return Change(group, (SetTimer(REBALANCE, group.rebalance_timeout_ms),))
+        return Change(group, (SetTimer(REBALANCE, max(group.rebalance_timeout_ms, LEAST_WAIT_MS)),))
     if group.leader_id is None or group.members[group.leader_id].awaiting is None:
         leader_id = next(key for key, member in group.members.items() if member.awaiting is not None)
         group = group._replace(leader_id=leader_id)
@@ -126,7 +130,7 @@ def _begin_generation(group: ClassicGroup, now: Milliseconds) -> Change:
         effects.append(watch(member))
         if member.awaiting is not None:
             effects.append(Answer(member.member_id, joined(group, member.member_id)))
-    begun = group.with_members(member._replace(awaiting=None) for member in group.members.values())
+    begun = group.with_members(member._replace(awaiting=None, pending_sync=True) for member in group.members.values())
     return Change(begun, tuple(effects))
 
 
@@ -156,7 +160,7 @@ def _join_phase_over(group: ClassicGroup, settings: GroupSettings, now: Millisec
 
 def _sync_phase_over(group: ClassicGroup, settings: GroupSettings, now: Milliseconds) -> Change:
     """End a sync phase: whoever has joined and does not ask for its assignment holds up nobody any longer."""
-    silent = [member for member in group.members.values() if member.awaiting is None]
+    silent = [member for member in group.members.values() if member.pending_sync]
     change = remove_members(group, silent)
     return change.then(partial(prepare_or_complete, settings=settings, now=now)) if silent else change
 
@@ -164,6 +168,7 @@ def _sync_phase_over(group: ClassicGroup, settings: GroupSettings, now: Millisec
 _RANG: Final[dict[ClassicGroupState, Callable[[ClassicGroup, GroupSettings, Milliseconds], Change]]] = {
     ClassicGroupState.PREPARING_REBALANCE: _join_phase_over,
     ClassicGroupState.COMPLETING_REBALANCE: _sync_phase_over,
+    ClassicGroupState.STABLE: _sync_phase_over,
 }
 
 

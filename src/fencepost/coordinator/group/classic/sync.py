@@ -1,7 +1,8 @@
 """SyncGroup: hand in the assignment of a generation (its leader), and receive one's own part of it.
 
 The leader's assignment is written to the journal before anybody is told of it; where the journal refuses it everybody
-is told why, and a new rebalance begins.  (Apache Kafka's classicGroupSyncToClassicGroup)
+is told why, and a new rebalance begins.  Who comes later is answered at once; who does not come within a rebalance
+time-out is out (`rebalance`).  (Apache Kafka's classicGroupSyncToClassicGroup)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fencepost.coordinator.group.classic.decision import (
     Effect,
     session,
 )
-from fencepost.coordinator.group.classic.group import Awaiting, ClassicGroup, ClassicGroupState
+from fencepost.coordinator.group.classic.group import Awaiting, ClassicGroup, ClassicGroupState, Member
 from fencepost.coordinator.group.classic.rebalance import answers_waiting, prepare_rebalance, watch
 from fencepost.coordinator.group.classic.responses import assigned, refuse_sync
 from fencepost.coordinator.group.settings import GroupSettings
@@ -71,7 +72,7 @@ def sync(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milli
     if isinstance(outcome, ErrorCode):
         return Decision(group, refuse_sync(outcome), heard)
     if outcome is Outcome.ANSWER:
-        return Decision(group, assigned(group, member), heard)
+        return _answer(group, member, heard)
     if group.leader_id == member.member_id:
         return _assign(group, request, settings, now)
     effects = (
@@ -79,7 +80,20 @@ def sync(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milli
         CancelTimer(session(member.member_id)),
         Await(member.member_id, Awaiting.SYNC),
     )
-    return Decision(group.with_members((member._replace(awaiting=Awaiting.SYNC),)), None, effects)
+    waits = member._replace(awaiting=Awaiting.SYNC, pending_sync=False)
+    return Decision(group.with_members((waits,)), None, effects)
+
+
+def _answer(group: ClassicGroup, member: Member, heard: tuple[Effect, ...]) -> SyncDecision:
+    """The leader was faster; with the last member that asks for its assignment the sync phase is over."""
+    if member.pending_sync:
+        group = group.with_members((member._replace(pending_sync=False),))
+        heard += _sync_phase_done(group)
+    return Decision(group, assigned(group, member), heard)
+
+
+def _sync_phase_done(group: ClassicGroup) -> tuple[Effect, ...]:
+    return (CancelTimer(REBALANCE),) if group.has_received_sync_from_all_members else ()
 
 
 def validate(group: ClassicGroup, request: Sync) -> ErrorCode:
@@ -97,11 +111,11 @@ def validate(group: ClassicGroup, request: Sync) -> ErrorCode:
 def _assign(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milliseconds) -> SyncDecision:
     """Store the leader's assignment, and answer everybody who waits for it; who is not named gets an empty one."""
     given = request.assignments
-    stable = group.with_members(
-        member._replace(assignment=given.get(member.member_id, b""), awaiting=None) for member in group.members.values()
-    ).become(ClassicGroupState.STABLE, now)
-    leader = stable.members[request.member_id]
-    effects: list[Effect] = [CancelTimer(REBALANCE), watch(leader)]
+    members = [member._replace(assignment=given.get(key, b""), awaiting=None) for key, member in group.members.items()]
+    stable = group.with_members(members).become(ClassicGroupState.STABLE, now)
+    leader = stable.members[request.member_id]._replace(pending_sync=False)
+    stable = stable.with_members((leader,))
+    effects: list[Effect] = [*_sync_phase_done(stable), watch(leader)]
     for member in group.members.values():
         if member.awaiting is not None:
             others = stable.members[member.member_id]
