@@ -93,6 +93,32 @@ def bits(kind: Resource) -> int:
     return sum(1 << operation.value for operation in TOLD_OPERATIONS[kind])
 
 
+def test_more_topics_than_one_request_may_make_are_not_made(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka's controller refuses them all; a million names would keep the node busy for hours."""
+    monkeypatch.setattr("fencepost.broker.apis.metadata.MOST_AT_ONCE", 3)
+    there = new_topic(client)
+    names = [f"{there}-{number}" for number in range(4)]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    asked = [(name, ZERO_UUID) for name in (there, *names)]
+    assert told(ask(client, *asked)) == [(there, 0), *((name, unknown) for name in names)]
+    assert told(ask(client, *asked[:4])) == [(name, 0) for name, _ in asked[:4]]
+
+
+def test_topics_are_created_together_or_not_at_all_where_they_are_too_many(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.broker.apis.create_topics.MOST_AT_ONCE", 5)
+    name = new_topic(client)
+    for counts, error in (([3, 3], 44), ([3, -1, 2], 44), ([-2, 3, 2], 37), ([3, 2], 0)):
+        topics = [
+            CreatableTopic(name=f"{name}-{n}", num_partitions=count, replication_factor=1, assignments=[], configs=[])
+            for n, count in enumerate(counts)
+        ]
+        answer = client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=error == 37))
+        assert answer.topics[0].error_code == error
+        assert {topic.error_code for topic in answer.topics[1:]} <= {error, 0}
+
+
 def test_operations_are_told_to_those_who_ask(client: Client) -> None:
     assert [bits(kind) for kind in (Resource.TOPIC, Resource.CLUSTER, Resource.GROUP)] == [3576, 8096, 3400]
     name = new_topic(client)

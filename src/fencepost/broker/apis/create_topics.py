@@ -7,11 +7,12 @@ v7    topic ids
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.configuration import described_topic
 from fencepost.broker.metadata.placement import new_count
-from fencepost.broker.metadata.topic_rules import INTERNAL, TopicRefused, checked
+from fencepost.broker.metadata.topic_rules import INTERNAL, MOST_AT_ONCE, TopicRefused, checked
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -19,18 +20,32 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 
+TOO_MANY: Final = f"one request makes {MOST_AT_ONCE} partitions at most: ask for fewer topics at a time"
+
 
 @serves(CreateTopicsRequest, in_turn=True)
 async def create_topics(request: CreateTopicsRequest, context: RequestContext, node: Node) -> Reply:
     times = Counter([topic.name for topic in request.topics])
     topics = []
+    too_many = len(request.topics) > 1 and _partitions(request, node) > MOST_AT_ONCE
     for name, topic in {topic.name: topic for topic in request.topics}.items():
         await node.slices.pause()
-        if times[name] > 1:
+        if too_many:
+            topics.append(_refused(name, ErrorCode.POLICY_VIOLATION, TOO_MANY))
+        elif times[name] > 1:
             topics.append(_refused(name, ErrorCode.INVALID_REQUEST, "the topic is named more than once"))
         else:
             topics.append(await _create(topic, request.validate_only, context, node))
     return independent(CreateTopicsResponse(topics=topics))
+
+
+def _partitions(request: CreateTopicsRequest, node: Node) -> int:
+    """How many it asks for in all."""
+    default, total = node.settings.number("num.partitions"), 0
+    for topic in request.topics:
+        given = default if topic.num_partitions == -1 else topic.num_partitions
+        total += len(topic.assignments) or max(given, 0)
+    return total
 
 
 async def _create(

@@ -19,7 +19,7 @@ from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
 from fencepost.broker.metadata.topic import Topic
-from fencepost.broker.metadata.topic_rules import INTERNAL, NO_LEADER, TopicRefused, topic_name_error
+from fencepost.broker.metadata.topic_rules import INTERNAL, MOST_AT_ONCE, NO_LEADER, TopicRefused, topic_name_error
 from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import NOT_ASKED, RequestContext
@@ -90,7 +90,8 @@ def _missing(request: MetadataRequest, context: RequestContext, node: Node, pace
         yield from pace.spend(1)
         if name not in node.topics.by_name and _may_describe(name, context):
             missing.append(name)
-    return missing
+    # As in Apache Kafka, whose controller refuses them together, and nobody is told more than that they are unknown.
+    return missing if len(missing) * node.settings.number("num.partitions") <= MOST_AT_ONCE else []
 
 
 def _find(

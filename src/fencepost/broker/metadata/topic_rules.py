@@ -27,6 +27,8 @@ INTERNAL_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "unclean.leader.election.enable": "false",
     },
 }
+MOST_AT_ONCE: Final = 10_000
+"""Partitions of the topics that one request may make.  (Kafka's MAX_PARTITIONS_PER_BATCH)"""
 NO_LEADER: Final = -1
 """In place of the node that leads a partition, while that is offline."""
 
