@@ -12,7 +12,7 @@ MEANING: Final[dict[str, str]] = {
     "add.partitions.to.txn.retry.backoff.max.ms": "Taken and shown; changes nothing: the coordinator is this node.",
     "add.partitions.to.txn.retry.backoff.ms": "Taken and shown; changes nothing: the coordinator is this node.",
     "auto.create.topics.enable": (
-        "Whether a topic that a client asks for by name in Metadata is made; of one request none, where they would have "
+        "Whether a topic that a client asks for by name in Metadata is made; of one request none if they would have "
         "more than 10,000 partitions."
     ),
     "compression.gzip.level": "How hard gzip works where the node compresses; -1 is zlib's own choice.",
