@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -29,10 +29,11 @@ from fencepost.coordinator.loading import in_turn
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.cleaner.log_cleaner import LogCleaner
+from fencepost.log.offline import OfflinePartition
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
 from fencepost.protocol.hosts import is_host
-from fencepost.protocol.types import TRANSACTION_STATE
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
@@ -152,9 +153,15 @@ class Node:
             return False
         return True
 
+    def forget(self, names: Collection[str]) -> Work[bool]:
+        """Have the groups forget deleted topics; if all can: not what is in an offline partition, till that is back."""
+        forgotten = yield from self.groups.forget_topics(names)
+        journal = self.topics.by_name.get(CONSUMER_OFFSETS)
+        return forgotten and not (journal and any(isinstance(each, OfflinePartition) for each in journal.partitions))
+
     async def forget_topics(self, names: Sequence[str]) -> None:
         """Finish the deletions that the last end of the node came in between, when all groups are read."""
-        forget = self.groups.forget_topics
+        forget = self.forget
         forgotten = not names or await self.slices.run(forget(names))  # what loading could not
         if names:
             await self.storage.wait_durable(self.storage.lsn)

@@ -139,7 +139,8 @@ def test_a_topic_whose_name_still_has_committed_offsets_is_not_made(
             (answer,) = client.ask(CreateTopicsRequest(topics=[wanted])).topics
             assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert answer.error_message == (
-                "what groups committed of an earlier topic 't' cannot be removed: free some space on the disk"
+                "what groups committed of an earlier topic 't' cannot be removed: free some space on the disk, "
+                "or see to the partition of __consumer_offsets that is offline"
             )
             client.close()
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:

@@ -27,7 +27,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, n
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     responses, withdrawn = await node.slices.run(_withdraw_all(asked, context, node))
     if withdrawn:
-        removing = node.topics.remove(withdrawn, node.groups.forget_topics, node.slices)
+        removing = node.topics.remove(withdrawn, node.forget, node.slices)
         if node.groups.is_loading:  # it takes as long as that
             node.topics.remove_later(removing)
         else:

@@ -77,7 +77,8 @@ class Topics:
         self._going: dict[str, asyncio.Future[None]] = {}
         """Names of deleted topics of which something is left, and the end of that."""
         self._unforgotten: dict[str, Forget] = {}
-        """Names of deleted topics that others could not forget, on a full disk: first of all the next one's making."""
+        """Names of deleted topics that others could not forget, on a full disk, or with something offline: first of all
+        the next one's making."""
         self._buried: dict[str, tuple[bytes | None, int]] = {}
         """What is to be written of deleted topics with the next change: they need not be known any more."""
 
@@ -178,7 +179,10 @@ class Topics:
 
     async def _forget_first(self, name: str, slices: Slices) -> None:
         if not await slices.run(self._unforgotten[name]([name])):
-            why = f"what groups committed of an earlier topic {name!r} cannot be removed: free some space on the disk"
+            why = (
+                f"what groups committed of an earlier topic {name!r} cannot be removed: free some space on the disk, "
+                "or see to the partition of __consumer_offsets that is offline"
+            )
             raise TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
         await self._storage.wait_durable(self._storage.lsn)
         del self._unforgotten[name]

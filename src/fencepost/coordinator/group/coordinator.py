@@ -368,7 +368,7 @@ class GroupCoordinator:
             begun.deleted |= dict.fromkeys(topics)
         while any(begun.goes_on for begun in self._loading.values()):  # until then the journal has them
             yield
-        forgotten = True
+        forgotten = not self._loading  # what could not be read
         for shard in list(self._shards.values()):
             forgotten &= yield from self._forget_topics(shard, topics)
         return forgotten
