@@ -36,6 +36,7 @@ def test_names_are_case_insensitive() -> None:
     ("more", "named"),
     [
         ({"subscribePattern": "x"}, "exactly one"),
+        ({"subscribe": " , "}, "subscribe= , : it names no topic"),
         ({"startingOffset": "earliest"}, "option startingoffset is not known: is startingOffsets meant"),
         ({"colour": "red"}, "option colour is not known; there are kafka.bootstrap.servers, "),
         ({"kafka.fetch.max.wait.ms": "7"}, "kafka.fetch.max.wait.ms cannot be used: it is a setting of Java's client"),

@@ -40,6 +40,15 @@ GOOD: dict[str, Any] = {"application_id": "app", "bootstrap_servers": "127.0.0.1
         ({"tasks": 0}, "tasks=0: it must be 1 or more"),
         ({"attempts": -1}, "attempts=-1: it must be 1 or more"),
         ({"attempts": None}, "attempts=None: it must be a whole number"),
+        ({"resume": "false"}, "resume='false': it must be True or False"),
+        ({"accept_gap": "false"}, "accept_gap='false': it must be True or False"),
+        ({"accept_gap": 0}, "accept_gap=0: it must be True or False"),
+        ({"application_id": 5}, "application_id=5: it must be a text"),
+        ({"application_id": "app/initial"}, "application_id='app/initial': .* source of application 'app'"),
+        ({"compression": None}, "compression=None: it must be one of none, gzip"),
+        ({"topics": None}, "topics=None: it must be a list"),
+        ({"topics": ["t", None]}, "topics=.*None.*: it must be a list of every topic"),
+        ({"topics": iter(["t"])}, "topics=<.*: it must be a list of every topic"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> None:

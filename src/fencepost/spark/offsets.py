@@ -25,6 +25,8 @@ from fencepost.spark.progress import TOPIC as PROGRESS
 
 logger = logging.getLogger(__name__)
 
+PINS: Final = "/initial"
+"""What stands behind an application's id in the name of the group that keeps where its sources began."""
 _CATCHES_UP_WITHIN_MS: Final = 10_000
 _RELEASED: Final = "released"
 _REPORTED_WITHIN: Final = 5
@@ -153,7 +155,7 @@ async def pinned(
     Spark asks again for the initial offsets after a restart before the first batch is planned; the answer must not
     have moved, or rows were left out.  A partition that its topic got meanwhile begins at its beginning.
     """
-    group = _group(cluster, f"{application_id}/initial")
+    group = _group(cluster, f"{application_id}{PINS}")
     stored = await group.committed(list(first))
     known = {at: pin.offset for at, pin in stored.items() if pin is not None and pin.metadata != _RELEASED}
     begun = {at.topic for at in known}
@@ -170,7 +172,7 @@ async def pinned(
 
 async def release(cluster: Cluster, application_id: str, partitions: Sequence[TopicPartition]) -> None:
     """The first micro-batch is planned, and says itself where it begins: a later query is to begin where it is told."""
-    group = _group(cluster, f"{application_id}/initial")
+    group = _group(cluster, f"{application_id}{PINS}")
     stored = await group.committed(partitions)
     pins = {at: pin for at, pin in stored.items() if pin is not None and pin.metadata != _RELEASED}
     if pins:

@@ -157,7 +157,11 @@ def _topics(get: Callable[[str], str | None]) -> list[str]:
             re.compile(pattern)
         except re.error as error:
             raise BadOption(f"subscribePattern={pattern}: no regular expression: {error}") from None
-    return [name.strip() for name in (get("subscribe") or "").split(",") if name.strip()]
+    given = get("subscribe") or ""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if given and not names:
+        raise BadOption(f"subscribe={given}: it names no topic")
+    return names
 
 
 def _isolation(given: str | None, audit: bool) -> Isolation:

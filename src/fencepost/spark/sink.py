@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -17,6 +17,7 @@ from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Written, is_slot_name
 from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
+from fencepost.spark.offsets import PINS
 from fencepost.spark.progress import TOPIC as PROGRESS_TOPIC
 from fencepost.spark.progress import Progress
 from fencepost.spark.report import Report
@@ -91,11 +92,18 @@ class Sink:
     _in_use: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.application_id, str):
+            raise ValueError(f"application_id={self.application_id!r}: it must be a text")
         if not self.application_id or len(self.application_id) > _LARGEST_ID:
             raise ValueError(f"application_id={self.application_id!r}: it must have 1 to {_LARGEST_ID} characters")
         if is_slot_name(self.application_id):
             raise ValueError(f"application_id={self.application_id!r}: tasks of another application claim such a name")
-        if isinstance(self.topics, str) or not self.topics:
+        if self.application_id.endswith(PINS):
+            owner = self.application_id.removesuffix(PINS)
+            raise ValueError(
+                f"application_id={self.application_id!r}: a source of application {owner!r} keeps its start there"
+            )
+        if not _are_names(self.topics):
             raise ValueError(f"topics={self.topics!r}: it must be a list of every topic that is written to")
         if PROGRESS_TOPIC in self.topics:
             raise ValueError(f"topics={self.topics!r}: {PROGRESS_TOPIC!r} is the sink's own, and takes no rows")
@@ -107,7 +115,11 @@ class Sink:
                 raise ValueError(f"{name}={given}: it must be 1 or more")
             if given is not None and given > _LARGEST_NUMBER:
                 raise ValueError(f"{name}={given}: it must be {_LARGEST_NUMBER} or less")
-        if self.compression.upper() not in Compression.__members__:
+        for name in ("resume", "accept_gap"):
+            given = getattr(self, name)
+            if not isinstance(given, bool):
+                raise ValueError(f"{name}={given!r}: it must be True or False")
+        if not isinstance(self.compression, str) or self.compression.upper() not in Compression.__members__:
             codecs = ", ".join(codec.name.lower() for codec in Compression)
             raise ValueError(f"compression={self.compression!r}: it must be one of {codecs}")
         check_names(self.kafka_options)
@@ -203,6 +215,13 @@ class Sink:
             f"its rows for topic {topic!r} cannot be added: a micro-batch is one write. Give all its rows at once, "
             "with a column topic"
         )
+
+
+def _are_names(topics: object) -> bool:
+    """Whether these are names that can be gone through again and again."""
+    if isinstance(topics, str) or not isinstance(topics, Collection):
+        return False
+    return bool(topics) and all(isinstance(name, str) and name for name in topics)
 
 
 class _InThisThread:
