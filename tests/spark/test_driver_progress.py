@@ -85,6 +85,23 @@ def test_a_progress_topic_that_others_made_wrong_is_refused(config: dict[str, st
     in_world(test)
 
 
+def test_a_record_that_cannot_be_read_stops_whoever_needs_it_and_disturbs_nobody() -> None:
+    async def test(bench: Bench) -> None:
+        older = bench.driver("older")
+        assert await older.write(batch(0, 1), 2, False, Tasks(bench, b"0"))
+        async with Producer(bootstrap_servers=ADDRESS, runtime=bench.world.runtime("foreign")) as producer:
+            await (await producer.send(progress.TOPIC, b"what is this?", key=b"app"))
+        tasks = Tasks(bench, b"again")
+        with pytest.raises(ProgressUnusable, match=r"of application 'app' in topic .* cannot be read"):
+            await bench.driver("newer").write(batch(0, 1), 2, False, tasks)
+        assert tasks.plans == []
+        assert await older.write(batch(1, 2), 2, False, Tasks(bench, b"1"))
+        assert not await bench.driver("newest").write(batch(1, 2), 2, False, Tasks(bench, b"again"))
+        assert await bench.values() == [b"0", b"0", b"1", b"1"]
+
+    in_world(test)
+
+
 def test_whoever_may_make_no_topics_writes_where_the_topic_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apache Kafka says so of topics that are there, too."""
 

@@ -223,3 +223,32 @@ def test_a_topic_that_would_lose_records_is_named(partitions: int, policy: str |
 def test_a_record_is_read_as_it_was_written() -> None:
     record = Progress("query", 7, [{"topic": {"0": 5}}, None])
     assert Progress.decode(record.encode()) == record
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe not JSON",
+        b"[]",
+        b"7",
+        b'{"query_id":"query","batch_id":7,"source_off',
+        b'{"batch_id":7,"source_offsets":[]}',
+        b'{"query_id":7,"batch_id":7,"source_offsets":[]}',
+        b'{"query_id":"query","batch_id":"7","source_offsets":[]}',
+        b'{"query_id":"query","batch_id":true,"source_offsets":[]}',
+        b'{"query_id":"query","batch_id":7,"source_offsets":null}',
+        b'{"query_id":"query","batch_id":7,"source_offsets":[],"earlier_runs":"monday"}',
+        b'{"query_id":"query","batch_id":7,"source_offsets":[],"earlier_runs":[7]}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_record_is_not_taken_for_one(data: bytes) -> None:
+    """Without positions a batch would be known by its number alone."""
+    with pytest.raises(ValueError, match="is no progress record"):
+        Progress.decode(data)
+
+
+def test_what_a_later_version_adds_is_passed_over() -> None:
+    data = b'{"query_id":"query","batch_id":7,"source_offsets":[],"colour":"red"}'
+    assert Progress.decode(data) == Progress("query", 7, [])

@@ -32,6 +32,8 @@ _FETCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_WINDOW: Final = 200
 _LARGEST_WINDOW: Final = 100_000
 _NO_TRANSACTION: Final = -1
+_SHOWN: Final = 200
+"""Bytes of what cannot be read that an error repeats."""
 
 
 class Progress(NamedTuple):
@@ -65,9 +67,21 @@ class Progress(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Progress:
-        fields = json.loads(data)
-        earlier = tuple(fields.get("earlier_runs", ()))
-        return cls(fields["query_id"], fields["batch_id"], fields["source_offsets"], earlier)
+        """Raises ValueError if it is none: what is half understood must not pass for a record without positions."""
+        try:
+            fields = json.loads(data)
+            earlier = fields.get("earlier_runs", [])
+            found = cls(fields["query_id"], fields["batch_id"], fields["source_offsets"], tuple(earlier))
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+            found = None
+        if (
+            found is None
+            or type(found.batch_id) is not int
+            or not (isinstance(found.source_offsets, list) and isinstance(earlier, list))
+            or not all(isinstance(name, str) for name in (found.query_id, *earlier))
+        ):
+            raise ValueError(f"{data[:_SHOWN]!r} is no progress record: it has a query, a number and positions")
+        return found
 
     def after(self, last: Progress | None) -> Progress:
         """The same as the record of a run that comes after `last`."""
@@ -180,7 +194,7 @@ async def read_progress(cluster: Cluster, application_id: str) -> Progress | Non
 
     Nothing is missing after InitProducerId on the application's id, which ends what an older driver left open; before
     it, an older driver's last commit may be.  Reads back from the end as far as it must: to the beginning only where
-    there is none.
+    there is none.  Raises ProgressUnusable if it cannot be read.
     """
     deadline = cluster.deadline("reading the progress record")
     start = (await list_offsets(cluster, [PARTITION], EARLIEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
@@ -192,7 +206,14 @@ async def read_progress(cluster: Cluster, application_id: str) -> Progress | Non
         if ledger.look():
             break
         size = min(size * 4, _LARGEST_WINDOW)
-    return None if ledger.last is None else Progress.decode(ledger.last)
+    try:
+        return None if ledger.last is None else Progress.decode(ledger.last)
+    except ValueError as error:
+        raise ProgressUnusable(
+            f"the record of application {application_id!r} in topic {TOPIC!r} cannot be read: {error}. Another program "
+            "wrote it, or a later version of this one. Nothing was written. Have that version go on, or choose a new "
+            "application_id and begin where the output ends"
+        ) from error
 
 
 async def _read_window(cluster: Cluster, ledger: Ledger, position: int, end: int, deadline: Deadline) -> None:
