@@ -17,7 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.records import encode_batch
-from fencepost.spark.progress import PARTITION, Ledger, Progress, read_progress, unfit
+from fencepost.spark.progress import PARTITION, RUNS, Ledger, Progress, read_progress, unfit
 
 STEPS = st.lists(
     st.one_of(
@@ -247,6 +247,18 @@ def test_what_is_no_record_is_not_taken_for_one(data: bytes) -> None:
     """Without positions a batch would be known by its number alone."""
     with pytest.raises(ValueError, match="is no progress record"):
         Progress.decode(data)
+
+
+@pytest.mark.parametrize("character", ["a", "\N{COLLISION SYMBOL}", "\0", "\udcff"])
+def test_all_the_runs_that_are_remembered_have_room_in_a_record(character: str) -> None:
+    """The largest record that a topic takes has 1,048,588 bytes, if nobody said otherwise."""
+    runs = [f"{character * 197}{number}" for number in range(100, 101 + RUNS)]
+    record = Progress(runs[0], 0, [])
+    for run in runs[1:]:
+        record = Progress(run, 0, []).after(record)
+    assert len(record.earlier_runs) == RUNS
+    assert len(record.encode()) < 700_000
+    assert Progress.decode(record.encode()) == record
 
 
 def test_what_a_later_version_adds_is_passed_over() -> None:

@@ -63,7 +63,8 @@ class Progress(NamedTuple):
         }
         if self.earlier_runs:
             fields["earlier_runs"] = self.earlier_runs
-        return json.dumps(fields, separators=(",", ":")).encode()
+        # Names of runs may have any characters: written as escapes, many of them would have no room in a record.
+        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     @classmethod
     def decode(cls, data: bytes) -> Progress:
