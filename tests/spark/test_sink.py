@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
 from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
@@ -186,6 +187,29 @@ def test_what_is_told_of_a_committed_batch_changes_nothing_of_it(
         for batch in (0, 1)
     ]
     portal.close()
+
+
+@pytest.mark.parametrize("call", ["write", "close"])
+def test_who_calls_a_sink_in_the_midst_of_its_own_write_is_told_so(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """As `watch`, or a handler of a signal: it would wait for itself, for ever."""
+    said: list[str] = []
+
+    async def written(*_: Any) -> bool:
+        with pytest.raises(RuntimeError, match="in the midst of a write") as refused:
+            sink.close() if call == "close" else sink.write(rows, 1, "query", topic="t")
+        said.append(str(refused.value))
+        return True
+
+    for name in ("sink._stop_of", "routing.check_columns"):
+        monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
+    cluster = Cluster("127.0.0.1:1")
+    sink, rows = Sink(**GOOD, tasks=1), cast(Any, Rows())
+    driver = cast(Any, SimpleNamespace(write=written, report=None))
+    sink._opened = _Open(Portal(), cluster, driver)
+    assert sink.write(rows, 0, "query", topic="t")
+    assert sink.write(rows, 1, "query", topic="t"), "afterwards it is as it was"
+    assert said[0].startswith(f"{call}() was called")
+    sink.close()
 
 
 def test_spark_connect_is_refused_in_one_sentence_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

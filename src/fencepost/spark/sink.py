@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from fencepost.client.cluster import Cluster
@@ -90,6 +91,8 @@ class Sink:
     """Query, batch and topic of what was written last."""
     _security: Security = field(init=False, repr=False)
     _in_use: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+    _user: int | None = field(default=None, init=False, repr=False, compare=False)
+    """The thread that has the lock."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.application_id, str):
@@ -144,9 +147,10 @@ class Sink:
     def close(self) -> None:
         """End the connections, after the write that is under way.  The next write opens them again.
 
-        An open transaction is aborted by whoever comes next.
+        An open transaction is aborted by whoever comes next.  Raises RuntimeError if that write itself calls it.
         """
-        with self._in_use:
+        self._refuse_itself("close")
+        with self._in_use, self._in_this_thread():
             opened, self._opened = self._opened, None
             if opened is not None:
                 opened.portal.call(opened.cluster.close())
@@ -186,7 +190,8 @@ class Sink:
         check_columns(rows, topic)
         batch = Progress.of(query_id, batch_id, source_offsets, source_starts)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
-        with self._in_use:
+        self._refuse_itself("write")
+        with self._in_use, self._in_this_thread():
             self._refuse_another_topic(query_id, batch_id, topic)
             opened = self._open()
             wrote = _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
@@ -195,6 +200,22 @@ class Sink:
         if wrote and report is not None:
             self._tell(report)
         return wrote
+
+    def _refuse_itself(self, call: str) -> None:
+        """Raises RuntimeError for a thread that would wait for its own write, and so for ever."""
+        if self._in_use.locked() and self._user == get_ident():
+            raise RuntimeError(
+                f"{call}() was called in the midst of a write of this sink, as by watch or a handler of a signal, and "
+                "would wait for its end: call it after the write"
+            )
+
+    @contextmanager
+    def _in_this_thread(self) -> Iterator[None]:
+        self._user = get_ident()
+        try:
+            yield
+        finally:
+            self._user = None
 
     def _tell(self, report: Report) -> None:
         """Hand the figures of a batch over, when the next write may already begin."""
