@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -210,6 +211,28 @@ def test_who_calls_a_sink_in_the_midst_of_its_own_write_is_told_so(monkeypatch: 
     assert sink.write(rows, 1, "query", topic="t"), "afterwards it is as it was"
     assert said[0].startswith(f"{call}() was called")
     sink.close()
+
+
+def test_who_closes_a_sink_from_another_thread_waits_for_its_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    def close() -> None:
+        sink.close()
+        ended.append("closed")
+
+    async def written(*_: Any) -> bool:
+        closing.start()
+        closing.join(0.2)
+        ended.append("written")
+        return True
+
+    for name in ("sink._stop_of", "routing.check_columns"):
+        monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
+    sink, rows, closing = Sink(**GOOD, tasks=1), cast(Any, Rows()), Thread(target=close)
+    sink._opened = _Open(Portal(), Cluster("127.0.0.1:1"), cast(Any, SimpleNamespace(write=written, report=None)))
+    assert sink.write(rows, 0, "query", topic="t")
+    closing.join()
+    assert ended == ["written", "closed"]
 
 
 def test_spark_connect_is_refused_in_one_sentence_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
