@@ -178,6 +178,34 @@ def test_what_is_assigned_last_is_read_whatever_was_being_looked_up(turns: int) 
     simulate(scenario)
 
 
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_who_asks_without_waiting_again_and_again_lets_others_do_something(is_idle: bool, is_batch: bool) -> None:
+    """Records come in, and heartbeats go out, in turns of the event loop that is theirs as well."""
+
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY], 100)
+        async with reader(world) as consumer:
+            consumer.assign([IDLE if is_idle else BUSY])
+            await consumer.poll(100)
+            turns = nothing = 0
+
+            async def others() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            busy = asyncio.create_task(others())
+            for _ in range(200):
+                found = await (consumer.poll_batch(0) if is_batch else consumer.poll(0))
+                nothing += not found
+            busy.cancel()
+            assert turns >= nothing > 100
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("unasked", [7, "another topic"])
 def test_an_answer_about_what_was_not_asked_is_told_and_reading_goes_on(
     unasked: int | str, monkeypatch: pytest.MonkeyPatch

@@ -27,12 +27,12 @@ class OneCall:
             yield
         finally:
             self._under_way = None
-            if self._has_ended is not None and not self._has_ended.done():
-                self._has_ended.set_result(None)
+            ended, self._has_ended = self._has_ended, None  # who waits for the next one waits for another future
+            if ended is not None:
+                ended.set_result(None)
 
     async def ended(self) -> None:
         """Wait until there is none."""
         while self._under_way is not None:
             self._has_ended = self._has_ended or asyncio.get_running_loop().create_future()
             await asyncio.wait([self._has_ended])
-            self._has_ended = None

@@ -73,6 +73,7 @@ class Reading:
                 raise error
             left = end - loop.time()
             if left <= 0:
+                await asyncio.sleep(0)  # who asks again at once lets others go on by that: records come in meanwhile
                 return nothing
             await self._fetcher.wait(min(left, 0.5))
 
